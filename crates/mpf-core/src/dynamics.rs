@@ -1,0 +1,108 @@
+//! The dynamics themselves, for state spaces small enough to write down.
+//!
+//! ```text
+//! ṗ = Γ p,   Γ_ij = √(g_ij g_ji) exp(½ [E_j − E_i]),   Γ_jj = −Σ_{i≠j} Γ_ij
+//! p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾ → p⁽∞⁾ ∝ exp(−E)
+//! ```
+//!
+//! (Eqs. `mastereqn`, `detailed_balance`, `gamma symmetric`; Appendix A.) Learning never needs
+//! this; it is here to show and to test what K is the first order of.
+
+use crate::Result;
+use crate::connectivity::DenseConnectivity;
+use crate::energy::boltzmann;
+use crate::error::{check_entries, check_length};
+use crate::linalg::{Eigen, symmetric_eigen};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
+
+/// Probability flowing between a few states.
+#[derive(Clone, Debug)]
+pub struct Dynamics {
+    rates: Array2<f64>,
+    equilibrium: Array1<f64>,
+    /// Eigen-decomposition of P^−½ Γ P^½, which detailed balance makes symmetric (P = diag p⁽∞⁾).
+    modes: Eigen,
+}
+
+impl Dynamics {
+    /// The dynamics over states with `energies`, connected by `connectivity`. O(n³).
+    ///
+    /// # Errors
+    /// [`Error::Length`](crate::Error::Length), [`Error::Entry`](crate::Error::Entry) for an
+    /// energy that is not finite.
+    pub fn new(energies: &[f64], connectivity: &DenseConnectivity) -> Result<Self> {
+        let n = connectivity.n_states();
+        check_length("energies", n, energies.len())?;
+        check_entries("energies", energies, "finite", f64::is_finite)?;
+        let mut rates = Array2::from_shape_fn((n, n), |(i, j)| {
+            if i == j {
+                0.0
+            } else {
+                connectivity.weight(i, j) * (0.5 * (energies[j] - energies[i])).exp()
+            }
+        });
+        let outflow = rates.sum_axis(Axis(0));
+        rates.diag_mut().assign(&(-outflow));
+
+        let symmetric = Array2::from_shape_fn((n, n), |(i, j)| {
+            if i == j {
+                rates[[j, j]]
+            } else {
+                connectivity.weight(i, j)
+            }
+        });
+        Ok(Self {
+            modes: symmetric_eigen(symmetric.view())?,
+            equilibrium: boltzmann(energies).into(),
+            rates,
+        })
+    }
+
+    /// Γ: entry (i, j) is the rate from state j into state i, and columns sum to zero.
+    pub fn rates(&self) -> &Array2<f64> {
+        &self.rates
+    }
+
+    /// p⁽∞⁾, the model distribution.
+    pub fn equilibrium(&self) -> &Array1<f64> {
+        &self.equilibrium
+    }
+
+    /// p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾. O(n²).
+    ///
+    /// # Panics
+    /// When `p0` has the wrong length.
+    pub fn evolve(&self, p0: ArrayView1<'_, f64>, t: f64) -> Array1<f64> {
+        let (values, vectors) = &self.modes;
+        let root = self.equilibrium.mapv(f64::sqrt);
+        let mut amplitudes = vectors.t().dot(&(&p0 / &root));
+        amplitudes.zip_mut_with(values, |a, &v| *a *= (v * t).exp());
+        vectors.dot(&amplitudes) * root
+    }
+
+    /// d/dt D_KL(p⁽⁰⁾ ‖ p⁽ᵗ⁾) at t = 0: the flow from the states with data into those without
+    /// (Appendix A), which is the paper's K for these data.
+    pub fn initial_kl_rate(&self, p0: ArrayView1<'_, f64>) -> f64 {
+        let flow = self.rates.dot(&p0);
+        flow.iter()
+            .zip(p0)
+            .filter(|(_, p)| **p == 0.0)
+            .map(|(f, _)| f)
+            .sum()
+    }
+}
+
+/// D_KL(p ‖ q) = Σ p ln(p/q) in nats; +∞ where q vanishes and p does not.
+pub fn kl_divergence(p: ArrayView1<'_, f64>, q: ArrayView1<'_, f64>) -> f64 {
+    p.iter()
+        .zip(q)
+        .filter(|(p, _)| **p > 0.0)
+        .map(|(p, q)| {
+            if *q > 0.0 {
+                p * (p / q).ln()
+            } else {
+                f64::INFINITY
+            }
+        })
+        .sum()
+}

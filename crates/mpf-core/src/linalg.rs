@@ -1,0 +1,154 @@
+//! The dense linear algebra that this workspace needs, behind one door.
+//!
+//! `nalgebra` (pure Rust) by default; LAPACK through `ndarray-linalg` with the feature `lapack`.
+//! The [`default_backend`] functions are always there, so that a test can compare the two.
+
+use crate::Result;
+use crate::error::Error;
+use ndarray::{Array1, Array2, ArrayView2};
+
+#[cfg(not(feature = "lapack"))]
+use default_backend as backend;
+#[cfg(feature = "lapack")]
+use lapack_backend as backend;
+
+/// Eigenvalues in ascending order, and the eigenvectors as columns in the same order.
+pub type Eigen = (Array1<f64>, Array2<f64>);
+
+/// The eigen-decomposition A = V diag(λ) Vᵀ of a symmetric matrix. Only the lower triangle is
+/// read. O(n³).
+///
+/// # Errors
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries.
+pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
+    let n = square_size(a)?;
+    if n == 0 || a.iter().any(|v| !v.is_finite()) {
+        return Err(Error::Decomposition {
+            what: "symmetric eigen-decomposition",
+            size: n,
+        });
+    }
+    backend::symmetric_eigen(a)
+}
+
+fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
+    let (rows, columns) = a.dim();
+    if rows == columns {
+        Ok(rows)
+    } else {
+        Err(Error::NotSquare { rows, columns })
+    }
+}
+
+/// Pure Rust, by `nalgebra`.
+pub mod default_backend {
+    use super::{Array1, Array2, ArrayView2, Eigen, Error, Result};
+    use nalgebra::DMatrix;
+
+    /// See [`super::symmetric_eigen`].
+    ///
+    /// # Errors
+    /// [`Error::Decomposition`] when the iteration does not converge.
+    pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
+        let n = a.nrows();
+        let lower = DMatrix::from_fn(n, n, |i, j| a[[i.max(j), i.min(j)]]);
+        let eigen = nalgebra::SymmetricEigen::try_new(lower, f64::EPSILON, 1000 * n).ok_or(
+            Error::Decomposition {
+                what: "symmetric eigen-decomposition",
+                size: n,
+            },
+        )?;
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by(|&p, &q| eigen.eigenvalues[p].total_cmp(&eigen.eigenvalues[q]));
+        let values = Array1::from_shape_fn(n, |k| eigen.eigenvalues[order[k]]);
+        let vectors = Array2::from_shape_fn((n, n), |(i, k)| eigen.eigenvectors[(i, order[k])]);
+        Ok((values, vectors))
+    }
+}
+
+#[cfg(feature = "lapack")]
+mod lapack_backend {
+    use super::{ArrayView2, Eigen, Error, Result};
+    use ndarray_linalg::{Eigh, UPLO};
+
+    pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
+        a.eigh(UPLO::Lower).map_err(|_| Error::Decomposition {
+            what: "symmetric eigen-decomposition",
+            size: a.nrows(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::stream;
+    use ndarray::array;
+    use rand::RngExt;
+
+    fn random_symmetric(n: usize, seed: u64) -> Array2<f64> {
+        let mut rng = stream(seed, 0);
+        let a = Array2::from_shape_simple_fn((n, n), || rng.random::<f64>() - 0.5);
+        &a + &a.t()
+    }
+
+    #[test]
+    fn eigen_rebuilds_the_matrix() {
+        for n in [1, 2, 7, 40] {
+            let a = random_symmetric(n, n as u64);
+            let (values, v) = symmetric_eigen(a.view()).unwrap();
+            assert!(
+                values
+                    .iter()
+                    .zip(values.iter().skip(1))
+                    .all(|(p, q)| p <= q)
+            );
+            let rebuilt = v.dot(&Array2::from_diag(&values)).dot(&v.t());
+            let identity = v.t().dot(&v);
+            // Backward stable: errors of a few n·ε.
+            assert!((rebuilt - &a).iter().all(|e| e.abs() < 1e-12));
+            assert!(
+                (identity - Array2::<f64>::eye(n))
+                    .iter()
+                    .all(|e| e.abs() < 1e-12)
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_lower_triangle_is_read() {
+        let full = array![[2.0, 1.0], [1.0, 3.0]];
+        let lower = array![[2.0, 99.0], [1.0, 3.0]];
+        assert_eq!(
+            symmetric_eigen(full.view()).unwrap().0,
+            symmetric_eigen(lower.view()).unwrap().0
+        );
+    }
+
+    #[test]
+    fn bad_matrices_are_errors() {
+        assert!(matches!(
+            symmetric_eigen(Array2::zeros((2, 3)).view()),
+            Err(Error::NotSquare {
+                rows: 2,
+                columns: 3
+            })
+        ));
+        assert!(matches!(
+            symmetric_eigen(array![[f64::NAN]].view()),
+            Err(Error::Decomposition { .. })
+        ));
+    }
+
+    /// With the feature `lapack` the two backends must agree.
+    #[cfg(feature = "lapack")]
+    #[test]
+    fn lapack_agrees_with_the_default() {
+        for n in [1, 3, 40, 100] {
+            let a = random_symmetric(n, 17 + n as u64);
+            let (ours, _) = default_backend::symmetric_eigen(a.view()).unwrap();
+            let (theirs, _) = symmetric_eigen(a.view()).unwrap();
+            assert!((ours - theirs).iter().all(|e| e.abs() < 1e-12));
+        }
+    }
+}

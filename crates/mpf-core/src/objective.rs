@@ -1,0 +1,86 @@
+//! Something to minimise, and the smooth penalty that can be added to it.
+//!
+//! The ℓ1 penalty is not smooth and belongs to the [minimiser](crate::minimize).
+
+use crate::Result;
+use crate::error::{check_entries, check_length};
+
+/// A function of θ with its gradient. Always minimised.
+pub trait Objective {
+    /// The length of θ.
+    fn n_params(&self) -> usize;
+
+    /// Returns f(θ) and overwrites `grad` with ∇f(θ): together, since they share their work.
+    ///
+    /// +∞ or NaN means "step too long": the minimiser takes a shorter one.
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64;
+}
+
+impl<O: Objective + ?Sized> Objective for &mut O {
+    fn n_params(&self) -> usize {
+        (**self).n_params()
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        (**self).value_and_gradient(theta, grad)
+    }
+}
+
+/// An objective from a closure `f(θ, grad) → value`.
+pub fn from_fn<F: FnMut(&[f64], &mut [f64]) -> f64>(n_params: usize, f: F) -> FromFn<F> {
+    FromFn { n_params, f }
+}
+
+/// See [`from_fn`].
+#[derive(Clone, Debug)]
+pub struct FromFn<F> {
+    n_params: usize,
+    f: F,
+}
+
+impl<F: FnMut(&[f64], &mut [f64]) -> f64> Objective for FromFn<F> {
+    fn n_params(&self) -> usize {
+        self.n_params
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        (self.f)(theta, grad)
+    }
+}
+
+/// f(θ) + ½ Σ_k λ_k θ_k², the ℓ2 penalty with a weight for every parameter.
+#[derive(Clone, Debug)]
+pub struct Ridge<O> {
+    inner: O,
+    lambda: Vec<f64>,
+}
+
+impl<O: Objective> Ridge<O> {
+    /// Adds the penalty with weights `lambda` to `inner`.
+    ///
+    /// # Errors
+    /// [`Error::Length`](crate::Error::Length), or [`Error::Entry`](crate::Error::Entry) for a
+    /// weight that is negative or not finite.
+    pub fn new(inner: O, lambda: Vec<f64>) -> Result<Self> {
+        check_length("lambda", inner.n_params(), lambda.len())?;
+        check_entries("lambda", &lambda, "finite and not negative", |v| {
+            v >= 0.0 && v.is_finite()
+        })?;
+        Ok(Self { inner, lambda })
+    }
+}
+
+impl<O: Objective> Objective for Ridge<O> {
+    fn n_params(&self) -> usize {
+        self.inner.n_params()
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        let mut value = self.inner.value_and_gradient(theta, grad);
+        for ((g, &t), &l) in grad.iter_mut().zip(theta).zip(&self.lambda) {
+            value += 0.5 * l * t * t;
+            *g += l * t;
+        }
+        value
+    }
+}

@@ -1,0 +1,705 @@
+//! Samples packed one bit per entry.
+//!
+//! [`States`] keeps every sample in its order, a row of ⌈d/64⌉ words each; unit u of a row is bit
+//! u mod 64 of word u / 64. [`Samples`] is what fits read: every distinct row once, with its
+//! weight, stored by rows and again by columns. That is 2 bits per entry (when d fills its
+//! words) and 8 bytes per distinct row where rows repeat or have weights.
+
+use crate::Result;
+use crate::error::Error;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use ndarray::{Array2, ArrayView2};
+use std::hash::BuildHasher;
+
+/// A number that may be a bit or a spin.
+pub trait Entry: Copy + private::Sealed {
+    /// Its value.
+    fn to_f64(self) -> f64;
+}
+
+mod private {
+    /// Keeps [`Entry`](super::Entry) to the types below.
+    pub trait Sealed {}
+}
+
+macro_rules! entries {
+    ($($t:ty => $convert:expr),* $(,)?) => {$(
+        impl private::Sealed for $t {}
+        impl Entry for $t {
+            fn to_f64(self) -> f64 {
+                $convert(self)
+            }
+        }
+    )*};
+}
+
+entries! {
+    bool => |v| if v { 1.0 } else { 0.0 },
+    u8 => f64::from, u16 => f64::from, u32 => f64::from, u64 => |v| v as f64,
+    i8 => f64::from, i16 => f64::from, i32 => f64::from, i64 => |v| v as f64,
+    f32 => f64::from, f64 => |v| v,
+}
+
+/// Packed samples in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct States {
+    n_units: usize,
+    n_samples: usize,
+    bits: Vec<u64>,
+}
+
+/// Words needed for `n` bits.
+pub(crate) fn words_for(n: usize) -> usize {
+    n.div_ceil(64)
+}
+
+impl States {
+    /// No samples yet, of `n_units` units.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] for 0 units.
+    pub fn new(n_units: usize) -> Result<Self> {
+        if n_units == 0 {
+            return Err(Error::NoData {
+                rows: 0,
+                columns: 0,
+            });
+        }
+        Ok(Self {
+            n_units,
+            n_samples: 0,
+            bits: Vec::new(),
+        })
+    }
+
+    /// Packs 0/1 data, one row per sample.
+    ///
+    /// # Errors
+    /// [`Error::NoData`]; [`Error::NotBinary`] with the first entry that is neither 0 nor 1.
+    pub fn from_binary<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
+        Self::pack(data, |value| {
+            if value == 0.0 {
+                Some(false)
+            } else {
+                (value == 1.0).then_some(true)
+            }
+        })
+        .map_err(|e| {
+            e.unwrap_or_else(|(row, column, value)| Error::NotBinary { row, column, value })
+        })
+    }
+
+    /// Packs ±1 spins, one row per sample: +1 becomes 1 and −1 becomes 0.
+    ///
+    /// # Errors
+    /// [`Error::NoData`]; [`Error::NotSpin`] with the first entry that is neither −1 nor +1.
+    pub fn from_spins<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
+        Self::pack(data, |value| {
+            if value == -1.0 {
+                Some(false)
+            } else {
+                (value == 1.0).then_some(true)
+            }
+        })
+        .map_err(|e| e.unwrap_or_else(|(row, column, value)| Error::NotSpin { row, column, value }))
+    }
+
+    fn pack<T: Entry>(
+        data: ArrayView2<'_, T>,
+        bit: impl Fn(f64) -> Option<bool>,
+    ) -> Result<Self, PackError> {
+        let (rows, columns) = data.dim();
+        if rows == 0 || columns == 0 {
+            return Err(PackError::Empty(Error::NoData { rows, columns }));
+        }
+        let words = words_for(columns);
+        let mut bits = vec![0u64; rows * words];
+        for (row, (packed, values)) in bits.chunks_exact_mut(words).zip(data.rows()).enumerate() {
+            for (column, value) in values.iter().enumerate() {
+                let value = value.to_f64();
+                match bit(value) {
+                    Some(true) => packed[column / 64] |= 1 << (column % 64),
+                    Some(false) => {}
+                    None => return Err(PackError::Entry(row, column, value)),
+                }
+            }
+        }
+        Ok(Self {
+            n_units: columns,
+            n_samples: rows,
+            bits,
+        })
+    }
+
+    /// How many samples there are.
+    pub fn n_samples(&self) -> usize {
+        self.n_samples
+    }
+
+    /// How many units a sample has.
+    pub fn n_units(&self) -> usize {
+        self.n_units
+    }
+
+    /// Words in a row.
+    pub fn words_per_row(&self) -> usize {
+        words_for(self.n_units)
+    }
+
+    /// One sample, packed. Bits beyond the last unit are zero.
+    pub fn row(&self, sample: usize) -> &[u64] {
+        let words = self.words_per_row();
+        &self.bits[sample * words..(sample + 1) * words]
+    }
+
+    /// All samples, packed.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u64]> {
+        self.bits.chunks_exact(self.words_per_row())
+    }
+
+    /// Whether `unit` is 1 in `sample`.
+    pub fn get(&self, sample: usize, unit: usize) -> bool {
+        assert!(unit < self.n_units, "unit {unit} of {}", self.n_units);
+        get_bit(self.row(sample), unit)
+    }
+
+    /// Appends a packed sample.
+    ///
+    /// # Panics
+    /// When the row has the wrong number of words or bits beyond the last unit.
+    pub fn push(&mut self, row: &[u64]) {
+        assert_eq!(row.len(), self.words_per_row(), "words in a row");
+        assert!(
+            row[row.len() - 1] & !last_word_mask(self.n_units) == 0,
+            "bits beyond unit {}",
+            self.n_units - 1
+        );
+        self.bits.extend_from_slice(row);
+        self.n_samples += 1;
+    }
+
+    /// Appends all samples of `other`.
+    ///
+    /// # Panics
+    /// When `other` has another number of units.
+    pub fn append(&mut self, other: &Self) {
+        assert_eq!(self.n_units, other.n_units, "units of appended samples");
+        self.bits.extend_from_slice(&other.bits);
+        self.n_samples += other.n_samples;
+    }
+
+    /// The samples in `range`, in order.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        let words = self.words_per_row();
+        Self {
+            n_units: self.n_units,
+            n_samples: range.len(),
+            bits: self.bits[range.start * words..range.end * words].to_vec(),
+        }
+    }
+
+    /// The samples as 0/1, one row each.
+    pub fn to_binary(&self) -> Array2<u8> {
+        Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
+            u8::from(get_bit(self.row(m), u))
+        })
+    }
+
+    /// The samples as ±1, one row each.
+    pub fn to_spins(&self) -> Array2<i8> {
+        self.to_binary().mapv(|x| 2 * x as i8 - 1)
+    }
+}
+
+/// Why packing failed: the caller knows what the bad entry should have been.
+enum PackError {
+    Empty(Error),
+    Entry(usize, usize, f64),
+}
+
+impl PackError {
+    fn unwrap_or_else(self, entry: impl FnOnce((usize, usize, f64)) -> Error) -> Error {
+        match self {
+            Self::Empty(error) => error,
+            Self::Entry(row, column, value) => entry((row, column, value)),
+        }
+    }
+}
+
+/// Bit `unit` of a packed row.
+pub fn get_bit(row: &[u64], unit: usize) -> bool {
+    row[unit / 64] >> (unit % 64) & 1 == 1
+}
+
+/// Flips bit `unit` of a packed row.
+pub fn flip_bit(row: &mut [u64], unit: usize) {
+    row[unit / 64] ^= 1 << (unit % 64);
+}
+
+/// Calls `f` with every set bit of a packed row, in order.
+pub fn for_each_set_bit(row: &[u64], mut f: impl FnMut(usize)) {
+    for (w, &word) in row.iter().enumerate() {
+        let mut rest = word;
+        while rest != 0 {
+            f(64 * w + rest.trailing_zeros() as usize);
+            rest &= rest - 1;
+        }
+    }
+}
+
+/// The bits of the last word that belong to units.
+pub fn last_word_mask(n_units: usize) -> u64 {
+    match n_units % 64 {
+        0 => u64::MAX,
+        used => (1 << used) - 1,
+    }
+}
+
+/// Distinct samples with their weights, ready to be fitted.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// Every distinct row once, in the order of first appearance.
+    states: States,
+    /// One weight per distinct row; `None` when all are 1.
+    weights: Option<Vec<f64>>,
+    total_weight: f64,
+    n_observed: usize,
+    /// The same bits by unit: ⌈distinct/64⌉ words each.
+    columns: Vec<u64>,
+}
+
+impl Samples {
+    /// From 0/1 data, one row per sample. See [`States::from_binary`].
+    ///
+    /// # Errors
+    /// Those of [`States::from_binary`].
+    pub fn from_binary<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
+        Self::new(&States::from_binary(data)?)
+    }
+
+    /// From ±1 spins, one row per sample. See [`States::from_spins`].
+    ///
+    /// # Errors
+    /// Those of [`States::from_spins`].
+    pub fn from_spins<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
+        Self::new(&States::from_spins(data)?)
+    }
+
+    /// From packed samples, each counted once.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] without samples.
+    pub fn new(states: &States) -> Result<Self> {
+        Self::collect(states, None)
+    }
+
+    /// From packed samples with a weight each: counts, or any numbers that are not negative.
+    /// Samples of weight zero are left out.
+    ///
+    /// # Errors
+    /// [`Error::NoData`], [`Error::WeightCount`], [`Error::Weight`], [`Error::NoWeight`].
+    pub fn weighted(states: &States, weights: &[f64]) -> Result<Self> {
+        if weights.len() != states.n_samples() {
+            return Err(Error::WeightCount {
+                weights: weights.len(),
+                samples: states.n_samples(),
+            });
+        }
+        if let Some((row, &value)) = weights
+            .iter()
+            .enumerate()
+            .find(|(_, w)| !(w.is_finite() && **w >= 0.0))
+        {
+            return Err(Error::Weight { row, value });
+        }
+        Self::collect(states, Some(weights))
+    }
+
+    fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
+        let n_units = states.n_units();
+        if states.n_samples() == 0 {
+            return Err(Error::NoData {
+                rows: 0,
+                columns: n_units,
+            });
+        }
+        let mut index = RowIndex::default();
+        let mut distinct = States::new(n_units)?;
+        let mut sums: Vec<f64> = Vec::new();
+        for (m, row) in states.rows().enumerate() {
+            let weight = weights.map_or(1.0, |w| w[m]);
+            if weight == 0.0 {
+                continue;
+            }
+            match index.find_or_insert(&distinct, row) {
+                Some(at) => sums[at] += weight,
+                None => {
+                    distinct.push(row);
+                    sums.push(weight);
+                }
+            }
+        }
+        if sums.is_empty() {
+            return Err(Error::NoWeight);
+        }
+        distinct.bits.shrink_to_fit();
+        Ok(Self {
+            columns: transpose(&distinct),
+            total_weight: sums.iter().sum(),
+            n_observed: states.n_samples(),
+            weights: sums.iter().any(|w| *w != 1.0).then_some(sums),
+            states: distinct,
+        })
+    }
+
+    /// How many units a sample has.
+    pub fn n_units(&self) -> usize {
+        self.states.n_units()
+    }
+
+    /// How many samples were given, repeats counted.
+    pub fn n_observed(&self) -> usize {
+        self.n_observed
+    }
+
+    /// How many of them are distinct.
+    pub fn n_distinct(&self) -> usize {
+        self.states.n_samples()
+    }
+
+    /// The distinct samples, in the order of first appearance.
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
+    /// The weight of distinct sample `m`.
+    pub fn weight(&self, m: usize) -> f64 {
+        self.weights.as_ref().map_or(1.0, |w| w[m])
+    }
+
+    /// The weights of the distinct samples, or `None` when all are 1.
+    pub fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
+    }
+
+    /// The sum of all weights: M for plain data.
+    pub fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
+    /// One unit over all distinct samples, packed: bit m mod 64 of word m / 64.
+    pub fn column(&self, unit: usize) -> &[u64] {
+        let words = words_for(self.n_distinct());
+        &self.columns[unit * words..(unit + 1) * words]
+    }
+
+    /// Bytes held, the weights included.
+    pub fn bytes(&self) -> usize {
+        8 * (self.states.bits.len()
+            + self.columns.len()
+            + self.weights.as_ref().map_or(0, Vec::len))
+    }
+
+    /// The weighted mean of every unit. O(M d / 64) without weights.
+    pub fn means(&self) -> Vec<f64> {
+        (0..self.n_units())
+            .map(|unit| self.column_weight(self.column(unit).iter().copied()) / self.total_weight)
+            .collect()
+    }
+
+    /// The weighted mean of x_i x_j for every pair; the diagonal holds the means. O(M d² / 64)
+    /// without weights.
+    pub fn pair_means(&self) -> Array2<f64> {
+        let d = self.n_units();
+        let mut means = Array2::zeros((d, d));
+        for i in 0..d {
+            for j in 0..=i {
+                let both = self
+                    .column(i)
+                    .iter()
+                    .zip(self.column(j))
+                    .map(|(a, b)| a & b);
+                let mean = self.column_weight(both) / self.total_weight;
+                means[[i, j]] = mean;
+                means[[j, i]] = mean;
+            }
+        }
+        means
+    }
+
+    /// The weight of the samples whose bits are set in `mask`.
+    fn column_weight(&self, mask: impl Iterator<Item = u64>) -> f64 {
+        match &self.weights {
+            None => mask.map(|w| f64::from(w.count_ones())).sum(),
+            Some(weights) => {
+                let mut sum = 0.0;
+                for (w, word) in mask.enumerate() {
+                    let mut rest = word;
+                    while rest != 0 {
+                        sum += weights[64 * w + rest.trailing_zeros() as usize];
+                        rest &= rest - 1;
+                    }
+                }
+                sum
+            }
+        }
+    }
+
+    /// Which of the four joint values (x_i, x_j) = 00, 10, 01, 11 occur, as a bit each.
+    pub(crate) fn joint_values(&self, i: usize, j: usize) -> u8 {
+        let n = self.n_distinct();
+        let last = words_for(n) - 1;
+        let mut seen = 0u8;
+        for (w, (&a, &b)) in self.column(i).iter().zip(self.column(j)).enumerate() {
+            let valid = if w == last {
+                last_word_mask(n)
+            } else {
+                u64::MAX
+            };
+            for (bit, cell) in [!a & !b, a & !b, !a & b, a & b].into_iter().enumerate() {
+                seen |= u8::from(cell & valid != 0) << bit;
+            }
+            if seen == 0b1111 {
+                break;
+            }
+        }
+        seen
+    }
+}
+
+/// Finds rows of a [`States`] by content.
+#[derive(Default)]
+pub(crate) struct RowIndex {
+    table: HashTable<usize>,
+    hasher: DefaultHashBuilder,
+}
+
+impl RowIndex {
+    /// An index of all rows, which must be distinct.
+    pub(crate) fn of(states: &States) -> Self {
+        let mut index = Self::default();
+        for (m, row) in states.rows().enumerate() {
+            let hash = index.hasher.hash_one(row);
+            let hasher = &index.hasher;
+            index
+                .table
+                .insert_unique(hash, m, |&k| hasher.hash_one(states.row(k)));
+        }
+        index
+    }
+
+    /// The place of `row` in `states`, if it is there.
+    pub(crate) fn find(&self, states: &States, row: &[u64]) -> Option<usize> {
+        let hash = self.hasher.hash_one(row);
+        self.table.find(hash, |&k| states.row(k) == row).copied()
+    }
+
+    /// The place of `row` in `states`; if it is new, notes that it is about to be pushed.
+    fn find_or_insert(&mut self, states: &States, row: &[u64]) -> Option<usize> {
+        let hash = self.hasher.hash_one(row);
+        let hasher = &self.hasher;
+        match self.table.entry(
+            hash,
+            |&k| states.row(k) == row,
+            |&k| hasher.hash_one(states.row(k)),
+        ) {
+            hashbrown::hash_table::Entry::Occupied(entry) => Some(*entry.get()),
+            hashbrown::hash_table::Entry::Vacant(entry) => {
+                entry.insert(states.n_samples());
+                None
+            }
+        }
+    }
+}
+
+/// The bits of `states` by unit.
+fn transpose(states: &States) -> Vec<u64> {
+    let (n, d) = (states.n_samples(), states.n_units());
+    let words = words_for(n);
+    let mut columns = vec![0u64; d * words];
+    let mut block = [0u64; 64];
+    for (sample_word, samples) in (0..n).step_by(64).enumerate() {
+        for unit_word in 0..states.words_per_row() {
+            block.fill(0);
+            for (k, m) in (samples..n.min(samples + 64)).enumerate() {
+                block[k] = states.row(m)[unit_word];
+            }
+            transpose_64(&mut block);
+            for (k, unit) in (64 * unit_word..d.min(64 * unit_word + 64)).enumerate() {
+                columns[unit * words + sample_word] = block[k];
+            }
+        }
+    }
+    columns
+}
+
+/// Transposes a 64 × 64 bit matrix in place: bit j of word i changes places with bit i of word j.
+/// Six rounds that swap ever smaller off-diagonal blocks.
+fn transpose_64(block: &mut [u64; 64]) {
+    let mut width = 32;
+    let mut mask = 0x0000_0000_FFFF_FFFFu64;
+    while width != 0 {
+        let mut k = 0;
+        while k < 64 {
+            let swap = ((block[k] >> width) ^ block[k + width]) & mask;
+            block[k] ^= swap << width;
+            block[k + width] ^= swap;
+            k = (k + width + 1) & !width;
+        }
+        width >>= 1;
+        mask ^= mask << width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpf_core::rng::stream;
+    use ndarray::{Array2, array};
+    use rand::RngExt;
+
+    fn random(n: usize, d: usize, active: f64, seed: u64) -> Array2<u8> {
+        let mut rng = stream(seed, 0);
+        Array2::from_shape_simple_fn((n, d), || u8::from(rng.random::<f64>() < active))
+    }
+
+    #[test]
+    fn packing_round_trips_for_odd_sizes_and_every_type() {
+        for d in [1, 63, 64, 65, 100, 129] {
+            let x = random(37, d, 0.4, d as u64);
+            let states = States::from_binary(x.view()).unwrap();
+            assert_eq!(states.to_binary(), x);
+            assert!((0..37).all(|m| (0..d).all(|u| states.get(m, u) == (x[[m, u]] == 1))));
+            let as_i8 = States::from_binary(x.mapv(|v| v as i8).view()).unwrap();
+            let as_bool = States::from_binary(x.mapv(|v| v == 1).view()).unwrap();
+            let as_f64 = States::from_binary(x.mapv(f64::from).view()).unwrap();
+            let as_spins = States::from_spins(x.mapv(|v| 2 * v as i8 - 1).view()).unwrap();
+            for other in [as_i8, as_bool, as_f64, as_spins] {
+                assert_eq!(states, other);
+            }
+            assert_eq!(states.to_spins(), x.mapv(|v| 2 * v as i8 - 1));
+        }
+    }
+
+    #[test]
+    fn transposed_views_are_packed_by_their_own_rows() {
+        let x = random(5, 70, 0.5, 3);
+        let turned = States::from_binary(x.t()).unwrap();
+        assert_eq!(turned.to_binary(), x.t());
+    }
+
+    #[test]
+    fn repeated_rows_are_stored_once_with_their_count() {
+        let x = array![[1u8, 0], [0, 1], [1, 0], [1, 0], [1, 1]];
+        let samples = Samples::from_binary(x.view()).unwrap();
+        assert_eq!((samples.n_observed(), samples.n_distinct()), (5, 3));
+        assert_eq!(samples.weights(), Some(&[3.0, 1.0, 1.0][..]));
+        assert_eq!(samples.total_weight(), 5.0);
+        assert_eq!(samples.means(), [0.8, 0.4]);
+        assert_eq!(samples.pair_means(), array![[0.8, 0.2], [0.2, 0.4]]);
+        let distinct = Samples::new(&samples.states().clone()).unwrap();
+        assert_eq!(distinct.weights(), None);
+    }
+
+    #[test]
+    fn weights_add_up_and_zero_weights_vanish() {
+        let x = array![[1u8, 0], [0, 1], [1, 0], [1, 1]];
+        let states = States::from_binary(x.view()).unwrap();
+        let samples = Samples::weighted(&states, &[0.5, 0.0, 1.5, 2.0]).unwrap();
+        assert_eq!(samples.n_distinct(), 2);
+        assert_eq!(samples.weights(), Some(&[2.0, 2.0][..]));
+        assert_eq!(samples.means(), [1.0, 0.5]);
+    }
+
+    #[test]
+    fn columns_and_moments_agree_with_the_array() {
+        for (n, d) in [(1, 1), (63, 65), (64, 64), (200, 100)] {
+            let x = random(n, d, 0.3, (n + d) as u64);
+            let samples = Samples::from_binary(x.view()).unwrap();
+            for u in 0..d {
+                for m in 0..samples.n_distinct() {
+                    assert_eq!(get_bit(samples.column(u), m), samples.states().get(m, u));
+                }
+            }
+            let xf = x.mapv(f64::from);
+            let expected = xf.t().dot(&xf) / n as f64;
+            let found = samples.pair_means();
+            assert!((&found - &expected).iter().all(|e| e.abs() < 1e-15));
+            assert!(
+                samples
+                    .means()
+                    .iter()
+                    .zip(found.diag())
+                    .all(|(a, b)| a == b)
+            );
+        }
+    }
+
+    #[test]
+    fn joint_values_name_the_cells_that_occur() {
+        let x = array![[0u8, 0, 1], [1, 0, 1], [0, 0, 1]];
+        let samples = Samples::from_binary(x.view()).unwrap();
+        assert_eq!(samples.joint_values(0, 1), 0b0011);
+        assert_eq!(samples.joint_values(0, 2), 0b1100);
+        assert_eq!(samples.joint_values(1, 0), 0b0101);
+    }
+
+    #[test]
+    fn an_entry_costs_at_most_three_bits() {
+        // 10⁷ × 4096 would need 10 GB here; the cost per entry does not depend on M.
+        for (n, d) in [(20_000, 100), (5_000, 4096), (10_000, 64)] {
+            let samples = Samples::from_binary(random(n, d, 0.5, 9).view()).unwrap();
+            let bits_per_entry = 8.0 * samples.bytes() as f64 / (n * d) as f64;
+            assert!(bits_per_entry <= 3.0, "{bits_per_entry} at d = {d}");
+        }
+    }
+
+    #[test]
+    fn bad_data_are_errors_that_name_the_place() {
+        let mut x = Array2::<f64>::zeros((9, 20));
+        x[[7, 19]] = 2.0;
+        x[[8, 0]] = f64::NAN;
+        assert_eq!(
+            States::from_binary(x.view()),
+            Err(Error::NotBinary {
+                row: 7,
+                column: 19,
+                value: 2.0
+            })
+        );
+        assert!(matches!(
+            States::from_binary(array![[0.0, f64::NAN]].view()),
+            Err(Error::NotBinary { row: 0, column: 1, value }) if value.is_nan()
+        ));
+        assert!(matches!(
+            States::from_spins(array![[1i8, 0]].view()),
+            Err(Error::NotSpin {
+                row: 0,
+                column: 1,
+                ..
+            })
+        ));
+        for shape in [(0, 3), (3, 0)] {
+            assert!(matches!(
+                States::from_binary(Array2::<u8>::zeros(shape).view()),
+                Err(Error::NoData { .. })
+            ));
+        }
+        let states = States::from_binary(array![[0u8], [1]].view()).unwrap();
+        assert!(matches!(
+            Samples::weighted(&states, &[1.0]),
+            Err(Error::WeightCount {
+                weights: 1,
+                samples: 2
+            })
+        ));
+        assert!(matches!(
+            Samples::weighted(&states, &[1.0, -1.0]),
+            Err(Error::Weight { row: 1, .. })
+        ));
+        assert_eq!(
+            Samples::weighted(&states, &[0.0, 0.0]).unwrap_err(),
+            Error::NoWeight
+        );
+    }
+}

@@ -1,0 +1,350 @@
+//! The parameters of an Ising model, in the paper's convention and in spins.
+//!
+//! ```text
+//! x ∈ {0,1}^d:   p ∝ exp(−xᵀJx),   J symmetric, biases J_ii on the diagonal
+//! s = 2x − 1:    p ∝ exp(Σ_i h_i s_i + Σ_{i<j} K_ij s_i s_j)
+//!
+//! K_ij = −J_ij/2,   h_i = −½ Σ_j J_ij          (the column sum, diagonal included)
+//! J_ij = −2 K_ij,   J_ii = −2 h_i + 2 Σ_j K_ij
+//! ```
+//!
+//! Lower energy is likelier, so an attractive J_ij is negative and an attractive K_ij positive.
+
+use crate::Result;
+use crate::error::Error;
+use ndarray::{Array1, Array2};
+use serde::{Deserialize, Serialize};
+
+/// J of p(x) ∝ exp(−xᵀJx), x ∈ {0,1}^d: symmetric and finite, with the biases on the diagonal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "CouplingsFile", into = "CouplingsFile")]
+pub struct Couplings {
+    j: Array2<f64>,
+}
+
+/// The same model over spins s ∈ {−1, +1}^d: p(s) ∝ exp(Σ h_i s_i + Σ_{i<j} K_ij s_i s_j).
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpinCouplings {
+    /// h, one field per unit.
+    pub fields: Array1<f64>,
+    /// K, symmetric with a zero diagonal.
+    pub couplings: Array2<f64>,
+}
+
+impl Couplings {
+    /// Checks J. Entries that differ from their mirror image by rounding (1e-12, relative) are
+    /// averaged.
+    ///
+    /// # Errors
+    /// [`Error::NotSquare`], [`Error::NotFinite`], [`Error::NotSymmetric`].
+    pub fn new(mut j: Array2<f64>) -> Result<Self> {
+        let (rows, columns) = j.dim();
+        if rows != columns || rows == 0 {
+            return Err(Error::NotSquare { rows, columns });
+        }
+        check_finite(&j)?;
+        for i in 0..rows {
+            for k in 0..i {
+                let (lower, upper) = (j[[i, k]], j[[k, i]]);
+                if (upper - lower).abs() > 1e-12 * upper.abs().max(lower.abs()).max(1.0) {
+                    return Err(Error::NotSymmetric {
+                        i: k,
+                        j: i,
+                        upper,
+                        lower,
+                    });
+                }
+                let mean = 0.5 * (upper + lower);
+                j[[i, k]] = mean;
+                j[[k, i]] = mean;
+            }
+        }
+        Ok(Self { j })
+    }
+
+    /// J = 0: every state equally likely.
+    ///
+    /// # Errors
+    /// [`Error::NotSquare`] for 0 units.
+    pub fn zeros(n_units: usize) -> Result<Self> {
+        Self::new(Array2::zeros((n_units, n_units)))
+    }
+
+    /// How many units there are.
+    pub fn n_units(&self) -> usize {
+        self.j.nrows()
+    }
+
+    /// J itself.
+    pub fn as_array(&self) -> &Array2<f64> {
+        &self.j
+    }
+
+    /// J_ij; the bias for i = j.
+    pub fn get(&self, i: usize, j: usize) -> f64 {
+        self.j[[i, j]]
+    }
+
+    /// The upper triangle with the diagonal, row by row: d(d+1)/2 numbers.
+    pub fn pack(&self) -> Vec<f64> {
+        let d = self.n_units();
+        (0..d)
+            .flat_map(|i| (i..d).map(move |j| self.j[[i, j]]))
+            .collect()
+    }
+
+    /// The inverse of [`Couplings::pack`].
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] when the length is not d(d+1)/2, [`Error::NotFinite`].
+    pub fn unpack(n_units: usize, packed: &[f64]) -> Result<Self> {
+        if packed.len() != n_packed(n_units) {
+            return Err(Error::UnitCount {
+                what: "packed couplings",
+                expected: n_units,
+                found: ((8.0 * packed.len() as f64 + 1.0).sqrt() / 2.0 - 0.5).floor() as usize,
+            });
+        }
+        let mut values = packed.iter();
+        let mut j = Array2::zeros((n_units, n_units));
+        for i in 0..n_units {
+            for k in i..n_units {
+                let value = *values.next().expect("the length is checked");
+                j[[i, k]] = value;
+                j[[k, i]] = value;
+            }
+        }
+        Self::new(j)
+    }
+
+    /// The model over spins s = 2x − 1.
+    pub fn to_spins(&self) -> SpinCouplings {
+        let mut couplings = self.j.mapv(|v| -0.5 * v);
+        couplings.diag_mut().fill(0.0);
+        SpinCouplings {
+            fields: self
+                .j
+                .columns()
+                .into_iter()
+                .map(|c| -0.5 * c.sum())
+                .collect(),
+            couplings,
+        }
+    }
+
+    /// The model over x = (s + 1)/2.
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] when fields and couplings differ in size, [`Error::NotFinite`],
+    /// [`Error::NotSymmetric`], [`Error::NotSquare`]. A diagonal of K is ignored: s_i² = 1.
+    pub fn from_spins(spins: &SpinCouplings) -> Result<Self> {
+        let d = spins.couplings.nrows();
+        if spins.fields.len() != d {
+            return Err(Error::UnitCount {
+                what: "fields",
+                expected: d,
+                found: spins.fields.len(),
+            });
+        }
+        let mut k = spins.couplings.clone();
+        if k.ncols() == d {
+            k.diag_mut().fill(0.0);
+        }
+        let mut j = Self::new(k.mapv(|v| -2.0 * v))?.j;
+        for i in 0..d {
+            j[[i, i]] = 2.0 * (k.row(i).sum() - spins.fields[i]);
+        }
+        check_finite(&j)?;
+        Ok(Self { j })
+    }
+
+    /// ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included.
+    ///
+    /// # Panics
+    /// When the two differ in size.
+    pub fn mean_square_error(&self, other: &Self) -> f64 {
+        let difference = &self.j - &other.j;
+        difference.iter().map(|e| e * e).sum::<f64>() / difference.len() as f64
+    }
+}
+
+/// d(d+1)/2.
+pub fn n_packed(n_units: usize) -> usize {
+    n_units * (n_units + 1) / 2
+}
+
+/// Where [`Couplings::pack`] puts J_ij, i ≤ j.
+pub fn packed_index(n_units: usize, i: usize, j: usize) -> usize {
+    debug_assert!(i <= j && j < n_units);
+    i * n_units + j - i * (i + 1) / 2
+}
+
+fn check_finite(j: &Array2<f64>) -> Result<()> {
+    match j.indexed_iter().find(|(_, v)| !v.is_finite()) {
+        None => Ok(()),
+        Some(((i, j), &value)) => Err(Error::NotFinite { i, j, value }),
+    }
+}
+
+/// The energy and units of [`CouplingsFile`], so that a file says what its numbers mean.
+const CONVENTION: &str = "p(x) = exp(-x'Jx)/Z, x in {0,1}^d, J symmetric, biases on the diagonal";
+
+/// How couplings look in a file.
+#[derive(Clone, Serialize, Deserialize)]
+struct CouplingsFile {
+    convention: String,
+    n_units: usize,
+    couplings: Vec<Vec<f64>>,
+}
+
+impl From<Couplings> for CouplingsFile {
+    fn from(c: Couplings) -> Self {
+        Self {
+            convention: CONVENTION.to_owned(),
+            n_units: c.n_units(),
+            couplings: c.j.rows().into_iter().map(|r| r.to_vec()).collect(),
+        }
+    }
+}
+
+impl TryFrom<CouplingsFile> for Couplings {
+    type Error = String;
+
+    fn try_from(file: CouplingsFile) -> Result<Self, String> {
+        if file.convention != CONVENTION {
+            return Err(format!(
+                "the couplings are in the convention {:?}, but {CONVENTION:?} is expected",
+                file.convention
+            ));
+        }
+        let d = file.n_units;
+        let rows = file.couplings.len();
+        if let Some(row) = file.couplings.iter().position(|r| r.len() != d) {
+            return Err(format!(
+                "row {row} of the couplings has {} entries, but there are {d} units",
+                file.couplings[row].len()
+            ));
+        }
+        let flat = file.couplings.into_iter().flatten().collect();
+        let j = Array2::from_shape_vec((rows, d), flat).map_err(|e| e.to_string())?;
+        Self::new(j).map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::IsingModel;
+    use mpf_core::EnergyModel;
+    use mpf_core::rng::stream;
+    use ndarray::array;
+    use rand::RngExt;
+
+    fn random(d: usize, seed: u64) -> Couplings {
+        let mut rng = stream(seed, 0);
+        let packed: Vec<f64> = (0..n_packed(d))
+            .map(|_| rng.random_range(-2.0..2.0))
+            .collect();
+        Couplings::unpack(d, &packed).unwrap()
+    }
+
+    #[test]
+    fn packing_round_trips_in_the_stated_order() {
+        let c = random(5, 1);
+        let packed = c.pack();
+        assert_eq!(Couplings::unpack(5, &packed).unwrap(), c);
+        for i in 0..5 {
+            for j in i..5 {
+                assert_eq!(packed[packed_index(5, i, j)], c.get(i, j));
+            }
+        }
+    }
+
+    #[test]
+    fn spins_round_trip_and_give_the_same_energies_up_to_a_constant() {
+        let d = 6;
+        let c = random(d, 2);
+        let spins = c.to_spins();
+        let back = Couplings::from_spins(&spins).unwrap();
+        assert!(
+            (back.as_array() - c.as_array())
+                .iter()
+                .all(|e| e.abs() < 1e-14)
+        );
+
+        let model = IsingModel::new(d);
+        let theta = c.pack();
+        let offset = |state: u64| {
+            let s: Vec<f64> = (0..d)
+                .map(|u| 2.0 * (state >> u & 1) as f64 - 1.0)
+                .collect();
+            let mut energy = 0.0;
+            for i in 0..d {
+                energy -= spins.fields[i] * s[i];
+                for j in 0..i {
+                    energy -= spins.couplings[[i, j]] * s[i] * s[j];
+                }
+            }
+            model.energy(&theta, &[state]) - energy
+        };
+        for state in 1..1 << d {
+            assert!((offset(state) - offset(0)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn zero_column_sums_mean_zero_field() {
+        let c = Couplings::new(array![[1.0, -1.0], [-1.0, 1.0]]).unwrap();
+        assert_eq!(c.to_spins().fields, array![0.0, 0.0]);
+        assert_eq!(c.to_spins().couplings[[0, 1]], 0.5);
+    }
+
+    #[test]
+    fn mean_square_error_counts_every_entry() {
+        let a = Couplings::zeros(2).unwrap();
+        let b = Couplings::new(array![[1.0, 2.0], [2.0, 0.0]]).unwrap();
+        assert_eq!(a.mean_square_error(&b), 9.0 / 4.0);
+    }
+
+    #[test]
+    fn bad_matrices_are_errors_that_name_the_place() {
+        assert_eq!(
+            Couplings::new(array![[0.0, 1.0], [1.5, 0.0]]),
+            Err(Error::NotSymmetric {
+                i: 0,
+                j: 1,
+                upper: 1.0,
+                lower: 1.5
+            })
+        );
+        assert!(matches!(
+            Couplings::new(array![[0.0, f64::NAN], [1.0, 0.0]]),
+            Err(Error::NotFinite { i: 0, j: 1, .. })
+        ));
+        assert!(matches!(
+            Couplings::new(Array2::zeros((2, 3))),
+            Err(Error::NotSquare {
+                rows: 2,
+                columns: 3
+            })
+        ));
+        assert!(matches!(
+            Couplings::unpack(3, &[0.0; 5]),
+            Err(Error::UnitCount { expected: 3, .. })
+        ));
+    }
+
+    #[test]
+    fn json_round_trips_exactly_and_is_checked() {
+        let c = random(4, 3);
+        let json = serde_json::to_string(&c).unwrap();
+        assert_eq!(serde_json::from_str::<Couplings>(&json).unwrap(), c);
+        let other = json.replace("{0,1}", "{-1,1}");
+        let message = serde_json::from_str::<Couplings>(&other)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("convention"), "{message}");
+        let short = json.replace("\"n_units\":4", "\"n_units\":3");
+        assert!(serde_json::from_str::<Couplings>(&short).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Everything that can go wrong in this crate, with the place and the value.
+
+/// An error of `mpf-ising`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There are no samples or no units.
+    #[error("the data are {rows} × {columns} (samples × units): at least 1 × 1 is needed")]
+    NoData {
+        /// Samples found.
+        rows: usize,
+        /// Units found.
+        columns: usize,
+    },
+    /// An entry of binary data is neither 0 nor 1.
+    #[error(
+        "row {row}, column {column}: found {value}, but binary data hold only 0 and 1{}",
+        if *value == -1.0 { " (for ±1 spins use the conversion from spins)" } else { "" }
+    )]
+    NotBinary {
+        /// The sample, from 0.
+        row: usize,
+        /// The unit, from 0.
+        column: usize,
+        /// What was found.
+        value: f64,
+    },
+    /// An entry of spin data is neither −1 nor +1.
+    #[error(
+        "row {row}, column {column}: found {value}, but spins are only −1 and +1{}",
+        if *value == 0.0 { " (for 0/1 data use the conversion from binary)" } else { "" }
+    )]
+    NotSpin {
+        /// The sample, from 0.
+        row: usize,
+        /// The unit, from 0.
+        column: usize,
+        /// What was found.
+        value: f64,
+    },
+    /// Weights and samples differ in number.
+    #[error("{weights} weights for {samples} samples: one weight per sample is needed")]
+    WeightCount {
+        /// Weights given.
+        weights: usize,
+        /// Samples given.
+        samples: usize,
+    },
+    /// A weight that cannot be one.
+    #[error("the weight of row {row} is {value}, but weights must be finite and not negative")]
+    Weight {
+        /// The sample, from 0.
+        row: usize,
+        /// The weight found.
+        value: f64,
+    },
+    /// All weights are zero.
+    #[error("all weights are zero: no sample is left")]
+    NoWeight,
+    /// A coupling matrix that is not square.
+    #[error("the coupling matrix is {rows} × {columns}: it must be square and not empty")]
+    NotSquare {
+        /// Rows found.
+        rows: usize,
+        /// Columns found.
+        columns: usize,
+    },
+    /// A coupling matrix that is not symmetric.
+    #[error("couplings must be symmetric, but J[{i}, {j}] = {upper} and J[{j}, {i}] = {lower}")]
+    NotSymmetric {
+        /// Row.
+        i: usize,
+        /// Column.
+        j: usize,
+        /// The entry at (i, j).
+        upper: f64,
+        /// The entry at (j, i).
+        lower: f64,
+    },
+    /// A coupling or field that is NaN or infinite.
+    #[error("the coupling of units {i} and {j} is {value}: it must be finite")]
+    NotFinite {
+        /// Row.
+        i: usize,
+        /// Column; equal to `i` for a bias or field.
+        j: usize,
+        /// What was found.
+        value: f64,
+    },
+    /// Two things that should be about the same units are not.
+    #[error("{what}: {found} units, but {expected} are expected")]
+    UnitCount {
+        /// What has the wrong size.
+        what: &'static str,
+        /// Units needed.
+        expected: usize,
+        /// Units found.
+        found: usize,
+    },
+    /// An edge that joins a unit to itself or to one that does not exist.
+    #[error("edge ({i}, {j}) is not a pair of different units among 0..{n_units}")]
+    Edge {
+        /// One end.
+        i: usize,
+        /// The other end.
+        j: usize,
+        /// How many units there are.
+        n_units: usize,
+    },
+    /// Too many units for a sum over all states.
+    #[error("{n_units} units have 2^{n_units} states: exact enumeration stops at {limit} units")]
+    TooManyUnits {
+        /// Units of the model.
+        n_units: usize,
+        /// The most that can be enumerated.
+        limit: usize,
+    },
+    /// Every flip leads to a data state, so the sum over i ∉ D is empty.
+    #[error(
+        "every single flip of every sample is itself in the data, so the flow into non-data \
+         states is identically zero: keep all flips (the default neighbourhood)"
+    )]
+    NoFlipsLeft,
+    /// An option is outside its range.
+    #[error("option `{name}` is {value}, but it must be {requirement}")]
+    Option {
+        /// The option's name.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// What is allowed.
+        requirement: &'static str,
+    },
+    /// There is nothing to fit.
+    #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
+    NothingFree,
+    /// An error of the minimiser.
+    #[error(transparent)]
+    Core(#[from] mpf_core::Error),
+}

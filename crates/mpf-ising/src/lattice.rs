@@ -1,0 +1,169 @@
+//! Rectangular lattices and the paper's spin glass on them.
+
+use crate::Result;
+use crate::couplings::Couplings;
+use crate::error::Error;
+use ndarray::Array2;
+use rand::Rng;
+use rand_distr::{Distribution, Normal};
+use serde::{Deserialize, Serialize};
+
+/// What happens at the rim of a lattice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Boundary {
+    /// Units at the rim have fewer neighbours.
+    #[default]
+    Open,
+    /// Opposite rims are joined.
+    Periodic,
+}
+
+/// A rectangular lattice of units; unit (r, c) has the index r · columns + c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lattice {
+    rows: usize,
+    columns: usize,
+    boundary: Boundary,
+}
+
+impl Lattice {
+    /// A lattice with `rows` × `columns` units.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] when it is empty.
+    pub fn new(rows: usize, columns: usize, boundary: Boundary) -> Result<Self> {
+        if rows == 0 || columns == 0 {
+            return Err(Error::NoData { rows, columns });
+        }
+        Ok(Self {
+            rows,
+            columns,
+            boundary,
+        })
+    }
+
+    /// How many units it has.
+    pub fn n_units(&self) -> usize {
+        self.rows * self.columns
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Its rim.
+    pub fn boundary(&self) -> Boundary {
+        self.boundary
+    }
+
+    /// Every pair (i, j), i < j, of nearest neighbours, once each.
+    pub fn edges(&self) -> Vec<(usize, usize)> {
+        let mut edges = Vec::new();
+        let step = |at: usize, length: usize| match self.boundary {
+            _ if at + 1 < length => Some(at + 1),
+            // Joining the ends of a pair would repeat its only edge.
+            Boundary::Periodic if length > 2 => Some(0),
+            _ => None,
+        };
+        for r in 0..self.rows {
+            for c in 0..self.columns {
+                let here = r * self.columns + c;
+                let right = step(c, self.columns).map(|c| r * self.columns + c);
+                let down = step(r, self.rows).map(|r| r * self.columns + c);
+                for there in [right, down].into_iter().flatten() {
+                    edges.push((here.min(there), here.max(there)));
+                }
+            }
+        }
+        edges
+    }
+
+    /// The paper's spin glass: J_ij ~ N(0, `variance`) between nearest neighbours, biases such
+    /// that every column of J sums to 0 (no field, mean activity ½).
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a variance that is negative or not finite.
+    pub fn spin_glass<R: Rng + ?Sized>(&self, variance: f64, rng: &mut R) -> Result<Couplings> {
+        let normal = Some(variance)
+            .filter(|v| v.is_finite() && *v >= 0.0)
+            .and_then(|v| Normal::new(0.0, v.sqrt()).ok())
+            .ok_or(Error::Option {
+                name: "variance",
+                value: variance,
+                requirement: "finite and not negative",
+            })?;
+        let mut j = Array2::zeros((self.n_units(), self.n_units()));
+        for (a, b) in self.edges() {
+            let value = normal.sample(rng);
+            j[[a, b]] = value;
+            j[[b, a]] = value;
+            j[[a, a]] -= value;
+            j[[b, b]] -= value;
+        }
+        Couplings::new(j)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpf_core::rng::stream;
+
+    #[test]
+    fn edges_are_counted_once() {
+        let count = |r, c, boundary| {
+            let mut edges = Lattice::new(r, c, boundary).unwrap().edges();
+            edges.sort_unstable();
+            let n = edges.len();
+            edges.dedup();
+            assert_eq!(edges.len(), n);
+            assert!(edges.iter().all(|(a, b)| a < b));
+            n
+        };
+        assert_eq!(count(10, 10, Boundary::Open), 180);
+        assert_eq!(count(10, 10, Boundary::Periodic), 200);
+        assert_eq!(count(1, 5, Boundary::Open), 4);
+        assert_eq!(count(1, 5, Boundary::Periodic), 5);
+        assert_eq!(count(2, 2, Boundary::Periodic), 4);
+        assert_eq!(count(1, 1, Boundary::Periodic), 0);
+    }
+
+    #[test]
+    fn the_spin_glass_has_no_field_and_the_stated_variance() {
+        let lattice = Lattice::new(10, 10, Boundary::Open).unwrap();
+        let mut square = 0.0;
+        let n_models = 50;
+        for seed in 0..n_models {
+            let j = lattice.spin_glass(10.0, &mut stream(seed, 0)).unwrap();
+            assert!(j.to_spins().fields.iter().all(|h| h.abs() < 1e-12));
+            square += lattice
+                .edges()
+                .iter()
+                .map(|&(a, b)| j.get(a, b).powi(2))
+                .sum::<f64>();
+        }
+        let n = 180.0 * n_models as f64;
+        // The mean of n squared N(0, 10) has standard error 10 √(2/n): five of them.
+        assert!((square / n - 10.0).abs() < 5.0 * 10.0 * (2.0 / n).sqrt());
+    }
+
+    #[test]
+    fn bad_lattices_are_errors() {
+        assert!(Lattice::new(0, 3, Boundary::Open).is_err());
+        let lattice = Lattice::new(2, 2, Boundary::Open).unwrap();
+        assert!(matches!(
+            lattice.spin_glass(-1.0, &mut stream(0, 0)),
+            Err(Error::Option {
+                name: "variance",
+                ..
+            })
+        ));
+    }
+}
