@@ -3,12 +3,14 @@
 pub mod bits;
 pub mod couplings;
 pub mod error;
+pub mod exact;
 pub mod lattice;
 pub mod model;
 
 pub use bits::{Samples, States};
 pub use couplings::{Couplings, SpinCouplings};
 pub use error::Error;
+pub use exact::Exact;
 pub use lattice::{Boundary, Lattice};
 pub use model::IsingModel;
 
