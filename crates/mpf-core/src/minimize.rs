@@ -520,7 +520,11 @@ impl Search<'_> {
         if let Some(last) = &self.accepted {
             // A line search gave up uphill, or on the wall around a non-finite value; or steps
             // are so short that the value no longer resolves them.
-            self.flat_steps = if value < last.value { 0 } else { self.flat_steps + 1 };
+            self.flat_steps = if value < last.value {
+                0
+            } else {
+                self.flat_steps + 1
+            };
             if value > last.value || self.flat_steps > MOST_FLAT_STEPS {
                 return Err(Halt::Orthant);
             }

@@ -38,16 +38,28 @@ fn columns_sum_to_zero_and_detailed_balance_holds() {
 fn the_data_distribution_flows_to_the_model() {
     let (_, _, dynamics) = random_dynamics(5, 7);
     let p0 = Array1::from(vec![0.6, 0.0, 0.3, 0.1, 0.0]);
-    assert!((dynamics.evolve(p0.view(), 0.0) - &p0).iter().all(|e| e.abs() < 1e-13));
+    assert!(
+        (dynamics.evolve(p0.view(), 0.0) - &p0)
+            .iter()
+            .all(|e| e.abs() < 1e-13)
+    );
     let late = dynamics.evolve(p0.view(), 200.0);
-    assert!((&late - dynamics.equilibrium()).iter().all(|e| e.abs() < 1e-12));
+    assert!(
+        (&late - dynamics.equilibrium())
+            .iter()
+            .all(|e| e.abs() < 1e-12)
+    );
     // Half way there it is the solution of ṗ = Γp: compare with a small Euler-midpoint step.
     let (t, h) = (0.3, 1e-4);
     let before = dynamics.evolve(p0.view(), t - h);
     let after = dynamics.evolve(p0.view(), t + h);
     let slope = dynamics.rates().dot(&dynamics.evolve(p0.view(), t));
     // A central difference errs by h² |p⃛|/6 ~ 1e-7.
-    assert!((((after - before) / (2.0 * h)) - slope).iter().all(|e| e.abs() < 1e-6));
+    assert!(
+        (((after - before) / (2.0 * h)) - slope)
+            .iter()
+            .all(|e| e.abs() < 1e-6)
+    );
 }
 
 #[test]

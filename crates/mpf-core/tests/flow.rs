@@ -144,7 +144,10 @@ fn the_truth_is_stationary_under_exact_weights() {
         let truth = [0.8, -1.3, 0.4];
         let p = model.probabilities(&truth);
         let states: Vec<usize> = (0..6).collect();
-        let mut flow = Flow::new(&model, &g, &states).unwrap().weighted(&p).unwrap();
+        let mut flow = Flow::new(&model, &g, &states)
+            .unwrap()
+            .weighted(&p)
+            .unwrap();
         let (_, grad) = evaluate(&mut flow, &truth);
         assert!(grad.iter().all(|g| g.abs() < 1e-12), "{grad:?}");
         // And it is the minimum, not only stationary.
@@ -154,7 +157,13 @@ fn the_truth_is_stationary_under_exact_weights() {
         })
         .unwrap();
         let found = minimizer.minimize(&mut flow, &[0.0; 3]).unwrap();
-        assert!(found.theta.iter().zip(truth).all(|(a, b)| (a - b).abs() < 1e-8));
+        assert!(
+            found
+                .theta
+                .iter()
+                .zip(truth)
+                .all(|(a, b)| (a - b).abs() < 1e-8)
+        );
     }
 }
 
@@ -209,7 +218,10 @@ fn drawn_connections_average_to_the_exact_flow() {
         let again = evaluate(&mut Flow::new(&model, &drawn, &states).unwrap(), &theta);
         assert_eq!((value, grad.clone()), again);
         values.push(value);
-        grads.iter_mut().zip(grad).for_each(|(sum, g)| *sum += g / 40.0);
+        grads
+            .iter_mut()
+            .zip(grad)
+            .for_each(|(sum, g)| *sum += g / 40.0);
         drawn.redraw();
     }
     let mean: f64 = values.iter().sum::<f64>() / 40.0;
@@ -219,7 +231,12 @@ fn drawn_connections_average_to_the_exact_flow() {
     assert!((mean - exact).abs() < 5.0 * error, "{mean} {exact} {error}");
     // The gradient's terms are at most as large as the value's here: features within ±1.
     let scale = 5.0 * error.max(1e-3 * exact);
-    assert!(grads.iter().zip(exact_grad).all(|(a, b)| (a - b).abs() < scale));
+    assert!(
+        grads
+            .iter()
+            .zip(exact_grad)
+            .all(|(a, b)| (a - b).abs() < scale)
+    );
 }
 
 #[test]
@@ -248,10 +265,23 @@ fn bad_input_is_an_error() {
             .err()
             .unwrap()
     };
-    assert!(matches!(weighted(&[1.0]), Error::Length { expected: 2, found: 1, .. }));
-    assert!(matches!(weighted(&[1.0, -2.0]), Error::Entry { index: 1, .. }));
+    assert!(matches!(
+        weighted(&[1.0]),
+        Error::Length {
+            expected: 2,
+            found: 1,
+            ..
+        }
+    ));
+    assert!(matches!(
+        weighted(&[1.0, -2.0]),
+        Error::Entry { index: 1, .. }
+    ));
     assert!(matches!(weighted(&[0.0, 0.0]), Error::Empty { .. }));
-    assert!(matches!(Drawn::new(g, 0, 0).err(), Some(Error::Option { name: "draws", .. })));
+    assert!(matches!(
+        Drawn::new(g, 0, 0).err(),
+        Some(Error::Option { name: "draws", .. })
+    ));
     assert!(DenseConnectivity::new(array![[0.0, 1.5], [1.0, 0.0]]).is_err());
     assert!(DenseConnectivity::new(Array2::zeros((2, 3))).is_err());
 }

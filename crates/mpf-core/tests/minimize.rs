@@ -68,9 +68,17 @@ fn finds_known_minima() {
             assert_eq!(found.stop, StopReason::Converged);
             assert!(found.kkt_residual <= 1e-9);
             // Eigenvalues of A are at least ½: errors at most 2·√12·1e-9.
-            assert!(found.theta.iter().zip(&centre).all(|(a, b)| (a - b).abs() < 1e-8));
+            assert!(
+                found
+                    .theta
+                    .iter()
+                    .zip(&centre)
+                    .all(|(a, b)| (a - b).abs() < 1e-8)
+            );
         }
-        let found = minimizer.minimize(&mut rosenbrock(1.7), &[-1.2, 1.0]).unwrap();
+        let found = minimizer
+            .minimize(&mut rosenbrock(1.7), &[-1.2, 1.0])
+            .unwrap();
         assert!((found.theta[0] - 1.7).abs() < 1e-7 && (found.theta[1] - 2.89).abs() < 1e-6);
         assert_eq!(found.iterations + 1, found.trace.len());
         assert!(found.trace.windows(2).all(|w| w[1].value <= w[0].value));
@@ -86,9 +94,15 @@ fn every_limit_stops_and_says_so() {
                 .unwrap()
         };
         let found = run(&|o| o.max_iterations = 3);
-        assert_eq!((found.stop, found.iterations), (StopReason::IterationLimit, 3));
+        assert_eq!(
+            (found.stop, found.iterations),
+            (StopReason::IterationLimit, 3)
+        );
         let found = run(&|o| o.max_evaluations = 7);
-        assert_eq!((found.stop, found.evaluations), (StopReason::EvaluationLimit, 7));
+        assert_eq!(
+            (found.stop, found.evaluations),
+            (StopReason::EvaluationLimit, 7)
+        );
         // Whatever stopped it, the result is the best point, not the last trial.
         let best = found.trace.last().unwrap().value;
         assert_eq!(found.value, best);
@@ -164,7 +178,10 @@ fn a_non_finite_value_shortens_the_step() {
             assert_eq!(found.stop, StopReason::Converged, "{found:?}");
             // The curvature there is 10⁶: |∇| ≤ 1e-6 means |error| ≤ 1e-12.
             assert!((found.theta[0] - 1e-3).abs() < 1e-11);
-            assert!(bad_seen > 0, "the edge was never met, so nothing was tested");
+            assert!(
+                bad_seen > 0,
+                "the edge was never met, so nothing was tested"
+            );
         }
     }
 }
@@ -176,7 +193,9 @@ fn a_start_that_is_not_finite_is_an_error() {
             g.copy_from_slice(&[0.0, f64::NAN]);
             1.0
         });
-        let error = minimizer(backend, |_| {}).minimize(&mut f, &[0.0; 2]).unwrap_err();
+        let error = minimizer(backend, |_| {})
+            .minimize(&mut f, &[0.0; 2])
+            .unwrap_err();
         assert_eq!(
             error,
             Error::NonFiniteStart {
@@ -185,7 +204,9 @@ fn a_start_that_is_not_finite_is_an_error() {
             }
         );
         let mut f = from_fn(1, |_: &[f64], _: &mut [f64]| f64::INFINITY);
-        let error = minimizer(backend, |_| {}).minimize(&mut f, &[0.0]).unwrap_err();
+        let error = minimizer(backend, |_| {})
+            .minimize(&mut f, &[0.0])
+            .unwrap_err();
         assert!(matches!(error, Error::NonFiniteStart { .. }));
     }
 }
@@ -201,7 +222,9 @@ fn l1_solutions_satisfy_their_conditions_and_are_exactly_sparse() {
             let (mut f, _) = quadratic(n, seed);
             // Some parameters free, the others penalised unequally.
             let lambda: Vec<f64> = (0..n).map(|k| (k % 4) as f64).collect();
-            let found = minimizer.minimize_l1(&mut f, &vec![0.5; n], &lambda, |_| {}).unwrap();
+            let found = minimizer
+                .minimize_l1(&mut f, &vec![0.5; n], &lambda, |_| {})
+                .unwrap();
             assert_eq!(found.stop, StopReason::Converged);
             let mut grad = vec![0.0; n];
             let smooth = f.value_and_gradient(&found.theta, &mut grad);
@@ -260,7 +283,9 @@ fn two_threads_do_not_disturb_each_other() {
     for backend in backends() {
         let run = |seed: u64| {
             let (mut f, _) = quadratic(20, seed);
-            let found = minimizer(backend, |_| {}).minimize(&mut f, &[0.0; 20]).unwrap();
+            let found = minimizer(backend, |_| {})
+                .minimize(&mut f, &[0.0; 20])
+                .unwrap();
             found.theta.iter().map(|t| t.to_bits()).collect::<Vec<_>>()
         };
         let alone: Vec<_> = (0..40).map(run).collect();
@@ -287,22 +312,43 @@ fn bad_options_and_shapes_are_errors() {
     };
     assert!(matches!(
         options(&|o| o.gradient_tolerance = -1.0),
-        Error::Option { name: "gradient_tolerance", .. }
+        Error::Option {
+            name: "gradient_tolerance",
+            ..
+        }
     ));
     assert!(matches!(
         options(&|o| o.max_seconds = f64::NAN),
-        Error::Option { name: "max_seconds", .. }
+        Error::Option {
+            name: "max_seconds",
+            ..
+        }
     ));
-    assert!(matches!(options(&|o| o.memory = 0), Error::Option { name: "memory", .. }));
+    assert!(matches!(
+        options(&|o| o.memory = 0),
+        Error::Option { name: "memory", .. }
+    ));
     let run = |start: &[f64], lambda: &[f64]| {
         Minimizer::default()
             .minimize_l1(&mut rosenbrock(1.0), start, lambda, |_| {})
             .unwrap_err()
     };
-    assert!(matches!(run(&[0.0], &[]), Error::Length { what: "start", .. }));
-    assert!(matches!(run(&[0.0, f64::NAN], &[]), Error::Entry { index: 1, .. }));
-    assert!(matches!(run(&[0.0; 2], &[1.0]), Error::Length { what: "lambda", .. }));
-    assert!(matches!(run(&[0.0; 2], &[1.0, -1.0]), Error::Entry { index: 1, .. }));
+    assert!(matches!(
+        run(&[0.0], &[]),
+        Error::Length { what: "start", .. }
+    ));
+    assert!(matches!(
+        run(&[0.0, f64::NAN], &[]),
+        Error::Entry { index: 1, .. }
+    ));
+    assert!(matches!(
+        run(&[0.0; 2], &[1.0]),
+        Error::Length { what: "lambda", .. }
+    ));
+    assert!(matches!(
+        run(&[0.0; 2], &[1.0, -1.0]),
+        Error::Entry { index: 1, .. }
+    ));
 }
 
 /// With the feature `lbfgsb` both backends must find the same minima.
@@ -320,7 +366,12 @@ fn both_backends_agree() {
         let (ours, theirs) = (run(Backend::Basin), run(Backend::Lbfgsb));
         assert_eq!(ours.stop, theirs.stop);
         // Gradients within 1e-6, curvature at least ½.
-        assert!(ours.theta.iter().zip(&theirs.theta).all(|(a, b)| (a - b).abs() < 1e-5));
+        assert!(
+            ours.theta
+                .iter()
+                .zip(&theirs.theta)
+                .all(|(a, b)| (a - b).abs() < 1e-5)
+        );
         assert_eq!(
             ours.theta.iter().map(|t| *t == 0.0).collect::<Vec<_>>(),
             theirs.theta.iter().map(|t| *t == 0.0).collect::<Vec<_>>()

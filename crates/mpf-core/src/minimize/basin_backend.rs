@@ -37,7 +37,11 @@ impl Gradient for Boxed<'_, '_> {
         Ok((value, grad))
     }
 
-    fn cost_and_gradient_into(&self, theta: &Vec<f64>, grad: &mut Vec<f64>) -> Result<f64, StopReason> {
+    fn cost_and_gradient_into(
+        &self,
+        theta: &Vec<f64>,
+        grad: &mut Vec<f64>,
+    ) -> Result<f64, StopReason> {
         grad.resize(theta.len(), 0.0);
         self.search.borrow_mut().evaluate(theta, grad)
     }
