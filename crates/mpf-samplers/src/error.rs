@@ -1,0 +1,158 @@
+//! Everything that can go wrong in this crate, with the numbers that say where.
+
+/// An error of `mpf-samplers`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A lattice too wide for a transfer matrix.
+    #[error(
+        "the {rows} × {columns} lattice is {width} units wide: a transfer matrix over 2^{width} \
+         states is refused beyond {limit} (parallel tempering has no such limit)"
+    )]
+    LatticeTooWide {
+        /// Rows of the lattice.
+        rows: usize,
+        /// Columns of the lattice.
+        columns: usize,
+        /// The smaller of the two.
+        width: usize,
+        /// The widest that is accepted.
+        limit: usize,
+    },
+    /// A lattice whose rims are joined.
+    #[error(
+        "the {rows} × {columns} lattice is periodic: exact draws are for open boundaries \
+         (parallel tempering is for any)"
+    )]
+    PeriodicLattice {
+        /// Rows of the lattice.
+        rows: usize,
+        /// Columns of the lattice.
+        columns: usize,
+    },
+    /// A coupling between units that are not neighbours on the lattice.
+    #[error(
+        "J[{i}, {j}] = {value}, but units {i} and {j} are not neighbours on the open \
+         {rows} × {columns} lattice"
+    )]
+    OffLattice {
+        /// One unit.
+        i: usize,
+        /// The other.
+        j: usize,
+        /// Their coupling.
+        value: f64,
+        /// Rows of the lattice.
+        rows: usize,
+        /// Columns of the lattice.
+        columns: usize,
+    },
+    /// Couplings so large that an energy would overflow.
+    #[error("the couplings add up to {sum} in absolute value: an energy would overflow")]
+    CouplingsTooLarge {
+        /// Σ_ij |J_ij|.
+        sum: f64,
+    },
+    /// Two things that belong together have different sizes.
+    #[error("{what}: found {found}, expected {expected}")]
+    Count {
+        /// What has the wrong size.
+        what: &'static str,
+        /// The size needed.
+        expected: usize,
+        /// The size found.
+        found: usize,
+    },
+    /// A packed state with bits beyond its last unit.
+    #[error("the packed state has bits set beyond its last unit, {last}")]
+    BitsBeyond {
+        /// The last unit.
+        last: usize,
+    },
+    /// An option is outside its range.
+    #[error("option `{name}` is {value}, but it must be {requirement}")]
+    Option {
+        /// The option's name.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// What is allowed.
+        requirement: &'static str,
+    },
+    /// A continuous chain cannot begin where it was told to.
+    #[error(
+        "the energy is {energy} at the starting point{}: start where it is finite",
+        gradient_index.map_or(String::new(), |k| format!(", and entry {k} of its gradient is not finite"))
+    )]
+    NonFiniteStart {
+        /// The energy there.
+        energy: f64,
+        /// The first entry of the gradient that is not finite, if one is.
+        gradient_index: Option<usize>,
+    },
+    /// Too few draws for a diagnostic.
+    #[error("{what} needs at least {needed} draws per chain, found {found}")]
+    TooFewDraws {
+        /// The diagnostic.
+        what: &'static str,
+        /// Draws needed in each chain.
+        needed: usize,
+        /// Draws found.
+        found: usize,
+    },
+    /// A draw that is NaN or infinite.
+    #[error("draw {draw} of chain {chain} is {value}: diagnostics need finite numbers")]
+    NonFiniteDraw {
+        /// The chain, from 0.
+        chain: usize,
+        /// The draw, from 0.
+        draw: usize,
+        /// What was found.
+        value: f64,
+    },
+    /// An error of the Ising model or its states.
+    #[error(transparent)]
+    Ising(#[from] mpf_ising::Error),
+}
+
+/// Checks that `found` equals `expected`, naming `what` when it does not.
+pub(crate) fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Error::Count {
+            what,
+            expected,
+            found,
+        })
+    }
+}
+
+/// Checks that `value` `holds`, naming the option when it does not.
+pub(crate) fn check_option(
+    name: &'static str,
+    value: f64,
+    requirement: &'static str,
+    holds: bool,
+) -> Result<(), Error> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Error::Option {
+            name,
+            value,
+            requirement,
+        })
+    }
+}
+
+/// Checks that no energy of these couplings can overflow.
+pub(crate) fn check_magnitude(couplings: &mpf_ising::Couplings) -> Result<(), Error> {
+    let sum = couplings.as_array().iter().map(|j| j.abs()).sum::<f64>();
+    // Twice the sum bounds every local field and every energy.
+    if (2.0 * sum).is_finite() {
+        Ok(())
+    } else {
+        Err(Error::CouplingsTooLarge { sum })
+    }
+}
