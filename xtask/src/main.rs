@@ -3,19 +3,21 @@
 // Commands print their results.
 #![allow(clippy::print_stdout)]
 
+mod compare_peers;
 mod fig1;
 mod fig2;
 mod output;
 mod plot;
 mod progress;
 mod recover_lattice;
+mod time_objective;
 
 use clap::{Parser, Subcommand};
 use mpf_core::Cancel;
 use std::process::ExitCode;
 
 /// What a command returns.
-type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The experiments of "Minimum Probability Flow", and checks at full size.
 #[derive(Parser)]
@@ -38,6 +40,10 @@ enum Command {
     ReproduceFig2(fig2::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
+    /// Times the objective and whole fits against numpy and scipy.
+    ComparePeers(compare_peers::Args),
+    /// Times one evaluation of the objective and prints a JSON line.
+    TimeObjective(time_objective::Args),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
             Command::ReproduceFig1(args) => fig1::run(&args),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
+            Command::ComparePeers(args) => compare_peers::run(&args),
+            Command::TimeObjective(args) => time_objective::run(&args),
         });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {
