@@ -16,7 +16,7 @@ pub trait Objective {
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64;
 }
 
-impl<O: Objective + ?Sized> Objective for &mut O {
+impl<O: Objective + ?Sized> Objective for Box<O> {
     fn n_params(&self) -> usize {
         (**self).n_params()
     }

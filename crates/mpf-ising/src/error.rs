@@ -131,6 +131,9 @@ pub enum Error {
         /// What is allowed.
         requirement: &'static str,
     },
+    /// The complement flips all units at once, which no single row sees.
+    #[error("the all-bits-flipped neighbour cannot be used node by node: fit jointly")]
+    NodeWiseComplement,
     /// There is nothing to fit.
     #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
     NothingFree,

@@ -1,16 +1,42 @@
 //! Ising models fitted by Minimum Probability Flow over bit-packed samples.
+//!
+//! ```text
+//! p(x; J) = exp(−xᵀJx) / Z(J),   x ∈ {0,1}^d,   J symmetric, biases on the diagonal
+//! ```
+//!
+//! The paper's convention throughout: lower energy is likelier, so an attractive coupling is
+//! negative. ±1 spins appear only behind named conversions ([`States::from_spins`],
+//! [`Couplings::to_spins`]).
+//!
+//! [`Samples`] packs data into bits, [`Fitter`] fits, [`Exact`] enumerates small models. Nothing
+//! here draws samples from large models; that is `mpf-samplers`.
+//!
+//! When *not* to use it: on sparse recordings where one state holds most of the samples,
+//! pseudolikelihood is the better estimator, and up to about 20 units exact maximum likelihood is.
 
+mod basis;
 pub mod bits;
 pub mod couplings;
 pub mod error;
+pub mod exact;
+pub mod fit;
+pub mod flow;
+pub mod kernel;
 pub mod lattice;
 pub mod model;
+pub mod support;
+pub mod warning;
 
 pub use bits::{Samples, States};
 pub use couplings::{Couplings, SpinCouplings};
 pub use error::Error;
+pub use exact::Exact;
+pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
+pub use flow::{IsingFlow, Neighbourhood};
 pub use lattice::{Boundary, Lattice};
 pub use model::IsingModel;
+pub use support::{Biases, Support};
+pub use warning::Warning;
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,584 @@
+//! Fitting an Ising model: joint and symmetric, or unit by unit.
+//!
+//! ```text
+//! minimise  mean_m Σ_i φ(a_mi) + (λ₂/2) (Σ_{i<j} K_ij² [+ Σ_i h_i²]) + λ₁ Σ_{i<j} |K_ij|
+//! ```
+//!
+//! over the spin parameters h, K (see [`couplings`](crate::couplings)); the result is the paper's
+//! J. **Penalties are on K and h, the spin couplings and fields**, whatever the coordinates that
+//! are optimised in (those are in standardised units, see `basis`). Node by node, each row i is
+//! minimised by itself over (h_i, K_i·) with half of the coupling penalties, so that the sum over
+//! rows is the joint objective again, and K is averaged with its transpose: with φ = exp(−a) that
+//! is RISE (Vuffray et al. 2016), whose λ is λ₁/2 here; with its logarithm, logRISE.
+//!
+//! A constant unit has no finite optimum. Its couplings are set to zero and its bias to the log
+//! odds of (n₁ + ½)/(W + 1), n₁ of W samples being 1, and a warning names it.
+
+use crate::Result;
+use crate::basis::{Basis, Field, Standardized};
+use crate::bits::Samples;
+use crate::couplings::{Couplings, SpinCouplings};
+use crate::error::Error;
+use crate::flow::{LogFlow, MarginSum, Neighbourhood, Terms, left_out_flips};
+use crate::kernel::{FlowRate, LeftOut};
+use crate::support::{Biases, Support};
+use crate::warning::Warning;
+use mpf_core::{
+    Form, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, StopReason, TracePoint,
+};
+use ndarray::{Array1, Array2};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Whether J is fitted as one symmetric matrix or row by row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One objective with J_ij = J_ji.
+    #[default]
+    Joint,
+    /// Every row by itself, then averaged with the transpose.
+    NodeWise,
+}
+
+/// Options of a [`Fitter`], unchecked.
+#[derive(Clone, Debug, Default)]
+pub struct FitOptions {
+    /// λ₁, on Σ_{i<j} |K_ij|. Default 0.
+    pub l1: f64,
+    /// λ₂, on ½ Σ_{i<j} K_ij². Default 0.
+    pub l2: f64,
+    /// Whether λ₂ is also on ½ Σ_i h_i². Default no.
+    pub l2_on_fields: bool,
+    /// Where probability may flow. Default: all single flips.
+    pub neighbourhood: Neighbourhood,
+    /// K, or its logarithm. Default: K.
+    pub form: Form,
+    /// The free couplings. Default: all.
+    pub support: Support,
+    /// The biases. Default: free.
+    pub biases: Biases,
+    /// Joint or node-wise. Default: joint.
+    pub mode: Mode,
+    /// Where to start. Default: zero in standardised units (every state equally likely).
+    pub start: Option<Couplings>,
+    /// Tolerance, limits, cancel handle.
+    pub minimizer: MinimizerOptions,
+}
+
+/// Which function of the margins is minimised. [`Mpf`] is the one of this crate; rivals that
+/// differ in φ alone live elsewhere and share everything else.
+pub trait Estimator: Sync {
+    /// The objective of `terms`, over θ = (h of its units, K of its pairs).
+    fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a>;
+}
+
+/// Minimum probability flow: K, or ln K.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mpf {
+    /// Which of the two.
+    pub form: Form,
+}
+
+impl Estimator for Mpf {
+    fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
+        let sum = MarginSum::new(terms, FlowRate::default());
+        match self.form {
+            Form::Sum => Box::new(sum),
+            Form::Log => Box::new(LogFlow(sum)),
+        }
+    }
+}
+
+/// A fit under way.
+pub struct FitProgress<'a> {
+    /// Iterations so far; in node-wise mode, units that are done.
+    pub iteration: usize,
+    /// Evaluations of the objective so far.
+    pub evaluations: usize,
+    /// The objective with its penalties; in node-wise mode, summed over the units that are done.
+    pub value: f64,
+    /// The KKT residual in standardised units; in node-wise mode, the largest so far.
+    pub gradient_norm: f64,
+    /// Learning time in seconds: observers do not count.
+    pub seconds: f64,
+    couplings: &'a dyn Fn() -> Couplings,
+}
+
+impl FitProgress<'_> {
+    /// The couplings as they are now. O(d²).
+    pub fn couplings(&self) -> Couplings {
+        (self.couplings)()
+    }
+}
+
+/// A fitted model, how it was found, and what to be careful about.
+#[derive(Clone, Debug, Serialize)]
+#[must_use = "look at `stop` and `warnings` before using the couplings"]
+pub struct Fit {
+    /// The paper's J.
+    pub couplings: Couplings,
+    /// The objective there, penalties included.
+    pub value: f64,
+    /// Why the minimisation stopped.
+    pub stop: StopReason,
+    /// The largest entry of the smallest subgradient, in standardised units: 0 at a minimum.
+    pub kkt_residual: f64,
+    /// Iterations (of all rows together in node-wise mode).
+    pub iterations: usize,
+    /// Evaluations of the objective (of all rows together in node-wise mode).
+    pub evaluations: usize,
+    /// Learning time in seconds.
+    pub seconds: f64,
+    /// The fraction of flips that led to data states and were left out.
+    pub left_out_fraction: f64,
+    /// Node-wise mode: the largest |K_ij − K_ji| before averaging.
+    pub asymmetry: Option<f64>,
+    /// What to be careful about.
+    pub warnings: Vec<Warning>,
+    /// One point per iteration; in node-wise mode the last point of every unit, whose index
+    /// stands in place of the iteration.
+    pub trace: Vec<TracePoint>,
+}
+
+/// Fits Ising models with checked options.
+///
+/// ```
+/// use mpf_ising::{Couplings, Exact, Fitter, Samples};
+/// use ndarray::array;
+///
+/// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
+/// let states = Exact::new(&truth)?.draw(50_000, &mut mpf_core::rng::stream(1, 0));
+/// let fit = Fitter::default().fit(&Samples::new(&states)?)?;
+/// assert!(fit.stop.is_converged());
+/// assert!(fit.couplings.mean_square_error(&truth) < 0.001);
+/// # Ok::<(), mpf_ising::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Fitter {
+    options: FitOptions,
+    minimizer: Minimizer,
+}
+
+impl Fitter {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a penalty that is negative or not finite, and for the complement in
+    /// node-wise mode; [`Error::Core`] for bad limits.
+    pub fn new(options: FitOptions) -> Result<Self> {
+        for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(Error::Option {
+                    name,
+                    value,
+                    requirement: "finite and not negative",
+                });
+            }
+        }
+        if options.mode == Mode::NodeWise
+            && options.neighbourhood == Neighbourhood::SingleFlipsAndComplement
+        {
+            return Err(Error::NodeWiseComplement);
+        }
+        Ok(Self {
+            minimizer: Minimizer::new(options.minimizer.clone())?,
+            options,
+        })
+    }
+
+    /// Fits by minimum probability flow.
+    ///
+    /// # Errors
+    /// As [`Fitter::fit_with`].
+    pub fn fit(&self, samples: &Samples) -> Result<Fit> {
+        self.fit_observed(samples, |_| {})
+    }
+
+    /// As [`Fitter::fit`], calling `observer` after every iteration (after every unit in node-wise
+    /// mode).
+    ///
+    /// # Errors
+    /// As [`Fitter::fit_with`].
+    pub fn fit_observed(
+        &self,
+        samples: &Samples,
+        observer: impl FnMut(&FitProgress<'_>) + Send,
+    ) -> Result<Fit> {
+        let mpf = Mpf {
+            form: self.options.form,
+        };
+        self.fit_with(&mpf, samples, observer)
+    }
+
+    /// Fits by any estimator.
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] for a start or fixed biases of other units, [`Error::NotFinite`],
+    /// [`Error::Edge`], [`Error::NoFlipsLeft`], [`Error::NothingFree`], and [`Error::Core`] when
+    /// the objective is not finite at the start.
+    pub fn fit_with(
+        &self,
+        estimator: &impl Estimator,
+        samples: &Samples,
+        mut observer: impl FnMut(&FitProgress<'_>) + Send,
+    ) -> Result<Fit> {
+        let d = samples.n_units();
+        self.options.biases.check(d)?;
+        if let Some(start) = &self.options.start
+            && start.n_units() != d
+        {
+            return Err(Error::UnitCount {
+                what: "starting couplings",
+                expected: d,
+                found: start.n_units(),
+            });
+        }
+        let means = samples.means();
+        let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
+        let mut pairs = self.options.support.pairs(d)?;
+        pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
+        let (left_out, left_out_fraction) = left_out_flips(samples, self.options.neighbourhood)?;
+        let problem = Problem {
+            fitter: self,
+            samples,
+            left_out,
+            start: self.options.start.as_ref().map(Couplings::to_spins),
+            means,
+            constant,
+            pairs,
+        };
+        let any_free_field = (0..d).any(|i| matches!(problem.field(i), Field::Free { .. }));
+        if problem.pairs.is_empty() && !any_free_field {
+            return Err(Error::NothingFree);
+        }
+        let mut fit = match self.options.mode {
+            Mode::Joint => problem.fit_jointly(estimator, &mut observer)?,
+            Mode::NodeWise => problem.fit_by_node(estimator, &mut observer)?,
+        };
+        fit.left_out_fraction = left_out_fraction;
+        fit.warnings = problem.warnings(&fit);
+        Ok(fit)
+    }
+}
+
+/// One data set with the parameters that are free on it.
+struct Problem<'a> {
+    fitter: &'a Fitter,
+    samples: &'a Samples,
+    left_out: Option<Arc<LeftOut>>,
+    start: Option<SpinCouplings>,
+    means: Vec<f64>,
+    constant: Vec<bool>,
+    pairs: Vec<(usize, usize)>,
+}
+
+impl Problem<'_> {
+    fn options(&self) -> &FitOptions {
+        &self.fitter.options
+    }
+
+    fn field(&self, unit: usize) -> Field {
+        let mean = self.means[unit];
+        match &self.options().biases {
+            Biases::Fixed(biases) => Field::FixedBias(biases[unit]),
+            Biases::FixedFields(fields) => Field::Fixed(fields[unit]),
+            Biases::Free if self.constant[unit] => {
+                let weight = self.samples.total_weight();
+                let p = (mean * weight + 0.5) / (weight + 1.0);
+                // J_ii = ln((1 − p)/p) and no couplings: h = −J_ii/2.
+                Field::Fixed(0.5 * (p / (1.0 - p)).ln())
+            }
+            Biases::Free => Field::Free {
+                deviation: (mean * (1.0 - mean)).sqrt(),
+            },
+        }
+    }
+
+    /// Minimises over the flips of `units` and the couplings of `pairs`. `share` is the part of
+    /// the coupling penalties that these units carry.
+    fn minimize(
+        &self,
+        estimator: &impl Estimator,
+        units: Range<usize>,
+        pairs: Vec<(usize, usize)>,
+        share: f64,
+        minimizer: &Minimizer,
+        mut observer: impl FnMut(&mpf_core::Progress<'_>, &Basis),
+    ) -> Result<(Vec<f64>, Minimum)> {
+        let options = self.options();
+        let basis = Basis::new(units.clone(), &pairs, &self.means, |i| self.field(i));
+        let n_spin_params = units.len() + pairs.len();
+        let start = match &self.start {
+            None => vec![0.0; basis.n_params()],
+            Some(start) => {
+                let fields = units.clone().map(|i| start.fields[i]);
+                let couplings = pairs.iter().map(|&pair| start.couplings[pair]);
+                basis.from_spins(&fields.chain(couplings).collect::<Vec<_>>())
+            }
+        };
+        let l2_on_fields = if options.l2_on_fields {
+            options.l2
+        } else {
+            0.0
+        };
+        let ridge = basis
+            .free_fields()
+            .map(|free| if free { l2_on_fields } else { 0.0 })
+            .chain(pairs.iter().map(|_| share * options.l2))
+            .collect();
+        let flow = estimator.objective(Terms {
+            samples: self.samples,
+            units,
+            pairs,
+            left_out: self.left_out.clone(),
+            complement: options.neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+        });
+        let mut objective = Standardized::new(Ridge::new(flow, ridge)?, &basis);
+        let minimum = minimizer.minimize_l1(
+            &mut objective,
+            &start,
+            &basis.l1_weights(share * options.l1),
+            |progress| observer(progress, &basis),
+        )?;
+        let mut spins = vec![0.0; n_spin_params];
+        basis.to_spins(&minimum.theta, &mut spins);
+        Ok((spins, minimum))
+    }
+
+    fn fit_jointly(
+        &self,
+        estimator: &impl Estimator,
+        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let d = self.samples.n_units();
+        let assemble = |spins: &[f64]| self.couplings(&spins[..d], &spins[d..]);
+        let (spins, minimum) = self.minimize(
+            estimator,
+            0..d,
+            self.pairs.clone(),
+            1.0,
+            &self.fitter.minimizer,
+            |progress, basis| {
+                let couplings = || {
+                    let mut spins = vec![0.0; d + self.pairs.len()];
+                    basis.to_spins(progress.theta, &mut spins);
+                    assemble(&spins).expect("an accepted step is finite")
+                };
+                observer(&FitProgress {
+                    iteration: progress.iteration,
+                    evaluations: progress.evaluations,
+                    value: progress.value,
+                    gradient_norm: progress.gradient_norm,
+                    seconds: progress.seconds,
+                    couplings: &couplings,
+                });
+            },
+        )?;
+        Ok(Fit {
+            couplings: assemble(&spins)?,
+            value: minimum.value,
+            stop: minimum.stop,
+            kkt_residual: minimum.kkt_residual,
+            iterations: minimum.iterations,
+            evaluations: minimum.evaluations,
+            seconds: minimum.seconds,
+            left_out_fraction: 0.0,
+            asymmetry: None,
+            warnings: Vec::new(),
+            trace: minimum.trace,
+        })
+    }
+
+    fn fit_by_node(
+        &self,
+        estimator: &impl Estimator,
+        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let d = self.samples.n_units();
+        let clock = std::time::Instant::now();
+        let state = Mutex::new((NodeFits::new(self), observer));
+        (0..d).into_par_iter().try_for_each(|unit| -> Result<()> {
+            let pairs: Vec<_> = self
+                .pairs
+                .iter()
+                .copied()
+                .filter(|&(i, j)| i == unit || j == unit)
+                .collect();
+            let free = !pairs.is_empty() || matches!(self.field(unit), Field::Free { .. });
+            let fitted = if free {
+                let mut limits = self.fitter.minimizer.options().clone();
+                limits.max_seconds = (limits.max_seconds - clock.elapsed().as_secs_f64()).max(0.0);
+                let minimizer = Minimizer::new(limits)?;
+                let units = unit..unit + 1;
+                Some(self.minimize(estimator, units, pairs.clone(), 0.5, &minimizer, |_, _| {})?)
+            } else {
+                None
+            };
+            let (fits, observer) = &mut *state.lock().expect("no fit panicked");
+            fits.add(unit, &pairs, fitted, clock.elapsed().as_secs_f64());
+            observer(&fits.progress(&|| fits.couplings(self).expect("minima are finite")));
+            Ok(())
+        })?;
+        let (fits, _) = state.into_inner().expect("no fit panicked");
+        fits.finish(self)
+    }
+
+    /// J from the fields of all units and the couplings of the free pairs.
+    fn couplings(&self, fields: &[f64], couplings: &[f64]) -> Result<Couplings> {
+        let d = self.samples.n_units();
+        let mut spins = SpinCouplings {
+            fields: Array1::from(fields.to_vec()),
+            couplings: Array2::zeros((d, d)),
+        };
+        for (&(i, j), &k) in self.pairs.iter().zip(couplings) {
+            spins.couplings[[i, j]] = k;
+            spins.couplings[[j, i]] = k;
+        }
+        Couplings::from_spins(&spins)
+    }
+
+    fn warnings(&self, fit: &Fit) -> Vec<Warning> {
+        let options = self.options();
+        let penalised = options.l1 > 0.0 || options.l2 > 0.0;
+        let mut warnings = Vec::new();
+        warnings.extend(Warning::constant_units(&self.means));
+        warnings.extend(Warning::left_out(fit.left_out_fraction));
+        if !penalised {
+            warnings.extend(Warning::separable_pairs(self.samples, &self.pairs));
+        }
+        warnings.extend(Warning::run_away(
+            &fit.couplings,
+            &self.pairs,
+            self.samples.total_weight(),
+        ));
+        warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
+        warnings
+    }
+}
+
+/// The rows that are fitted so far.
+struct NodeFits {
+    fields: Vec<f64>,
+    /// K_ij as row i sees it.
+    rows: Array2<f64>,
+    /// One minimum per unit, where it had free parameters and is done.
+    minima: Vec<Option<Minimum>>,
+    units_done: usize,
+    seconds: f64,
+}
+
+impl NodeFits {
+    fn new(problem: &Problem<'_>) -> Self {
+        let d = problem.samples.n_units();
+        Self {
+            fields: (0..d)
+                .map(|i| match problem.field(i) {
+                    Field::Fixed(h) => h,
+                    Field::FixedBias(bias) => -0.5 * bias,
+                    Field::Free { .. } => 0.0,
+                })
+                .collect(),
+            rows: Array2::zeros((d, d)),
+            minima: vec![None; d],
+            units_done: 0,
+            seconds: 0.0,
+        }
+    }
+
+    fn add(
+        &mut self,
+        unit: usize,
+        pairs: &[(usize, usize)],
+        fitted: Option<(Vec<f64>, Minimum)>,
+        seconds: f64,
+    ) {
+        if let Some((spins, minimum)) = fitted {
+            self.fields[unit] = spins[0];
+            for (&(i, j), &k) in pairs.iter().zip(&spins[1..]) {
+                self.rows[[unit, i + j - unit]] = k;
+            }
+            self.minima[unit] = Some(minimum);
+        }
+        self.units_done += 1;
+        self.seconds = seconds;
+    }
+
+    /// The minima that are there, by unit and not by the order in which threads finished.
+    fn minima(&self) -> impl Iterator<Item = &Minimum> {
+        self.minima.iter().flatten()
+    }
+
+    fn progress<'a>(&self, couplings: &'a dyn Fn() -> Couplings) -> FitProgress<'a> {
+        FitProgress {
+            iteration: self.units_done,
+            evaluations: self.minima().map(|m| m.evaluations).sum(),
+            value: self.minima().map(|m| m.value).sum(),
+            gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
+            seconds: self.seconds,
+            couplings,
+        }
+    }
+
+    fn couplings(&self, problem: &Problem<'_>) -> Result<Couplings> {
+        let means: Vec<f64> = problem
+            .pairs
+            .iter()
+            .map(|&(i, j)| 0.5 * (self.rows[[i, j]] + self.rows[[j, i]]))
+            .collect();
+        let mut fields = self.fields.clone();
+        if let Biases::Fixed(biases) = &problem.options().biases {
+            // J_ii stays what it was, with the averaged couplings too.
+            for (h, bias) in fields.iter_mut().zip(biases) {
+                *h = -0.5 * bias;
+            }
+            for (&(i, j), k) in problem.pairs.iter().zip(&means) {
+                fields[i] += k;
+                fields[j] += k;
+            }
+        }
+        problem.couplings(&fields, &means)
+    }
+
+    fn finish(self, problem: &Problem<'_>) -> Result<Fit> {
+        let asymmetry = problem.pairs.iter().fold(0.0f64, |m, &(i, j)| {
+            m.max((self.rows[[i, j]] - self.rows[[j, i]]).abs())
+        });
+        let stop = [
+            StopReason::Cancelled,
+            StopReason::TimeLimit,
+            StopReason::EvaluationLimit,
+            StopReason::IterationLimit,
+            StopReason::NoProgress,
+        ]
+        .into_iter()
+        .find(|reason| self.minima().any(|m| m.stop == *reason))
+        .unwrap_or(StopReason::Converged);
+        let trace = self
+            .minima
+            .iter()
+            .enumerate()
+            .filter_map(|(unit, minimum)| {
+                let last = minimum.as_ref()?.trace.last()?;
+                Some(TracePoint {
+                    iteration: unit,
+                    ..*last
+                })
+            })
+            .collect();
+        Ok(Fit {
+            couplings: self.couplings(problem)?,
+            value: self.minima().map(|m| m.value).sum(),
+            stop,
+            kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
+            iterations: self.minima().map(|m| m.iterations).sum(),
+            evaluations: self.minima().map(|m| m.evaluations).sum(),
+            seconds: self.seconds,
+            left_out_fraction: 0.0,
+            asymmetry: Some(asymmetry),
+            warnings: Vec::new(),
+            trace,
+        })
+    }
+}

@@ -1,0 +1,346 @@
+//! K(θ) and ∇K over bit-flip neighbourhoods, from the packed bits.
+//!
+//! ```text
+//! K = 1/W Σ_m w_m Σ_i exp(−a_mi),     a_mi = s_mi (h_i + Σ_j K_ij s_mj)
+//! ```
+//!
+//! (Eq. `K_finalform` with Eq. `g_ij_ising`, written in spins.) On request a term for the
+//! complement of every sample, exp(−Σ_i h_i s_mi), and on request without the flips that lead to
+//! data states. [`IsingFlow`] takes the paper's J; fits work in the spin parameters h and K.
+
+use crate::Result;
+use crate::bits::{RowIndex, Samples, flip_bit, for_each_set_bit, get_bit};
+use crate::couplings::{n_packed, packed_index};
+use crate::error::Error;
+use crate::kernel::{FlowRate, LeftOut, MarginLoss, Rows};
+use crate::support::Support;
+use mpf_core::{Form, Objective};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Which states probability may flow to from a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Neighbourhood {
+    /// Every state that differs in one bit. With exact weights the truth is then stationary
+    /// whatever the number of distinct samples.
+    #[default]
+    SingleFlips,
+    /// Those, and the state with every bit flipped.
+    SingleFlipsAndComplement,
+    /// Those that differ in one bit and are not themselves in the data: the paper's sum over
+    /// i ∉ D. Harmful on small or repetitive data, where most flips lead to data states.
+    OutsideData,
+}
+
+/// K of [`Neighbourhood`] as a function of J, packed as [`Couplings::pack`] does.
+///
+/// [`Couplings::pack`]: crate::Couplings::pack
+pub struct IsingFlow<'a> {
+    n_units: usize,
+    left_out_fraction: f64,
+    form: Form,
+    sum: MarginSum<'a, FlowRate>,
+    spin_params: Vec<f64>,
+    spin_grad: Vec<f64>,
+}
+
+impl<'a> IsingFlow<'a> {
+    /// The flow out of `samples`.
+    ///
+    /// # Errors
+    /// [`Error::NoFlipsLeft`] when [`Neighbourhood::OutsideData`] leaves nothing.
+    pub fn new(samples: &'a Samples, neighbourhood: Neighbourhood, form: Form) -> Result<Self> {
+        let d = samples.n_units();
+        let (left_out, left_out_fraction) = left_out_flips(samples, neighbourhood)?;
+        let pairs = Support::Full.pairs(d)?;
+        let n = d + pairs.len();
+        let terms = Terms {
+            samples,
+            units: 0..d,
+            pairs,
+            left_out,
+            complement: neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+        };
+        Ok(Self {
+            n_units: d,
+            left_out_fraction,
+            form,
+            sum: MarginSum::new(terms, FlowRate::default()),
+            spin_params: vec![0.0; n],
+            spin_grad: vec![0.0; n],
+        })
+    }
+
+    /// The fraction of all flips that lead to data states and were left out.
+    pub fn left_out_fraction(&self) -> f64 {
+        self.left_out_fraction
+    }
+}
+
+impl Objective for IsingFlow<'_> {
+    fn n_params(&self) -> usize {
+        n_packed(self.n_units)
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        let d = self.n_units;
+        // K_ij = −J_ij/2, h_i = −½ Σ_j J_ij.
+        let (fields, couplings) = self.spin_params.split_at_mut(d);
+        for (i, h) in fields.iter_mut().enumerate() {
+            *h = -0.5 * theta[packed_index(d, i, i)];
+        }
+        for (q, &(i, j)) in self.sum.terms.pairs.iter().enumerate() {
+            let half = -0.5 * theta[packed_index(d, i, j)];
+            couplings[q] = half;
+            fields[i] += half;
+            fields[j] += half;
+        }
+        let value = match self.form {
+            Form::Sum => self
+                .sum
+                .value_and_gradient(&self.spin_params, &mut self.spin_grad),
+            Form::Log => {
+                log_value_and_gradient(&mut self.sum, &self.spin_params, &mut self.spin_grad)
+            }
+        };
+        let (fields, couplings) = self.spin_grad.split_at(d);
+        for (i, h) in fields.iter().enumerate() {
+            grad[packed_index(d, i, i)] = -0.5 * h;
+        }
+        for (q, &(i, j)) in self.sum.terms.pairs.iter().enumerate() {
+            grad[packed_index(d, i, j)] = -0.5 * (couplings[q] + fields[i] + fields[j]);
+        }
+        value
+    }
+}
+
+/// The flips that an objective sums over, and the parameters that it has.
+///
+/// All units together make the joint objective; one unit alone makes its node-wise one.
+#[derive(Clone, Debug)]
+pub struct Terms<'a> {
+    pub(crate) samples: &'a Samples,
+    /// The units whose flips are summed, and whose fields are parameters.
+    pub(crate) units: Range<usize>,
+    /// The free couplings; each has at least one end among the units.
+    pub(crate) pairs: Vec<(usize, usize)>,
+    pub(crate) left_out: Option<Arc<LeftOut>>,
+    /// Whether the flip of all units at once is summed too.
+    pub(crate) complement: bool,
+}
+
+/// The mean over samples of φ(a), summed over flips, as a function of
+/// θ = (h of the units, K of the pairs).
+pub struct MarginSum<'a, L> {
+    terms: Terms<'a>,
+    rows: Rows,
+    loss: L,
+}
+
+impl<'a, L: MarginLoss> MarginSum<'a, L> {
+    /// The sum of `loss` over `terms`.
+    pub fn new(terms: Terms<'a>, loss: L) -> Self {
+        let rows = Rows::new(
+            terms.units.start,
+            terms.units.len(),
+            terms.samples.n_units(),
+        );
+        Self { terms, rows, loss }
+    }
+
+    /// The ends of a pair that are among our units, each with the other end.
+    fn ends(&self, (i, j): (usize, usize)) -> impl Iterator<Item = (usize, usize)> + use<L> {
+        let units = self.terms.units.clone();
+        [(i, j), (j, i)]
+            .into_iter()
+            .filter(move |(unit, _)| units.contains(unit))
+    }
+
+    /// z_i = −h_i + Σ_j K_ij (1 − 2 x_j).
+    fn set_params(&mut self, theta: &[f64]) {
+        let (fields, couplings) = theta.split_at(self.terms.units.len());
+        let mut offsets: Vec<f64> = fields.iter().map(|h| -h).collect();
+        for (q, &coupling) in couplings.iter().enumerate() {
+            for (unit, other) in self.ends(self.terms.pairs[q]) {
+                offsets[unit - self.terms.units.start] += coupling;
+                self.rows.set(unit, other, -2.0 * coupling);
+            }
+        }
+        for (k, offset) in offsets.into_iter().enumerate() {
+            self.rows.set_offset(self.terms.units.start + k, offset);
+        }
+    }
+
+    fn gradient(&self, grad: &mut [f64]) {
+        let (fields, couplings) = grad.split_at_mut(self.terms.units.len());
+        for (k, field) in fields.iter_mut().enumerate() {
+            *field = -self.rows.offset_grad(self.terms.units.start + k);
+        }
+        for (q, coupling) in couplings.iter_mut().enumerate() {
+            *coupling = self
+                .ends(self.terms.pairs[q])
+                .map(|(unit, other)| {
+                    self.rows.offset_grad(unit) - 2.0 * self.rows.grad(unit, other)
+                })
+                .sum();
+        }
+    }
+
+    /// Σ_i h_i s_mi: half the energy difference to the complement.
+    fn complement_margin(&self, fields: &[f64], m: usize) -> f64 {
+        let mut margin: f64 = -fields.iter().sum::<f64>();
+        for_each_set_bit(self.terms.samples.states().row(m), |i| {
+            margin += 2.0 * fields[i]
+        });
+        margin
+    }
+
+    /// Adds the flips of all units at once; `grad` is that of the fields.
+    fn add_complement(&self, fields: &[f64], grad: &mut [f64]) -> f64 {
+        const CHUNK: usize = 4096;
+        let n = self.terms.samples.n_distinct();
+        let scale = 1.0 / self.terms.samples.total_weight();
+        let partials: Vec<(f64, Vec<f64>)> = (0..n.div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| {
+                let mut value = 0.0;
+                let mut slopes = vec![0.0; fields.len()];
+                for m in chunk * CHUNK..n.min((chunk + 1) * CHUNK) {
+                    let weight = scale * self.terms.samples.weight(m);
+                    let margin = self.complement_margin(fields, m);
+                    let (v, slope) = self.loss.value_and_slope(margin);
+                    value += weight * v;
+                    for (i, g) in slopes.iter_mut().enumerate() {
+                        let s = if get_bit(self.terms.samples.states().row(m), i) {
+                            1.0
+                        } else {
+                            -1.0
+                        };
+                        *g += weight * s * slope;
+                    }
+                }
+                (value, slopes)
+            })
+            .collect();
+        let mut value = 0.0;
+        for (part, slopes) in &partials {
+            value += part;
+            for (g, s) in grad.iter_mut().zip(slopes) {
+                *g += s;
+            }
+        }
+        value
+    }
+}
+
+impl<L: MarginLoss> Objective for MarginSum<'_, L> {
+    fn n_params(&self) -> usize {
+        self.terms.units.len() + self.terms.pairs.len()
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        self.set_params(theta);
+        let mut value = self.rows.evaluate(
+            self.terms.samples,
+            self.terms.left_out.as_deref(),
+            self.loss,
+        );
+        self.gradient(grad);
+        if self.terms.complement {
+            let d = self.terms.units.len();
+            value += self.add_complement(&theta[..d], &mut grad[..d]);
+        }
+        value
+    }
+}
+
+/// ln K and its gradient. Exponents are shifted by the largest when they could overflow.
+fn log_value_and_gradient(
+    sum: &mut MarginSum<'_, FlowRate>,
+    theta: &[f64],
+    grad: &mut [f64],
+) -> f64 {
+    /// exp(±600) is far from the ends of f64, even summed 10⁹ times.
+    const SAFE: f64 = 600.0;
+    sum.set_params(theta);
+    let fields = &theta[..sum.terms.units.len()];
+    let mut bound = sum.rows.margin_bound();
+    if sum.terms.complement {
+        bound = bound.max(fields.iter().map(|h| h.abs()).sum());
+    }
+    sum.loss.shift = 0.0;
+    if bound >= SAFE {
+        let mut largest = sum
+            .rows
+            .largest_exponent(sum.terms.samples, sum.terms.left_out.as_deref());
+        if sum.terms.complement {
+            for m in 0..sum.terms.samples.n_distinct() {
+                largest = largest.max(-sum.complement_margin(fields, m));
+            }
+        }
+        sum.loss.shift = largest;
+    }
+    let value = sum.value_and_gradient(theta, grad);
+    for g in grad {
+        *g /= value;
+    }
+    sum.loss.shift + value.ln()
+}
+
+/// ln of a flow: the same minimiser as the flow itself, without overflow. Node by node this is
+/// the objective of logRISE.
+pub(crate) struct LogFlow<'a>(pub(crate) MarginSum<'a, FlowRate>);
+
+impl Objective for LogFlow<'_> {
+    fn n_params(&self) -> usize {
+        self.0.n_params()
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        log_value_and_gradient(&mut self.0, theta, grad)
+    }
+}
+
+/// The flips that `neighbourhood` leaves out, and their (weighted) fraction of all.
+pub(crate) fn left_out_flips(
+    samples: &Samples,
+    neighbourhood: Neighbourhood,
+) -> Result<(Option<Arc<LeftOut>>, f64)> {
+    if neighbourhood != Neighbourhood::OutsideData {
+        return Ok((None, 0.0));
+    }
+    let states = samples.states();
+    let index = RowIndex::of(states);
+    let mut left_out = LeftOut::none(samples);
+    let counts: Vec<u32> = left_out
+        .par_rows_mut()
+        .enumerate()
+        .map_init(
+            || vec![0u64; states.words_per_row()],
+            |scratch, (m, flips)| {
+                scratch.copy_from_slice(states.row(m));
+                for unit in 0..states.n_units() {
+                    flip_bit(scratch, unit);
+                    if index.find(states, scratch).is_some() {
+                        flip_bit(flips, unit);
+                    }
+                    flip_bit(scratch, unit);
+                }
+                flips.iter().map(|w| w.count_ones()).sum()
+            },
+        )
+        .collect();
+    if counts.iter().all(|&c| c as usize == states.n_units()) {
+        return Err(Error::NoFlipsLeft);
+    }
+    let weighted: f64 = counts
+        .iter()
+        .enumerate()
+        .map(|(m, &c)| samples.weight(m) * f64::from(c))
+        .sum();
+    let fraction = weighted / (samples.total_weight() * states.n_units() as f64);
+    Ok((Some(Arc::new(left_out)), fraction))
+}

@@ -1,0 +1,126 @@
+//! Which parameters are free.
+
+use crate::Result;
+use crate::error::Error;
+use crate::lattice::Lattice;
+use ndarray::ArrayView2;
+
+/// The couplings that are free; all others are zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Support {
+    /// All of them.
+    #[default]
+    Full,
+    /// Those between the two ends of every edge, in any order.
+    Edges(Vec<(usize, usize)>),
+}
+
+impl Support {
+    /// The nearest neighbours of a lattice.
+    pub fn lattice(lattice: &Lattice) -> Self {
+        Self::Edges(lattice.edges())
+    }
+
+    /// The pairs (i, j), i ≠ j, where `mask` is true at (i, j) or (j, i).
+    ///
+    /// # Errors
+    /// [`Error::NotSquare`].
+    pub fn from_mask(mask: ArrayView2<'_, bool>) -> Result<Self> {
+        let (rows, columns) = mask.dim();
+        if rows != columns {
+            return Err(Error::NotSquare { rows, columns });
+        }
+        let edges = mask
+            .indexed_iter()
+            .filter(|((i, j), free)| **free && i != j)
+            .map(|(edge, _)| edge)
+            .collect();
+        Ok(Self::Edges(edges))
+    }
+
+    /// The free pairs (i, j), i < j, of `n_units` units, sorted and without repeats.
+    ///
+    /// # Errors
+    /// [`Error::Edge`] for a pair that is not one.
+    pub fn pairs(&self, n_units: usize) -> Result<Vec<(usize, usize)>> {
+        match self {
+            Self::Full => Ok((0..n_units)
+                .flat_map(|i| (i + 1..n_units).map(move |j| (i, j)))
+                .collect()),
+            Self::Edges(edges) => {
+                if let Some(&(i, j)) = edges.iter().find(|(i, j)| i == j || i.max(j) >= &n_units) {
+                    return Err(Error::Edge { i, j, n_units });
+                }
+                let mut pairs: Vec<_> = edges.iter().map(|&(i, j)| (i.min(j), i.max(j))).collect();
+                pairs.sort_unstable();
+                pairs.dedup();
+                Ok(pairs)
+            }
+        }
+    }
+}
+
+/// Whether the biases are free, or what they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Biases {
+    /// Free.
+    #[default]
+    Free,
+    /// The diagonal of J is fixed to these values.
+    Fixed(Vec<f64>),
+    /// The fields h of the spins are fixed to these values (zeros for a model without field).
+    FixedFields(Vec<f64>),
+}
+
+impl Biases {
+    /// # Errors
+    /// [`Error::UnitCount`], [`Error::NotFinite`].
+    pub(crate) fn check(&self, n_units: usize) -> Result<()> {
+        let (Self::Fixed(values) | Self::FixedFields(values)) = self else {
+            return Ok(());
+        };
+        if values.len() != n_units {
+            return Err(Error::UnitCount {
+                what: "fixed biases",
+                expected: n_units,
+                found: values.len(),
+            });
+        }
+        match values.iter().enumerate().find(|(_, v)| !v.is_finite()) {
+            None => Ok(()),
+            Some((i, &value)) => Err(Error::NotFinite { i, j: i, value }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn pairs_are_sorted_and_unique() {
+        let support = Support::Edges(vec![(2, 0), (0, 1), (0, 2)]);
+        assert_eq!(support.pairs(3).unwrap(), [(0, 1), (0, 2)]);
+        assert_eq!(Support::Full.pairs(3).unwrap(), [(0, 1), (0, 2), (1, 2)]);
+        let mask = array![[true, false, true], [true, false, false], [false; 3]];
+        let masked = Support::from_mask(mask.view()).unwrap();
+        assert_eq!(masked.pairs(3).unwrap(), [(0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn bad_edges_are_errors() {
+        for edge in [(1, 1), (0, 3)] {
+            let error = Support::Edges(vec![(0, 1), edge]).pairs(3).unwrap_err();
+            assert_eq!(
+                error,
+                Error::Edge {
+                    i: edge.0,
+                    j: edge.1,
+                    n_units: 3
+                }
+            );
+        }
+        assert!(Support::from_mask(array![[true, false]].view()).is_err());
+    }
+}

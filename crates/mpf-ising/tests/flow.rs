@@ -1,0 +1,219 @@
+//! The fast flow against the plain one of `mpf-core`, and what must hold of both.
+
+use mpf_core::gradcheck::gradient_error;
+use mpf_core::rng::stream;
+use mpf_core::{Flow, Form, Objective, OutsideData};
+use mpf_ising::couplings::n_packed;
+use mpf_ising::model::BitFlips;
+use mpf_ising::{Couplings, Exact, IsingFlow, IsingModel, Neighbourhood, Samples, States};
+use proptest::prelude::*;
+use rand::RngExt;
+
+fn random_states(n: usize, d: usize, active: f64, seed: u64) -> States {
+    let mut rng = stream(seed, 0);
+    let data = ndarray::Array2::from_shape_simple_fn((n, d), || rng.random::<f64>() < active);
+    States::from_binary(data.view()).unwrap()
+}
+
+fn random_theta(d: usize, scale: f64, seed: u64) -> Vec<f64> {
+    let mut rng = stream(seed, 1);
+    (0..n_packed(d))
+        .map(|_| scale * rng.random_range(-1.0..1.0))
+        .collect()
+}
+
+/// The plain objective over the rows one by one, repeats included.
+fn plain(
+    states: &States,
+    weights: &[f64],
+    neighbourhood: Neighbourhood,
+    form: Form,
+    theta: &[f64],
+) -> (f64, Vec<f64>) {
+    let d = states.n_units();
+    let model = IsingModel::new(d);
+    let flips = BitFlips {
+        n_units: d,
+        complement: neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+    };
+    let rows: Vec<Vec<u64>> = states.rows().map(<[u64]>::to_vec).collect();
+    let mut grad = vec![0.0; theta.len()];
+    let value = if neighbourhood == Neighbourhood::OutsideData {
+        let rule = OutsideData::new(flips, rows.clone());
+        let mut flow = Flow::new(&model, &rule, &rows).unwrap();
+        flow = flow.weighted(weights).unwrap().form(form);
+        flow.value_and_gradient(theta, &mut grad)
+    } else {
+        let mut flow = Flow::new(&model, &flips, &rows).unwrap();
+        flow = flow.weighted(weights).unwrap().form(form);
+        flow.value_and_gradient(theta, &mut grad)
+    };
+    (value, grad)
+}
+
+/// Both are sums of about M·d positive terms in another order: relative errors of a few ε·√(M d),
+/// and the gradient relative to its own largest entry.
+fn assert_close(fast: &(f64, Vec<f64>), plain: &(f64, Vec<f64>)) {
+    let close = |a: f64, b: f64, scale: f64| (a - b).abs() <= 1e-12 * scale.max(f64::MIN_POSITIVE);
+    assert!(
+        close(fast.0, plain.0, plain.0.abs().max(1.0)),
+        "{} {}",
+        fast.0,
+        plain.0
+    );
+    let scale = plain.1.iter().fold(plain.0.abs(), |m, g| m.max(g.abs()));
+    for (k, (a, b)) in fast.1.iter().zip(&plain.1).enumerate() {
+        assert!(close(*a, *b, scale), "entry {k}: {a} against {b}");
+    }
+}
+
+fn fast(
+    samples: &Samples,
+    neighbourhood: Neighbourhood,
+    form: Form,
+    theta: &[f64],
+) -> (f64, Vec<f64>) {
+    let mut flow = IsingFlow::new(samples, neighbourhood, form).unwrap();
+    let mut grad = vec![0.0; theta.len()];
+    let value = flow.value_and_gradient(theta, &mut grad);
+    (value, grad)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn fast_equals_plain(
+        d in prop::sample::select(vec![1usize, 2, 15, 16, 17, 63, 64, 65, 100, 129]),
+        n in prop::sample::select(vec![1usize, 2, 63, 64, 65]),
+        active in prop::sample::select(vec![0.0, 0.03, 0.5, 1.0]),
+        which in 0..3usize,
+        log in any::<bool>(),
+        scale in prop::sample::select(vec![0.1, 1.0, 20.0]),
+        seed in any::<u64>(),
+    ) {
+        let states = random_states(n, d, active, seed);
+        let mut rng = stream(seed, 2);
+        let weights: Vec<f64> = (0..n).map(|_| rng.random_range(0.5..3.0)).collect();
+        let samples = Samples::weighted(&states, &weights).unwrap();
+        let theta = random_theta(d, scale / (d as f64).sqrt(), seed);
+        let neighbourhood = [
+            Neighbourhood::SingleFlips,
+            Neighbourhood::SingleFlipsAndComplement,
+            Neighbourhood::OutsideData,
+        ][which];
+        let form = if log { Form::Log } else { Form::Sum };
+        if IsingFlow::new(&samples, neighbourhood, form).is_ok() {
+            let fast = fast(&samples, neighbourhood, form, &theta);
+            let plain = plain(&states, &weights, neighbourhood, form, &theta);
+            prop_assume!(plain.0.is_finite());
+            assert_close(&fast, &plain);
+        }
+    }
+}
+
+#[test]
+fn the_gradient_is_the_gradient() {
+    let samples = Samples::new(&random_states(40, 6, 0.4, 1)).unwrap();
+    let theta = random_theta(6, 1.0, 2);
+    for neighbourhood in [
+        Neighbourhood::SingleFlips,
+        Neighbourhood::SingleFlipsAndComplement,
+        Neighbourhood::OutsideData,
+    ] {
+        for form in [Form::Sum, Form::Log] {
+            let mut flow = IsingFlow::new(&samples, neighbourhood, form).unwrap();
+            // Richardson differences at 1e-3 err by h⁴ ~ 1e-12 and rounding ε/h ~ 1e-13.
+            assert!(gradient_error(&mut flow, &theta, 1e-3) < 1e-10);
+        }
+    }
+}
+
+#[test]
+fn the_truth_is_stationary_under_exact_weights() {
+    let d = 5;
+    let truth = Couplings::unpack(d, &random_theta(d, 1.5, 3)).unwrap();
+    let p = Exact::new(&truth).unwrap().probabilities();
+    let mut states = States::new(d).unwrap();
+    (0..1 << d).for_each(|x| states.push(&[x]));
+    let samples = Samples::weighted(&states, &p).unwrap();
+    for neighbourhood in [
+        Neighbourhood::SingleFlips,
+        Neighbourhood::SingleFlipsAndComplement,
+    ] {
+        let (_, grad) = fast(&samples, neighbourhood, Form::Sum, &truth.pack());
+        assert!(grad.iter().all(|g| g.abs() < 1e-12));
+    }
+}
+
+#[test]
+fn a_single_unit_by_hand() {
+    // d = 1, three ones and one zero, J = [[b]]: E(1) = b, so the ones leave at e^{b/2} and the
+    // zero at e^{−b/2}; K = (3 e^{b/2} + e^{−b/2})/4.
+    let data = ndarray::array![[1u8], [1], [0], [1]];
+    let samples = Samples::from_binary(data.view()).unwrap();
+    let b: f64 = -0.7;
+    let (value, grad) = fast(&samples, Neighbourhood::SingleFlips, Form::Sum, &[b]);
+    let (up, down) = ((b / 2.0).exp(), (-b / 2.0).exp());
+    assert!((value - (3.0 * up + down) / 4.0).abs() < 1e-15);
+    assert!((grad[0] - (3.0 * up - down) / 8.0).abs() < 1e-15);
+}
+
+#[test]
+fn ln_k_survives_couplings_whose_exponentials_overflow() {
+    let states = random_states(50, 20, 0.5, 4);
+    let samples = Samples::new(&states).unwrap();
+    let theta = random_theta(20, 1e3, 5);
+    let (sum, _) = fast(&samples, Neighbourhood::SingleFlips, Form::Sum, &theta);
+    assert_eq!(sum, f64::INFINITY);
+    let weights = vec![1.0; 50];
+    for neighbourhood in [
+        Neighbourhood::SingleFlips,
+        Neighbourhood::SingleFlipsAndComplement,
+    ] {
+        let fast = fast(&samples, neighbourhood, Form::Log, &theta);
+        assert!(fast.0.is_finite() && fast.0 > 700.0);
+        assert_close(
+            &fast,
+            &plain(&states, &weights, neighbourhood, Form::Log, &theta),
+        );
+    }
+}
+
+#[test]
+fn flips_into_data_states_are_found_and_counted() {
+    // States 00, 01, 10 of two units, 00 twice: its two flips are data, one flip each of 01 and 10.
+    let data = ndarray::array![[0u8, 0], [1, 0], [0, 1], [0, 0]];
+    let samples = Samples::from_binary(data.view()).unwrap();
+    let flow = IsingFlow::new(&samples, Neighbourhood::OutsideData, Form::Sum).unwrap();
+    assert_eq!(flow.left_out_fraction(), (2.0 * 2.0 + 1.0 + 1.0) / 8.0);
+    let all = ndarray::array![[0u8, 0], [1, 0], [0, 1], [1, 1]];
+    let samples = Samples::from_binary(all.view()).unwrap();
+    assert!(matches!(
+        IsingFlow::new(&samples, Neighbourhood::OutsideData, Form::Sum),
+        Err(mpf_ising::Error::NoFlipsLeft)
+    ));
+}
+
+#[test]
+fn the_thread_count_cannot_change_a_digit() {
+    let samples = Samples::new(&random_states(30_000, 40, 0.3, 6)).unwrap();
+    let theta = random_theta(40, 0.3, 7);
+    let bits = |threads: usize| -> Vec<u64> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let neighbourhood = Neighbourhood::SingleFlipsAndComplement;
+            let (value, grad) = fast(&samples, neighbourhood, Form::Sum, &theta);
+            std::iter::once(value)
+                .chain(grad)
+                .map(f64::to_bits)
+                .collect()
+        })
+    };
+    let one = bits(1);
+    for threads in [2, 3, 8] {
+        assert_eq!(bits(threads), one);
+    }
+}
