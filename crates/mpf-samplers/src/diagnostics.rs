@@ -16,8 +16,11 @@
 //! the same in all draws has no diagnostics: they are NaN. None of them can see a part of the
 //! target that no chain has visited.
 
+mod normal;
+
 use crate::Result;
 use crate::error::{Error, check_count};
+use normal::normal_quantile;
 
 /// Fewest draws per chain: quarter-chains of two.
 const MIN_DRAWS: usize = 8;
@@ -47,7 +50,7 @@ pub struct Summary {
 /// As [`integrated_autocorrelation_time`].
 pub fn summary<C: AsRef<[f64]>>(chains: &[C]) -> Result<Summary> {
     let tau = integrated_autocorrelation_time(chains)?;
-    let all: Vec<f64> = chains.iter().flat_map(|c| c.as_ref()).copied().collect();
+    let all: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
     let (mean, variance) = mean_and_variance(&all);
     Ok(Summary {
         mean,
@@ -96,7 +99,7 @@ pub fn bulk_ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
 /// As [`integrated_autocorrelation_time`].
 pub fn tail_ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
     let split = split(chains)?;
-    let mut sorted: Vec<f64> = chains.iter().flat_map(|c| c.as_ref()).copied().collect();
+    let mut sorted: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
     sorted.sort_by(f64::total_cmp);
     let indicator = |q: f64| {
         let cut = quantile(&sorted, q);
@@ -117,7 +120,7 @@ pub fn tail_ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
 /// As [`integrated_autocorrelation_time`].
 pub fn rhat<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
     let split = split(chains)?;
-    let mut sorted: Vec<f64> = chains.iter().flat_map(|c| c.as_ref()).copied().collect();
+    let mut sorted: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
     sorted.sort_by(f64::total_cmp);
     let median = quantile(&sorted, 0.5);
     let folded: Vec<Vec<f64>> = split
@@ -134,7 +137,7 @@ pub fn rhat<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
 pub fn mcse<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
-    let all: Vec<f64> = chains.iter().flat_map(|c| c.as_ref()).copied().collect();
+    let all: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
     Ok((mean_and_variance(&all).1 / ess(chains)?).sqrt())
 }
 
@@ -254,16 +257,10 @@ fn rank_normalise(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut order: Vec<usize> = (0..n * chains.len()).collect();
     order.sort_by(|&a, &b| value(a).total_cmp(&value(b)));
     let mut normal = vec![vec![0.0; n]; chains.len()];
-    for ties in order
-        .chunk_by(|&a, &b| value(a) == value(b))
-        .scan(0, |seen, ties| {
-            let first = *seen;
-            *seen += ties.len();
-            Some((first, ties))
-        })
-    {
-        let (first, ties) = ties;
-        let rank = first as f64 + 0.5 * (ties.len() + 1) as f64;
+    let mut before = 0;
+    for ties in order.chunk_by(|&a, &b| value(a) == value(b)) {
+        let rank = before as f64 + 0.5 * (ties.len() + 1) as f64;
+        before += ties.len();
         let z = normal_quantile((rank - 0.375) / (order.len() as f64 + 0.25));
         for &at in ties {
             normal[at / n][at % n] = z;
@@ -272,92 +269,130 @@ fn rank_normalise(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     normal
 }
 
-/// Φ⁻¹ to about 1e-15 (Wichura 1988, AS 241).
-#[allow(clippy::excessive_precision)] // As published.
-fn normal_quantile(p: f64) -> f64 {
-    let ratio = |x: f64, top: &[f64; 8], bottom: &[f64; 7]| {
-        let top = top.iter().fold(0.0, |sum, c| sum * x + c);
-        let bottom = bottom.iter().fold(0.0, |sum, c| sum * x + c) * x + 1.0;
-        top / bottom
-    };
-    let q = p - 0.5;
-    if q.abs() <= 0.425 {
-        return q * ratio(0.180625 - q * q, &CENTRE.0, &CENTRE.1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two short chains, and what the formulas give for them when worked out separately (a
+    /// literal transcription in another language; 12 digits).
+    const CHAINS: [[f64; 20]; 2] = [
+        [
+            0.0, 28.0, 37.0, 45.0, 46.0, 49.0, 38.0, 58.0, 46.0, 56.0, 48.0, 65.0, 75.0, 67.0,
+            78.0, 75.0, 59.0, 61.0, 53.0, 55.0,
+        ],
+        [
+            23.0, 15.0, 23.0, 16.0, 20.0, 16.0, 41.0, 57.0, 44.0, 43.0, 54.0, 38.0, 50.0, 54.0,
+            43.0, 39.0, 53.0, 58.0, 57.0, 67.0,
+        ],
+    ];
+
+    #[track_caller]
+    fn assert_close(found: f64, expected: f64) {
+        assert!(
+            (found / expected - 1.0).abs() < 1e-12,
+            "{found}, not {expected}"
+        );
     }
-    let r = (-p.min(1.0 - p).ln()).sqrt();
-    let z = if r <= 5.0 {
-        ratio(r - 1.6, &MIDDLE.0, &MIDDLE.1)
-    } else {
-        ratio(r - 5.0, &TAIL.0, &TAIL.1)
-    };
-    z.copysign(q)
+
+    #[test]
+    fn short_chains_with_ties_have_the_stated_diagnostics() {
+        assert_close(rhat(&CHAINS).unwrap(), 1.476065069017856);
+        assert_close(ess(&CHAINS).unwrap(), 4.0450734069898);
+        assert_close(bulk_ess(&CHAINS).unwrap(), 3.9868352728958927);
+        assert_close(tail_ess(&CHAINS).unwrap(), 49.57264957264957);
+        assert_close(mcse(&CHAINS).unwrap(), 8.918320897957976);
+    }
+
+    #[test]
+    fn variances_and_plain_rhat_by_hand() {
+        // Means 2 and 4; variances 1 and 4 → within 2.5, between 2.
+        let chains = [vec![1.0, 2.0, 3.0], vec![2.0, 4.0, 6.0]];
+        assert_eq!(variances(&chains), (2.5, 2.0));
+        // √(2/3 + 2/2.5).
+        assert_close(split_rhat(&chains), (2.0f64 / 3.0 + 0.8).sqrt());
+    }
+
+    #[test]
+    fn autocorrelation_time_by_hand() {
+        // Within 8/7, total 1. Products at lags 1, 2, 3 add up to 5, 2, −1 of 8, and ρ_t is that
+        // share less 1/7: 27/56, 6/56, −15/56. The first pair is 83/56, the second negative.
+        let chain = vec![-1.0, -1.0, -1.0, -1.0, 1.0, 1.0, 1.0, 1.0];
+        let chains = [chain.clone(), chain];
+        assert_close(split_time(&chains), 2.0 * 83.0 / 56.0 - 1.0);
+        assert_close(split_ess(&chains), 16.0 * 28.0 / 55.0);
+        // Draws that alternate have ρ₁ < −1 and would have no τ at all: the floor holds.
+        let alternating = vec![vec![0.0, 1.0, 0.0, 1.0, 0.0]; 2];
+        assert_close(split_time(&alternating), 1.0);
+    }
+
+    #[test]
+    fn ranks_are_shared_by_ties() {
+        let z = rank_normalise(&[vec![5.0, 1.0], vec![1.0, 9.0]]);
+        // Ranks 3, 1.5, 1.5, 4 of 4.
+        assert_close(z[0][0], normal_quantile(2.625 / 4.25));
+        assert_close(z[0][1], normal_quantile(1.125 / 4.25));
+        assert_eq!(z[0][1], z[1][0]);
+        assert_close(z[1][1], normal_quantile(3.625 / 4.25));
+    }
+
+    #[test]
+    fn quantiles_are_interpolated() {
+        let sorted = [1.0, 2.0, 4.0, 8.0];
+        assert_eq!(quantile(&sorted, 0.0), 1.0);
+        assert_eq!(quantile(&sorted, 0.5), 3.0);
+        assert_eq!(quantile(&sorted, 1.0), 8.0);
+        assert_close(quantile(&sorted, 0.1), 1.3);
+    }
+
+    #[test]
+    fn constant_and_binary_draws() {
+        let constant = [vec![2.0; 20], vec![2.0; 20]];
+        assert!(rhat(&constant).unwrap().is_nan());
+        assert!(ess(&constant).unwrap().is_nan());
+        assert!(summary(&constant).unwrap().mcse.is_nan());
+        // x ≤ q₉₅ always holds, but the other tail can be judged.
+        let binary = [
+            [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0],
+            [0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0],
+        ];
+        assert!(tail_ess(&binary).unwrap() > 1.0);
+        assert!(rhat(&binary).unwrap().is_finite());
+        // Two chains that never leave different states disagree as much as chains can.
+        let stuck = [vec![0.0; 20], vec![1.0; 20]];
+        assert_eq!(rhat(&stuck).unwrap(), f64::INFINITY);
+    }
+
+    #[test]
+    fn bad_chains_are_errors_that_say_where() {
+        assert_eq!(
+            rhat(&[[1.0; 7]]),
+            Err(Error::TooFewDraws {
+                what: "a diagnostic",
+                needed: 8,
+                found: 7
+            })
+        );
+        assert!(matches!(
+            ess::<Vec<f64>>(&[]),
+            Err(Error::TooFewDraws { found: 0, .. })
+        ));
+        assert!(matches!(
+            ess(&[vec![1.0; 9], vec![1.0; 10]]),
+            Err(Error::Count {
+                expected: 9,
+                found: 10,
+                ..
+            })
+        ));
+        let mut chain = vec![1.0; 10];
+        chain[3] = f64::NAN;
+        assert!(matches!(
+            mcse(&[vec![0.5; 10], chain]),
+            Err(Error::NonFiniteDraw {
+                chain: 1,
+                draw: 3,
+                ..
+            })
+        ));
+    }
 }
-
-/// Numerator, highest power first, and denominator without its constant 1: |p − ½| ≤ 0.425.
-const CENTRE: ([f64; 8], [f64; 7]) = (
-    [
-        2.5090809287301226727e+3,
-        3.3430575583588128105e+4,
-        6.7265770927008700853e+4,
-        4.5921953931549871457e+4,
-        1.3731693765509461125e+4,
-        1.9715909503065514427e+3,
-        1.3314166789178437745e+2,
-        3.3871328727963666080e+0,
-    ],
-    [
-        5.2264952788528545610e+3,
-        2.8729085735721942674e+4,
-        3.9307895800092710610e+4,
-        2.1213794301586595867e+4,
-        5.3941960214247511077e+3,
-        6.8718700749205790830e+2,
-        4.2313330701600911252e+1,
-    ],
-);
-
-/// Down to p = e⁻²⁵.
-const MIDDLE: ([f64; 8], [f64; 7]) = (
-    [
-        7.74545014278341407640e-4,
-        2.27238449892691845833e-2,
-        2.41780725177450611770e-1,
-        1.27045825245236838258e+0,
-        3.64784832476320460504e+0,
-        5.76949722146069140550e+0,
-        4.63033784615654529590e+0,
-        1.42343711074968357734e+0,
-    ],
-    [
-        1.05075007164441684324e-9,
-        5.47593808499534494600e-4,
-        1.51986665636164571966e-2,
-        1.48103976427480074590e-1,
-        6.89767334985100004550e-1,
-        1.67638483018380384940e+0,
-        2.05319162663775882187e+0,
-    ],
-);
-
-/// Beyond.
-const TAIL: ([f64; 8], [f64; 7]) = (
-    [
-        2.01033439929228813265e-7,
-        2.71155556874348757815e-5,
-        1.24266094738807843860e-3,
-        2.65321895265761230930e-2,
-        2.96560571828504891230e-1,
-        1.78482653991729133580e+0,
-        5.46378491116411436990e+0,
-        6.65790464350110377720e+0,
-    ],
-    [
-        2.04426310338993978564e-15,
-        1.42151175831644588870e-7,
-        1.84631831751005468180e-5,
-        7.86869131145613259100e-4,
-        1.48753612908506148525e-2,
-        1.36929880922735805310e-1,
-        5.99832206555887937690e-1,
-    ],
-);

@@ -15,6 +15,9 @@
 //! hardly move: compare [`diagnostics`](crate::diagnostics) and prefer
 //! [`Tempering`](crate::Tempering), or [`ExactLattice`](crate::ExactLattice) where it applies.
 
+#[cfg(test)]
+mod tests;
+
 use crate::Result;
 use crate::error::{Error, check_count, check_magnitude, check_option};
 use crate::lattice::logistic;
@@ -77,6 +80,14 @@ enum Form {
     Sparse(Sparse),
     /// −2 J, row by row, with a zero diagonal.
     Dense(Vec<f64>),
+}
+
+/// Which [`Form`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FormKind {
+    Table,
+    Sparse,
+    Dense,
 }
 
 /// Surroundings by number: bit b of unit i's number is the value of its b-th neighbour.
@@ -163,6 +174,12 @@ impl Gibbs {
     /// # Errors
     /// [`Error::CouplingsTooLarge`]; [`Error::Option`] for a β that is negative or not finite.
     pub fn at_inverse_temperature(couplings: &Couplings, scan: Scan, beta: f64) -> Result<Self> {
+        let kind = FormKind::best_for(couplings);
+        Self::with_form(couplings, scan, beta, kind)
+    }
+
+    /// With a form that need not be the best one.
+    fn with_form(couplings: &Couplings, scan: Scan, beta: f64, kind: FormKind) -> Result<Self> {
         check_magnitude(couplings)?;
         check_option(
             "inverse_temperature",
@@ -171,7 +188,7 @@ impl Gibbs {
             beta.is_finite() && beta >= 0.0,
         )?;
         let biases = couplings.as_array().diag().to_vec();
-        let form = Form::new(couplings, &biases, beta);
+        let form = Form::new(couplings, &biases, beta, kind);
         Ok(Self {
             scan,
             inverse_temperature: beta,
@@ -368,44 +385,58 @@ impl ChainSampler for Gibbs {
     }
 }
 
-impl Form {
-    fn new(couplings: &Couplings, biases: &[f64], beta: f64) -> Self {
-        let d = biases.len();
-        let neighbours: Vec<Vec<(u32, f64)>> = couplings
-            .as_array()
-            .rows()
-            .into_iter()
-            .enumerate()
-            .map(|(i, row)| {
-                let coupled = row
-                    .iter()
-                    .enumerate()
-                    .filter(|(j, v)| *j != i && **v != 0.0);
-                coupled.map(|(j, v)| (j as u32, -2.0 * v)).collect()
-            })
-            .collect();
-        let degree = neighbours.iter().map(Vec::len).max().unwrap_or(0);
-        let total: usize = neighbours.iter().map(Vec::len).sum();
+impl FormKind {
+    fn best_for(couplings: &Couplings) -> Self {
+        let d = couplings.n_units();
+        let degrees: Vec<usize> = neighbours(couplings).iter().map(Vec::len).collect();
+        let degree = degrees.iter().copied().max().unwrap_or(0);
         if degree <= MAX_TABLE_DEGREE && d << degree <= MAX_TABLE_ENTRIES {
-            Self::Table(Table::new(&neighbours, biases, degree, beta))
-        } else if 8 * total < d * d {
-            // A dense row is added eight entries at a time, a sparse one by one.
-            let (begin, neighbours) = flatten(&neighbours);
-            Self::Sparse(Sparse { begin, neighbours })
+            Self::Table
+        } else if 8 * degrees.iter().sum::<usize>() < d * d {
+            // A dense row is added several entries at a time, a sparse one by one.
+            Self::Sparse
         } else {
-            let mut rows = vec![0.0; d * d];
-            for (row, neighbours) in rows.chunks_exact_mut(d).zip(&neighbours) {
-                for &(j, value) in neighbours {
-                    row[j as usize] = value;
-                }
-            }
-            Self::Dense(rows)
+            Self::Dense
         }
     }
 }
 
+impl Form {
+    fn new(couplings: &Couplings, biases: &[f64], beta: f64, kind: FormKind) -> Self {
+        let neighbours = neighbours(couplings);
+        match kind {
+            FormKind::Table => Self::Table(Table::new(&neighbours, biases, beta)),
+            FormKind::Sparse => {
+                let (begin, neighbours) = flatten(&neighbours);
+                Self::Sparse(Sparse { begin, neighbours })
+            }
+            FormKind::Dense => {
+                let mut rows = vec![0.0; biases.len() * biases.len()];
+                for (row, neighbours) in rows.chunks_exact_mut(biases.len()).zip(&neighbours) {
+                    for &(j, value) in neighbours {
+                        row[j as usize] = value;
+                    }
+                }
+                Self::Dense(rows)
+            }
+        }
+    }
+}
+
+/// −2 J_ij of every unit's neighbours.
+fn neighbours(couplings: &Couplings) -> Vec<Vec<(u32, f64)>> {
+    let rows = couplings.as_array().rows().into_iter().enumerate();
+    rows.map(|(i, row)| {
+        let coupled = row.iter().enumerate();
+        let coupled = coupled.filter(|(j, v)| *j != i && **v != 0.0);
+        coupled.map(|(j, v)| (j as u32, -2.0 * v)).collect()
+    })
+    .collect()
+}
+
 impl Table {
-    fn new(neighbours: &[Vec<(u32, f64)>], biases: &[f64], degree: usize, beta: f64) -> Self {
+    fn new(neighbours: &[Vec<(u32, f64)>], biases: &[f64], beta: f64) -> Self {
+        let degree = neighbours.iter().map(Vec::len).max().unwrap_or(0);
         let mut log_odds = Vec::with_capacity(biases.len() << degree);
         for (bias, neighbours) in biases.iter().zip(neighbours) {
             for number in 0..1usize << degree {

@@ -7,7 +7,7 @@
 //! | sampler | for | not for |
 //! | --- | --- | --- |
 //! | [`ExactLattice`] | open lattices up to 14 wide: independent draws, ln Z | anything else |
-//! | [`Exact`] | up to 24 units: the same by enumeration | more units |
+//! | [`ExactEnumeration`] | up to 24 units: the same by enumeration | more units |
 //! | [`Gibbs`] | warm models of any shape | cold spin glasses |
 //! | [`SwendsenWang`] | unfrustrated models near their critical point | cold spin glasses |
 //! | [`Tempering`] | cold, frustrated models of any shape | warm models: wasteful |
@@ -40,6 +40,7 @@
 
 pub mod chain;
 pub mod diagnostics;
+pub mod enumeration;
 pub mod error;
 pub mod gibbs;
 pub mod hmc;
@@ -49,6 +50,7 @@ pub mod swendsen_wang;
 pub mod tempering;
 
 pub use chain::{Chain, ChainOptions, ChainProgress, ChainRunner, Run};
+pub use enumeration::ExactEnumeration;
 pub use error::Error;
 pub use gibbs::{Gibbs, Scan};
 pub use hmc::{Hmc, HmcOptions, SmoothEnergy};

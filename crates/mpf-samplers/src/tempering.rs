@@ -17,7 +17,7 @@
 //! no autocorrelation at all.
 
 use crate::Result;
-use crate::error::{Error, check_count, check_option};
+use crate::error::{check_count, check_option};
 use crate::gibbs::{Gibbs, GibbsState, Scan};
 use crate::sampler::{ChainSampler, Sampler, Tally};
 use mpf_core::rng::stream;
@@ -160,8 +160,8 @@ impl Tempering {
     /// Parallel tempering on a given ladder: β = 1 first, then downwards.
     ///
     /// # Errors
-    /// [`Error::Option`] for a ladder that does not begin at 1, does not fall strictly or goes
-    /// below 0; [`Error::CouplingsTooLarge`].
+    /// [`Error::Option`](crate::Error::Option) for a ladder that does not begin at 1, does not fall strictly or goes
+    /// below 0; [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings, ladder: &[f64], scan: Scan) -> Result<Self> {
         let first = ladder.first().copied().unwrap_or(f64::NAN);
         check_option("ladder[0]", first, "1: the model itself", first == 1.0)?;
@@ -183,8 +183,8 @@ impl Tempering {
     /// Finds a ladder in a warm-up, and freezes it.
     ///
     /// # Errors
-    /// [`Error::Option`] for a `hottest` outside 0 ≤ β < 1, fewer than 2 or more than 128 levels,
-    /// or a warm-up of less than 100 steps; [`Error::CouplingsTooLarge`].
+    /// [`Error::Option`](crate::Error::Option) for a `hottest` outside 0 ≤ β < 1, fewer than 2 or more than 128 levels,
+    /// or a warm-up of less than 100 steps; [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn tune(couplings: &Couplings, options: &TemperingOptions) -> Result<Self> {
         let hottest = options.hottest;
         check_option(
@@ -262,7 +262,7 @@ impl Tempering {
     /// A chain's state from one packed row per level.
     ///
     /// # Errors
-    /// [`Error::Count`] when there is not one row per level, and those of [`Gibbs::state`].
+    /// [`Error::Count`](crate::Error::Count) when there is not one row per level, and those of [`Gibbs::state`].
     pub fn state(&self, rows: &States) -> Result<TemperingState> {
         check_count("states of levels", self.levels.len(), rows.n_samples())?;
         check_count("units of a state", self.n_units(), rows.n_units())?;
@@ -360,6 +360,7 @@ fn equal_rejections(ladder: &[f64], rejections: &[f64], n_levels: usize) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     #[test]
     fn levels_move_to_where_swaps_are_rejected() {
