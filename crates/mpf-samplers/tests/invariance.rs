@@ -198,12 +198,9 @@ fn tempering_agrees_with_the_exact_correlations_of_a_cold_glass() {
         let spin = |row: &[u64], k: usize| if row[0] >> k & 1 == 1 { 1.0 } else { -1.0 };
         let s = diagnostics::summary(&run.series(|row| spin(row, i) * spin(row, j))).unwrap();
         let error = (s.mean - exact[[i, j]]).abs();
-        // Six standard errors; a pair that hardly ever turns has no estimate of its own, so one
-        // turn in 40,000 draws is allowed for, times a few τ.
-        assert!(
-            error < 6.0 * if s.mcse.is_nan() { 0.0 } else { s.mcse } + 2e-3,
-            "{i}, {j}: {error}, {}",
-            s.mcse
-        );
+        // Six standard errors; for a pair that hardly ever turns (its standard error is poor, or
+        // NaN when it never did) 40 turns of 40,000 draws.
+        let bound = (6.0 * s.mcse).max(2e-3);
+        assert!(error < bound, "{i}, {j}: {error} of {bound}");
     }
 }
