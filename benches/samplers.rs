@@ -102,7 +102,7 @@ fn exact(c: &mut Criterion) {
     let mut group = c.benchmark_group("exact lattice");
     group.sample_size(20);
     group.bench_function("solve", |b| {
-        b.iter(|| ExactLattice::new(&couplings, &lattice))
+        b.iter(|| ExactLattice::new(&couplings, &lattice));
     });
     let exact = ExactLattice::new(&couplings, &lattice).expect("a lattice");
     let one = rayon::ThreadPoolBuilder::new()
@@ -110,12 +110,12 @@ fn exact(c: &mut Criterion) {
         .build()
         .expect("a thread");
     group.bench_function("all pair means, one core", |b| {
-        b.iter(|| one.install(|| exact.pair_means()))
+        b.iter(|| one.install(|| exact.pair_means()));
     });
     let n = 10_000;
     group.throughput(Throughput::Elements(n as u64));
     group.bench_function("draws, one core", |b| {
-        b.iter(|| one.install(|| exact.draw(n, 1)))
+        b.iter(|| one.install(|| exact.draw(n, 1)));
     });
     group.finish();
 }
@@ -137,7 +137,7 @@ fn diagnosing(c: &mut Criterion) {
     let mut group = c.benchmark_group("diagnostics");
     group.throughput(Throughput::Elements(40_000));
     group.bench_function("summary, 4 chains of 10,000", |b| {
-        b.iter(|| diagnostics::summary(&chains))
+        b.iter(|| diagnostics::summary(&chains));
     });
     group.finish();
 }
