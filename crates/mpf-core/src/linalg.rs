@@ -28,7 +28,9 @@ pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
             size: n,
         });
     }
-    backend::symmetric_eigen(a)
+    // One layout for both backends: LAPACK's idea of "lower" depends on the memory order.
+    let symmetric = Array2::from_shape_fn((n, n), |(i, j)| a[[i.max(j), i.min(j)]]);
+    backend::symmetric_eigen(symmetric.view())
 }
 
 fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
@@ -51,8 +53,8 @@ pub mod default_backend {
     /// [`Error::Decomposition`] when the iteration does not converge.
     pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
         let n = a.nrows();
-        let lower = DMatrix::from_fn(n, n, |i, j| a[[i.max(j), i.min(j)]]);
-        let eigen = nalgebra::SymmetricEigen::try_new(lower, f64::EPSILON, 1000 * n).ok_or(
+        let matrix = DMatrix::from_fn(n, n, |i, j| a[[i, j]]);
+        let eigen = nalgebra::SymmetricEigen::try_new(matrix, f64::EPSILON, 1000 * n).ok_or(
             Error::Decomposition {
                 what: "symmetric eigen-decomposition",
                 size: n,

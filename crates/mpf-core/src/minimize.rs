@@ -4,10 +4,11 @@
 //! minimise f(θ) + Σ_k λ_k |θ_k|,   f smooth, λ_k ≥ 0
 //! ```
 //!
-//! Where λ_k > 0 the parameter is split, θ_k = u_k − v_k with u_k, v_k ≥ 0 and penalty
-//! λ_k (u_k + v_k), which is smooth on the box; the bounds of L-BFGS-B make the zeros exact. The
-//! result carries the KKT residual: the largest entry of the smallest subgradient, which without
-//! ℓ1 is the largest entry of the gradient.
+//! Within one orthant the penalty is linear, so L-BFGS-B minimises there with the coordinate
+//! planes as bounds, which makes the zeros exact; then the orthant is changed where parameters
+//! press against zero from the wrong side, until none does. The result carries the KKT residual:
+//! the largest entry of the smallest subgradient, which without ℓ1 is the largest entry of the
+//! gradient.
 //!
 //! [`Minimum::seconds`] is *learning* time: the clock stands still inside the observer.
 
@@ -275,17 +276,15 @@ impl Minimizer {
                 v >= 0.0 && v.is_finite()
             })?;
         }
-        let split = Split::new(n, lambda);
         let mut search = Search {
-            grad: vec![0.0; n],
-            theta: start.to_vec(),
-            split: &split,
             objective,
             options: &self.options,
+            orthant: Orthant::new(n, lambda),
             observer: &mut observer,
             clock: Clock::start(),
             evaluations: 0,
             accepted: None,
+            flat_steps: 0,
             trace: Vec::new(),
         };
         let stop = search.run(start)?;
@@ -293,14 +292,14 @@ impl Minimizer {
     }
 }
 
-/// How θ is laid out in the box: every parameter once, then those with ℓ1 once more, negated.
-struct Split {
+/// The side of zero on which each penalised parameter is searched for.
+struct Orthant {
     n: usize,
-    /// The parameters with λ > 0, and that λ.
-    penalised: Vec<(usize, f64)>,
+    /// The parameters with λ > 0: (index, λ, side ±1).
+    penalised: Vec<(usize, f64, f64)>,
 }
 
-impl Split {
+impl Orthant {
     fn new(n: usize, lambda: &[f64]) -> Self {
         Self {
             n,
@@ -308,70 +307,64 @@ impl Split {
                 .iter()
                 .enumerate()
                 .filter(|(_, l)| **l > 0.0)
-                .map(|(k, &l)| (k, l))
+                .map(|(k, &l)| (k, l, 1.0))
                 .collect(),
         }
     }
 
-    /// (u, v) for θ.
-    fn boxed(&self, theta: &[f64]) -> Vec<f64> {
-        let mut z = theta.to_vec();
-        for &(k, _) in &self.penalised {
-            z.push((-theta[k]).max(0.0));
-            z[k] = theta[k].max(0.0);
+    /// Puts every parameter on its own side, and those at zero on the side that is downhill.
+    /// Whether one that presses against zero has changed sides.
+    fn choose(&mut self, theta: &[f64], grad: &[f64]) -> bool {
+        let mut released = false;
+        for (k, lambda, side) in &mut self.penalised {
+            if theta[*k] != 0.0 {
+                *side = theta[*k].signum();
+            } else if grad[*k] * *side > 0.0 {
+                *side = -*side;
+                released |= grad[*k].abs() > *lambda;
+            }
         }
-        z
+        released
     }
 
-    /// Lower bounds: 0 for split parameters, −∞ for free ones.
-    fn lower(&self) -> Vec<f64> {
+    /// The box: one bound at zero for penalised parameters, none for the others.
+    fn bounds(&self) -> (Vec<f64>, Vec<f64>) {
         let mut lower = vec![f64::NEG_INFINITY; self.n];
-        for &(k, _) in &self.penalised {
-            lower[k] = 0.0;
+        let mut upper = vec![f64::INFINITY; self.n];
+        for &(k, _, side) in &self.penalised {
+            let bound = if side > 0.0 { &mut lower } else { &mut upper };
+            bound[k] = 0.0;
         }
-        lower.resize(self.n + self.penalised.len(), 0.0);
-        lower
+        (lower, upper)
     }
 
-    /// θ = u − v.
-    fn join(&self, z: &[f64], theta: &mut [f64]) {
-        theta.copy_from_slice(&z[..self.n]);
-        for (&(k, _), v) in self.penalised.iter().zip(&z[self.n..]) {
-            theta[k] -= v;
-        }
-    }
-
-    /// Σ λ (u + v), and the gradient in (u, v) from the gradient in θ.
-    fn penalise(&self, z: &[f64], grad: &[f64], out: &mut [f64]) -> f64 {
-        out[..self.n].copy_from_slice(grad);
+    /// Σ λ · side · θ, which is the penalty inside the orthant, added to the gradient too.
+    fn penalise(&self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let mut penalty = 0.0;
-        for (at, &(k, lambda)) in self.penalised.iter().enumerate() {
-            out[k] = lambda + grad[k];
-            out[self.n + at] = lambda - grad[k];
-            penalty += lambda * (z[k] + z[self.n + at]);
+        for &(k, lambda, side) in &self.penalised {
+            grad[k] += lambda * side;
+            penalty += lambda * side * theta[k];
         }
         penalty
     }
 
-    /// Σ λ |θ|.
-    fn l1(&self, theta: &[f64]) -> f64 {
-        self.penalised
-            .iter()
-            .map(|&(k, l)| l * theta[k].abs())
-            .sum()
-    }
-
-    /// The largest entry of the smallest subgradient of f + Σ λ |θ|.
-    fn kkt_residual(&self, theta: &[f64], grad: &[f64]) -> f64 {
+    /// The largest entry of the smallest subgradient of f + Σ λ |θ|, over all parameters and
+    /// over those at zero whose descent leads out of the orthant.
+    fn kkt_residual(&self, theta: &[f64], grad: &[f64]) -> (f64, f64) {
         let mut residual = grad.to_vec();
-        for &(k, lambda) in &self.penalised {
-            residual[k] = if theta[k] == 0.0 {
-                (grad[k].abs() - lambda).max(0.0)
+        let mut blocked = 0.0f64;
+        for &(k, lambda, side) in &self.penalised {
+            if theta[k] == 0.0 {
+                residual[k] = (grad[k].abs() - lambda).max(0.0);
+                if grad[k] * side > 0.0 {
+                    blocked = blocked.max(residual[k]);
+                }
             } else {
-                grad[k] + lambda * theta[k].signum()
-            };
+                residual[k] = grad[k] + lambda * theta[k].signum();
+            }
         }
-        residual.iter().fold(0.0, |m, r| m.max(r.abs()))
+        let largest = residual.iter().fold(0.0f64, |m, r| m.max(r.abs()));
+        (largest, blocked)
     }
 }
 
@@ -405,55 +398,90 @@ impl Clock {
 /// The last point that a backend stepped to.
 struct Accepted {
     theta: Vec<f64>,
-    /// The gradient of f in θ.
-    grad: Vec<f64>,
-    /// The same point in the box, the value and the gradient that the backend saw there.
-    z: Vec<f64>,
-    z_value: f64,
-    z_grad: Vec<f64>,
+    /// f + Σ λ |θ|.
     value: f64,
+    /// The gradient of f alone.
+    smooth_grad: Vec<f64>,
+    /// The gradient of f + Σ λ · side · θ, which the backend sees.
+    grad: Vec<f64>,
     kkt_residual: f64,
     iteration: usize,
+}
+
+/// Why a backend came back.
+#[derive(Clone, Copy)]
+enum Halt {
+    /// The whole minimisation is over.
+    Stop(StopReason),
+    /// This orthant is done, as far as the backend can tell.
+    Orthant,
+}
+
+impl From<StopReason> for Halt {
+    fn from(stop: StopReason) -> Self {
+        Self::Stop(stop)
+    }
 }
 
 /// One minimisation under way: what both backends share.
 struct Search<'a> {
     objective: &'a mut dyn Objective,
     options: &'a MinimizerOptions,
-    split: &'a Split,
+    orthant: Orthant,
     observer: &'a mut dyn FnMut(&Progress<'_>),
     clock: Clock,
-    theta: Vec<f64>,
-    grad: Vec<f64>,
     evaluations: usize,
     accepted: Option<Accepted>,
+    /// Accepted steps since the value last fell.
+    flat_steps: usize,
     trace: Vec<TracePoint>,
 }
 
+/// How often a step may leave the value as it is before the search is called off.
+const MOST_FLAT_STEPS: usize = 3;
+
 impl Search<'_> {
     fn run(&mut self, start: &[f64]) -> Result<StopReason> {
-        let z = self.split.boxed(start);
-        let mut z_grad = vec![0.0; z.len()];
-        let z_value = match self.evaluate(&z, &mut z_grad) {
-            Ok(value) => value,
-            // A limit of zero: still say what the start is worth.
-            Err(_) => self.evaluate_unlimited(&z, &mut z_grad),
-        };
-        if !z_value.is_finite() || self.grad.iter().any(|g| !g.is_finite()) {
+        let mut grad = vec![0.0; start.len()];
+        self.evaluations += 1;
+        let value = self.objective.value_and_gradient(start, &mut grad);
+        let gradient_index = grad.iter().position(|g| !g.is_finite());
+        if !value.is_finite() || gradient_index.is_some() {
             return Err(Error::NonFiniteStart {
-                value: z_value,
-                gradient_index: self.grad.iter().position(|g| !g.is_finite()),
+                value,
+                gradient_index,
             });
         }
-        let stop = self.accept(&z, z_value, &z_grad);
-        if let Err(stop) = stop {
-            return Ok(stop);
+        self.orthant.choose(start, &grad);
+        let value = value + self.orthant.penalise(start, &mut grad);
+        let mut halt = match self.accept(start, value, &grad) {
+            Ok(()) => self.run_backend(),
+            Err(halt) => halt,
+        };
+        loop {
+            match halt {
+                Halt::Stop(stop) => return Ok(stop),
+                Halt::Orthant if self.next_orthant() => halt = self.run_backend(),
+                Halt::Orthant => return Ok(StopReason::NoProgress),
+            }
         }
-        Ok(match self.options.backend {
-            Backend::Basin => basin_backend::run(self, z),
+    }
+
+    fn run_backend(&mut self) -> Halt {
+        match self.options.backend {
+            Backend::Basin => basin_backend::run(self),
             #[cfg(feature = "lbfgsb")]
-            Backend::Lbfgsb => lbfgsb_backend::run(self, z),
-        })
+            Backend::Lbfgsb => lbfgsb_backend::run(self),
+        }
+    }
+
+    /// Changes sides where parameters press against zero. Whether there was such a parameter.
+    fn next_orthant(&mut self) -> bool {
+        let last = self.accepted.as_mut().expect("the start is accepted first");
+        let released = self.orthant.choose(&last.theta, &last.smooth_grad);
+        last.grad.copy_from_slice(&last.smooth_grad);
+        self.orthant.penalise(&last.theta, &mut last.grad);
+        released
     }
 
     /// The limits that are checked before every evaluation.
@@ -469,42 +497,43 @@ impl Search<'_> {
         }
     }
 
-    /// The value at `z` in the box and its gradient, or the limit that was reached.
-    fn evaluate(&mut self, z: &[f64], z_grad: &mut [f64]) -> Result<f64, StopReason> {
+    /// The value at θ in this orthant and its gradient, or the limit that was reached.
+    fn evaluate(&mut self, theta: &[f64], grad: &mut [f64]) -> Result<f64, StopReason> {
+        let last = self.accepted.as_ref().expect("the start is accepted first");
+        if last.theta == theta {
+            // Backends evaluate their starting point themselves.
+            grad.copy_from_slice(&last.grad);
+            return Ok(last.value);
+        }
         self.check_limits()?;
-        let value = self.evaluate_unlimited(z, z_grad);
-        let finite = value.is_finite() && self.grad.iter().all(|g| g.is_finite());
-        match &self.accepted {
-            Some(accepted) if !finite => Ok(accepted.wall(z, z_grad)),
-            _ => Ok(value),
-        }
-    }
-
-    fn evaluate_unlimited(&mut self, z: &[f64], z_grad: &mut [f64]) -> f64 {
         self.evaluations += 1;
-        self.split.join(z, &mut self.theta);
-        let value = self
-            .objective
-            .value_and_gradient(&self.theta, &mut self.grad);
-        value + self.split.penalise(z, &self.grad, z_grad)
+        let value = self.objective.value_and_gradient(theta, grad);
+        if value.is_finite() && grad.iter().all(|g| g.is_finite()) {
+            Ok(value + self.orthant.penalise(theta, grad))
+        } else {
+            Ok(last.wall(theta, grad))
+        }
     }
 
-    /// Takes `z` as the current point, tells the observer, and checks what stops between steps.
-    fn accept(&mut self, z: &[f64], z_value: f64, z_grad: &[f64]) -> Result<(), StopReason> {
-        if self.accepted.as_ref().is_some_and(|a| z_value > a.z_value) {
-            // A line search gave up uphill, or on the wall around a non-finite value.
-            return Err(StopReason::NoProgress);
+    /// Takes θ as the current point, tells the observer, and checks what stops between steps.
+    fn accept(&mut self, theta: &[f64], value: f64, grad: &[f64]) -> Result<(), Halt> {
+        if let Some(last) = &self.accepted {
+            // A line search gave up uphill, or on the wall around a non-finite value; or steps
+            // are so short that the value no longer resolves them.
+            self.flat_steps = if value < last.value {
+                0
+            } else {
+                self.flat_steps + 1
+            };
+            if value > last.value || self.flat_steps > MOST_FLAT_STEPS {
+                return Err(Halt::Orthant);
+            }
         }
-        let mut theta = vec![0.0; self.split.n];
-        self.split.join(z, &mut theta);
-        let mut grad = z_grad[..self.split.n].to_vec();
-        let mut smooth = z_value;
-        for (at, &(k, lambda)) in self.split.penalised.iter().enumerate() {
-            grad[k] -= lambda;
-            smooth -= lambda * (z[k] + z[self.split.n + at]);
+        let mut smooth_grad = grad.to_vec();
+        for &(k, lambda, side) in &self.orthant.penalised {
+            smooth_grad[k] -= lambda * side;
         }
-        let value = smooth + self.split.l1(&theta);
-        let kkt_residual = self.split.kkt_residual(&theta, &grad);
+        let (kkt_residual, blocked) = self.orthant.kkt_residual(theta, &smooth_grad);
         let iteration = self.accepted.as_ref().map_or(0, |a| a.iteration + 1);
         let point = TracePoint {
             iteration,
@@ -519,43 +548,39 @@ impl Search<'_> {
             observer(&Progress {
                 iteration,
                 evaluations: point.evaluations,
-                theta: &theta,
+                theta,
                 value,
                 gradient_norm: kkt_residual,
                 seconds: point.seconds,
             });
         });
         self.accepted = Some(Accepted {
-            theta,
-            grad,
-            z: z.to_vec(),
-            z_value,
-            z_grad: z_grad.to_vec(),
+            theta: theta.to_vec(),
             value,
+            smooth_grad,
+            grad: grad.to_vec(),
             kkt_residual,
             iteration,
         });
         if kkt_residual <= self.options.gradient_tolerance {
-            Err(StopReason::Converged)
+            Err(StopReason::Converged.into())
         } else if iteration >= self.options.max_iterations {
-            Err(StopReason::IterationLimit)
+            Err(StopReason::IterationLimit.into())
+        } else if blocked >= kkt_residual {
+            // What is furthest from its optimum cannot move in this orthant.
+            Err(Halt::Orthant)
         } else {
-            self.check_limits()
+            Ok(self.check_limits()?)
         }
     }
 
     fn finish(mut self, mut stop: StopReason) -> Minimum {
         let mut last = self.accepted.take().expect("the start is accepted first");
-        if last.kkt_residual > self.options.gradient_tolerance {
+        if stop == StopReason::NoProgress {
             self.snap_to_zero(&mut last);
-        }
-        let within = last.kkt_residual <= self.options.gradient_tolerance;
-        if matches!(stop, StopReason::Converged | StopReason::NoProgress) {
-            stop = if within {
-                StopReason::Converged
-            } else {
-                StopReason::NoProgress
-            };
+            if last.kkt_residual <= self.options.gradient_tolerance {
+                stop = StopReason::Converged;
+            }
         }
         Minimum {
             theta: last.theta,
@@ -569,16 +594,13 @@ impl Search<'_> {
         }
     }
 
-    /// Parameters that are zero but for rounding are set to zero, where the KKT conditions at
-    /// zero hold: u and v creep to their bounds, and a search that was broken off may leave 1e-12.
+    /// Sets parameters to zero that are zero but for rounding, where zero is optimal: L-BFGS-B
+    /// also stops when a parameter is within the tolerance of its bound.
     fn snap_to_zero(&mut self, last: &mut Accepted) {
-        let tolerance = self.options.gradient_tolerance.min(1e-6);
         let mut snapped = false;
-        for &(k, lambda) in &self.split.penalised {
-            if last.theta[k] != 0.0
-                && last.theta[k].abs() <= tolerance
-                && last.grad[k].abs() <= lambda
-            {
+        for &(k, lambda, _) in &self.orthant.penalised {
+            let near = last.theta[k].abs() <= self.options.gradient_tolerance;
+            if last.theta[k] != 0.0 && near && last.smooth_grad[k].abs() <= lambda {
                 last.theta[k] = 0.0;
                 snapped = true;
             }
@@ -587,9 +609,9 @@ impl Search<'_> {
             self.evaluations += 1;
             let smooth = self
                 .objective
-                .value_and_gradient(&last.theta, &mut last.grad);
-            last.value = smooth + self.split.l1(&last.theta);
-            last.kkt_residual = self.split.kkt_residual(&last.theta, &last.grad);
+                .value_and_gradient(&last.theta, &mut last.smooth_grad);
+            last.value = smooth + self.orthant.penalise(&last.theta, &mut last.grad);
+            last.kkt_residual = self.orthant.kkt_residual(&last.theta, &last.smooth_grad).0;
         }
     }
 }
@@ -600,16 +622,16 @@ impl Accepted {
     ///
     /// With slope s < 0 at the accepted point, the value 4|s| above it and the slope +8|s| at
     /// the far end make every safeguarded interpolation turn back.
-    fn wall(&self, z: &[f64], z_grad: &mut [f64]) -> f64 {
-        let slope: f64 = z
+    fn wall(&self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        let slope: f64 = theta
             .iter()
-            .zip(&self.z)
-            .zip(&self.z_grad)
+            .zip(&self.theta)
+            .zip(&self.grad)
             .map(|((p, q), g)| (p - q) * g)
             .sum();
-        for (w, g) in z_grad.iter_mut().zip(&self.z_grad) {
+        for (w, g) in grad.iter_mut().zip(&self.grad) {
             *w = -8.0 * g;
         }
-        self.z_value + 4.0 * slope.abs()
+        self.value + 4.0 * slope.abs()
     }
 }

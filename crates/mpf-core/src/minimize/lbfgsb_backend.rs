@@ -4,7 +4,7 @@
 //! disturb each other: one lock serialises them. Its safe front end hides the iterations and the
 //! reason for stopping, hence the direct call.
 
-use super::{Search, StopReason};
+use super::{Halt, Search};
 use std::sync::{Mutex, PoisonError};
 
 /// One C minimisation at a time.
@@ -16,19 +16,24 @@ mod task {
     pub(super) const NEW_X: i64 = 2;
     /// "Evaluate at x": 10 to 15.
     pub(super) const FG: std::ops::RangeInclusive<i64> = 10..=15;
-    /// "The projected gradient is small."
-    pub(super) const CONV_GRAD: i64 = 21;
 }
 
+/// Minimises within the search's orthant, from its last accepted point.
 #[allow(unsafe_code)]
-pub(super) fn run(search: &mut Search<'_>, mut x: Vec<f64>) -> StopReason {
+pub(super) fn run(search: &mut Search<'_>) -> Halt {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = search.accepted.as_ref();
+    let mut x = start.expect("the start is accepted first").theta.clone();
     let n = x.len();
     let m = search.options.memory;
-    let lower = search.split.lower();
-    let upper = vec![0.0; n];
-    let kinds: Vec<i64> = lower.iter().map(|l| i64::from(l.is_finite())).collect();
-    let lower: Vec<f64> = lower.iter().map(|l| l.max(0.0)).collect();
+    let (lower, upper) = search.orthant.bounds();
+    // 0: no bound, 1: a lower one, 3: an upper one. Every finite bound is zero.
+    let kinds: Vec<i64> = lower
+        .iter()
+        .zip(&upper)
+        .map(|(l, u)| i64::from(l.is_finite()) + 3 * i64::from(u.is_finite()))
+        .collect();
+    let zeros = vec![0.0; n];
     let (n_c, m_c) = (n as i64, m as i64);
     let (mut f, mut g) = (0.0, vec![0.0; n]);
     let mut wa = vec![0.0; 2 * m * n + 5 * n + 11 * m * m + 8 * m];
@@ -38,7 +43,6 @@ pub(super) fn run(search: &mut Search<'_>, mut x: Vec<f64>) -> StopReason {
     let mut isave = [0i64; 44];
     let mut dsave = [0.0f64; 29];
     let mut task = task::START;
-    let mut first = true;
     loop {
         // SAFETY: every pointer is to a live buffer of the length that `setulb` documents for n
         // variables and m corrections, none of them alias, and the lock keeps its static
@@ -48,8 +52,8 @@ pub(super) fn run(search: &mut Search<'_>, mut x: Vec<f64>) -> StopReason {
                 &raw const n_c,
                 &raw const m_c,
                 x.as_mut_ptr(),
-                lower.as_ptr(),
-                upper.as_ptr(),
+                zeros.as_ptr(),
+                zeros.as_ptr(),
                 kinds.as_ptr(),
                 &raw mut f,
                 g.as_mut_ptr(),
@@ -66,25 +70,16 @@ pub(super) fn run(search: &mut Search<'_>, mut x: Vec<f64>) -> StopReason {
             );
         }
         if task::FG.contains(&task) {
-            if std::mem::take(&mut first) {
-                // The search has evaluated the start already.
-                let start = search.accepted.as_ref().expect("the start is accepted");
-                f = start.z_value;
-                g.copy_from_slice(&start.z_grad);
-                continue;
-            }
             match search.evaluate(&x, &mut g) {
                 Ok(value) => f = value,
-                Err(stop) => return stop,
+                Err(stop) => return stop.into(),
             }
         } else if task == task::NEW_X {
-            if let Err(stop) = search.accept(&x, f, &g) {
-                return stop;
+            if let Err(halt) = search.accept(&x, f, &g) {
+                return halt;
             }
-        } else if task == task::CONV_GRAD {
-            return StopReason::Converged;
         } else {
-            return StopReason::NoProgress;
+            return Halt::Orthant;
         }
     }
 }

@@ -1,0 +1,380 @@
+//! The minimiser: minima, limits, reasons for stopping, ℓ1, and its manners.
+
+use mpf_core::minimize::Backend;
+use mpf_core::objective::from_fn;
+use mpf_core::rng::stream;
+use mpf_core::{Cancel, Error, Minimizer, MinimizerOptions, Objective, Ridge, StopReason};
+use rand::RngExt;
+use std::time::Duration;
+
+/// Every backend that is compiled in.
+fn backends() -> Vec<Backend> {
+    vec![
+        Backend::Basin,
+        #[cfg(feature = "lbfgsb")]
+        Backend::Lbfgsb,
+    ]
+}
+
+fn minimizer(backend: Backend, change: impl FnOnce(&mut MinimizerOptions)) -> Minimizer {
+    let mut options = MinimizerOptions {
+        backend,
+        ..Default::default()
+    };
+    change(&mut options);
+    Minimizer::new(options).unwrap()
+}
+
+/// ½ (θ − c)ᵀ A (θ − c) with a random positive definite A.
+fn quadratic(n: usize, seed: u64) -> (impl Objective, Vec<f64>) {
+    let mut rng = stream(seed, 0);
+    let b: Vec<f64> = (0..n * n).map(|_| rng.random_range(-1.0..1.0)).collect();
+    let centre: Vec<f64> = (0..n).map(|_| rng.random_range(-2.0..2.0)).collect();
+    let a: Vec<f64> = (0..n * n)
+        .map(|at| {
+            let (i, j) = (at / n, at % n);
+            let product: f64 = (0..n).map(|k| b[i * n + k] * b[j * n + k]).sum();
+            product + if i == j { 0.5 } else { 0.0 }
+        })
+        .collect();
+    let c = centre.clone();
+    let objective = from_fn(n, move |t: &[f64], g: &mut [f64]| {
+        let mut value = 0.0;
+        for i in 0..n {
+            g[i] = (0..n).map(|j| a[i * n + j] * (t[j] - c[j])).sum();
+            value += 0.5 * g[i] * (t[i] - c[i]);
+        }
+        value
+    });
+    (objective, centre)
+}
+
+fn rosenbrock(a: f64) -> impl Objective {
+    from_fn(2, move |t: &[f64], g: &mut [f64]| {
+        let (u, v) = (a - t[0], t[1] - t[0] * t[0]);
+        g[0] = -2.0 * u - 400.0 * t[0] * v;
+        g[1] = 200.0 * v;
+        u * u + 100.0 * v * v
+    })
+}
+
+#[test]
+fn finds_known_minima() {
+    for backend in backends() {
+        let minimizer = minimizer(backend, |o| o.gradient_tolerance = 1e-9);
+        for seed in 0..5 {
+            let (mut f, centre) = quadratic(12, seed);
+            let found = minimizer.minimize(&mut f, &[0.0; 12]).unwrap();
+            assert_eq!(found.stop, StopReason::Converged);
+            assert!(found.kkt_residual <= 1e-9);
+            // Eigenvalues of A are at least ½: errors at most 2·√12·1e-9.
+            assert!(
+                found
+                    .theta
+                    .iter()
+                    .zip(&centre)
+                    .all(|(a, b)| (a - b).abs() < 1e-8)
+            );
+        }
+        let found = minimizer
+            .minimize(&mut rosenbrock(1.7), &[-1.2, 1.0])
+            .unwrap();
+        assert!((found.theta[0] - 1.7).abs() < 1e-7 && (found.theta[1] - 2.89).abs() < 1e-6);
+        assert_eq!(found.iterations + 1, found.trace.len());
+        assert!(found.trace.windows(2).all(|w| w[1].value <= w[0].value));
+    }
+}
+
+#[test]
+fn every_limit_stops_and_says_so() {
+    for backend in backends() {
+        let run = |change: &dyn Fn(&mut MinimizerOptions)| {
+            minimizer(backend, change)
+                .minimize(&mut rosenbrock(1.7), &[-1.2, 1.0])
+                .unwrap()
+        };
+        let found = run(&|o| o.max_iterations = 3);
+        assert_eq!(
+            (found.stop, found.iterations),
+            (StopReason::IterationLimit, 3)
+        );
+        let found = run(&|o| o.max_evaluations = 7);
+        assert_eq!(
+            (found.stop, found.evaluations),
+            (StopReason::EvaluationLimit, 7)
+        );
+        // Whatever stopped it, the result is the best point, not the last trial.
+        let best = found.trace.last().unwrap().value;
+        assert_eq!(found.value, best);
+        let found = run(&|o| o.max_seconds = 0.0);
+        assert_eq!((found.stop, found.iterations), (StopReason::TimeLimit, 0));
+        assert_eq!(found.theta, [-1.2, 1.0]);
+        // Beside 1000 the value cannot resolve a gradient below about √(1000 ε) ~ 5e-7.
+        let (mut bowl, _) = quadratic(8, 0);
+        let mut high = from_fn(8, |t: &[f64], g: &mut [f64]| {
+            1000.0 + bowl.value_and_gradient(t, g)
+        });
+        let precise = minimizer(backend, |o| o.gradient_tolerance = 1e-15);
+        let found = precise.minimize(&mut high, &[0.0; 8]).unwrap();
+        assert_eq!(found.stop, StopReason::NoProgress);
+        assert!(found.kkt_residual < 1e-5, "{}", found.kkt_residual);
+    }
+}
+
+#[test]
+fn cancelling_keeps_what_was_learned() {
+    for backend in backends() {
+        let cancel = Cancel::new();
+        let minimizer = minimizer(backend, |o| o.cancel = cancel.clone());
+        let mut seen = Vec::new();
+        let found = minimizer
+            .minimize_l1(&mut rosenbrock(1.0), &[-1.2, 1.0], &[], |p| {
+                seen.push(p.theta.to_vec());
+                if p.iteration == 4 {
+                    cancel.cancel();
+                }
+            })
+            .unwrap();
+        assert_eq!((found.stop, found.iterations), (StopReason::Cancelled, 4));
+        assert_eq!(seen.last().unwrap(), &found.theta);
+        assert!(found.value < found.trace[0].value);
+    }
+}
+
+#[test]
+fn observers_do_not_cost_learning_time() {
+    for backend in backends() {
+        let pause = Duration::from_millis(20);
+        let mut calls = 0;
+        let found = minimizer(backend, |_| {})
+            .minimize_l1(&mut rosenbrock(1.0), &[-1.2, 1.0], &[], |_| {
+                calls += 1;
+                std::thread::sleep(pause);
+            })
+            .unwrap();
+        assert_eq!(calls, found.iterations + 1);
+        // The observer slept for over half a second; a 2-d minimisation takes microseconds.
+        assert!(calls as f64 * pause.as_secs_f64() > 0.3);
+        assert!(found.seconds < 0.5 * calls as f64 * pause.as_secs_f64());
+    }
+}
+
+#[test]
+fn a_non_finite_value_shortens_the_step() {
+    for backend in backends() {
+        for bad in [f64::INFINITY, f64::NAN] {
+            // −ln θ + 1000 θ, undefined for θ ≤ 0: the first long step falls off the edge.
+            let mut bad_seen = 0;
+            let mut f = from_fn(1, |t: &[f64], g: &mut [f64]| {
+                if t[0] <= 0.0 {
+                    bad_seen += 1;
+                    g[0] = bad;
+                    return bad;
+                }
+                g[0] = 1000.0 - 1.0 / t[0];
+                1000.0 * t[0] - t[0].ln()
+            });
+            let found = minimizer(backend, |_| {}).minimize(&mut f, &[1.0]).unwrap();
+            assert_eq!(found.stop, StopReason::Converged, "{found:?}");
+            // The curvature there is 10⁶: |∇| ≤ 1e-6 means |error| ≤ 1e-12.
+            assert!((found.theta[0] - 1e-3).abs() < 1e-11);
+            assert!(
+                bad_seen > 0,
+                "the edge was never met, so nothing was tested"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_start_that_is_not_finite_is_an_error() {
+    for backend in backends() {
+        let mut f = from_fn(2, |_: &[f64], g: &mut [f64]| {
+            g.copy_from_slice(&[0.0, f64::NAN]);
+            1.0
+        });
+        let error = minimizer(backend, |_| {})
+            .minimize(&mut f, &[0.0; 2])
+            .unwrap_err();
+        assert_eq!(
+            error,
+            Error::NonFiniteStart {
+                value: 1.0,
+                gradient_index: Some(1)
+            }
+        );
+        let mut f = from_fn(1, |_: &[f64], _: &mut [f64]| f64::INFINITY);
+        let error = minimizer(backend, |_| {})
+            .minimize(&mut f, &[0.0])
+            .unwrap_err();
+        assert!(matches!(error, Error::NonFiniteStart { .. }));
+    }
+}
+
+#[test]
+fn l1_solutions_satisfy_their_conditions_and_are_exactly_sparse() {
+    for backend in backends() {
+        // Values near 20 resolve gradients of √(20 ε) ~ 7e-8.
+        let tolerance = 1e-6;
+        let minimizer = minimizer(backend, |o| o.gradient_tolerance = tolerance);
+        for seed in 0..20 {
+            let n = 15;
+            let (mut f, _) = quadratic(n, seed);
+            // Some parameters free, the others penalised unequally.
+            let lambda: Vec<f64> = (0..n).map(|k| (k % 4) as f64).collect();
+            let found = minimizer
+                .minimize_l1(&mut f, &vec![0.5; n], &lambda, |_| {})
+                .unwrap();
+            assert_eq!(found.stop, StopReason::Converged);
+            let mut grad = vec![0.0; n];
+            let smooth = f.value_and_gradient(&found.theta, &mut grad);
+            let mut zeros = 0;
+            let mut penalty = 0.0;
+            for ((&t, g), &l) in found.theta.iter().zip(grad).zip(&lambda) {
+                penalty += l * t.abs();
+                if t == 0.0 {
+                    zeros += 1;
+                    assert!(g.abs() <= l + tolerance);
+                } else {
+                    assert!((g + l * t.signum()).abs() <= tolerance);
+                }
+            }
+            assert!(zeros > 0);
+            assert!((found.value - smooth - penalty).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn l1_of_one_parameter_is_the_soft_threshold() {
+    for backend in backends() {
+        for (target, lambda, expected) in [(3.0, 1.0, 2.0), (-3.0, 1.0, -2.0), (0.5, 1.0, 0.0)] {
+            let mut f = from_fn(1, |t: &[f64], g: &mut [f64]| {
+                g[0] = t[0] - target;
+                0.5 * g[0] * g[0]
+            });
+            let found = minimizer(backend, |o| o.gradient_tolerance = 1e-10)
+                .minimize_l1(&mut f, &[1.0], &[lambda], |_| {})
+                .unwrap();
+            assert!((found.theta[0] - expected).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn ridge_adds_half_lambda_theta_squared() {
+    let (inner, _) = quadratic(4, 3);
+    let (mut plain, _) = quadratic(4, 3);
+    let lambda = vec![0.0, 0.3, 1.0, 2.0];
+    let mut ridge = Ridge::new(inner, lambda.clone()).unwrap();
+    let theta = [0.4, -1.0, 2.0, 0.3];
+    let (mut g, mut h) = ([0.0; 4], [0.0; 4]);
+    let difference =
+        ridge.value_and_gradient(&theta, &mut g) - plain.value_and_gradient(&theta, &mut h);
+    assert!((difference - 0.5 * (0.3 + 4.0 + 2.0 * 0.09)).abs() < 1e-12);
+    for k in 0..4 {
+        assert!((g[k] - h[k] - lambda[k] * theta[k]).abs() < 1e-14);
+    }
+    assert!(Ridge::new(plain, vec![1.0, -1.0, 0.0, 0.0]).is_err());
+}
+
+#[test]
+fn two_threads_do_not_disturb_each_other() {
+    for backend in backends() {
+        let run = |seed: u64| {
+            let (mut f, _) = quadratic(20, seed);
+            let found = minimizer(backend, |_| {})
+                .minimize(&mut f, &[0.0; 20])
+                .unwrap();
+            found.theta.iter().map(|t| t.to_bits()).collect::<Vec<_>>()
+        };
+        let alone: Vec<_> = (0..40).map(run).collect();
+        std::thread::scope(|scope| {
+            for half in 0..2 {
+                let (alone, run) = (&alone, &run);
+                scope.spawn(move || {
+                    for seed in 0..40u64 {
+                        let seed = if half == 0 { seed } else { 39 - seed };
+                        assert_eq!(run(seed), alone[seed as usize]);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn bad_options_and_shapes_are_errors() {
+    let options = |change: &dyn Fn(&mut MinimizerOptions)| {
+        let mut options = MinimizerOptions::default();
+        change(&mut options);
+        Minimizer::new(options).unwrap_err()
+    };
+    assert!(matches!(
+        options(&|o| o.gradient_tolerance = -1.0),
+        Error::Option {
+            name: "gradient_tolerance",
+            ..
+        }
+    ));
+    assert!(matches!(
+        options(&|o| o.max_seconds = f64::NAN),
+        Error::Option {
+            name: "max_seconds",
+            ..
+        }
+    ));
+    assert!(matches!(
+        options(&|o| o.memory = 0),
+        Error::Option { name: "memory", .. }
+    ));
+    let run = |start: &[f64], lambda: &[f64]| {
+        Minimizer::default()
+            .minimize_l1(&mut rosenbrock(1.0), start, lambda, |_| {})
+            .unwrap_err()
+    };
+    assert!(matches!(
+        run(&[0.0], &[]),
+        Error::Length { what: "start", .. }
+    ));
+    assert!(matches!(
+        run(&[0.0, f64::NAN], &[]),
+        Error::Entry { index: 1, .. }
+    ));
+    assert!(matches!(
+        run(&[0.0; 2], &[1.0]),
+        Error::Length { what: "lambda", .. }
+    ));
+    assert!(matches!(
+        run(&[0.0; 2], &[1.0, -1.0]),
+        Error::Entry { index: 1, .. }
+    ));
+}
+
+/// With the feature `lbfgsb` both backends must find the same minima.
+#[cfg(feature = "lbfgsb")]
+#[test]
+fn both_backends_agree() {
+    for seed in 0..10 {
+        let lambda: Vec<f64> = (0..12).map(|k| 0.3 * (k % 3) as f64).collect();
+        let run = |backend| {
+            let (mut f, _) = quadratic(12, seed);
+            minimizer(backend, |_| {})
+                .minimize_l1(&mut f, &[0.1; 12], &lambda, |_| {})
+                .unwrap()
+        };
+        let (ours, theirs) = (run(Backend::Basin), run(Backend::Lbfgsb));
+        assert_eq!(ours.stop, theirs.stop);
+        // Gradients within 1e-6, curvature at least ½.
+        assert!(
+            ours.theta
+                .iter()
+                .zip(&theirs.theta)
+                .all(|(a, b)| (a - b).abs() < 1e-5)
+        );
+        assert_eq!(
+            ours.theta.iter().map(|t| *t == 0.0).collect::<Vec<_>>(),
+            theirs.theta.iter().map(|t| *t == 0.0).collect::<Vec<_>>()
+        );
+    }
+}
