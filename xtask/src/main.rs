@@ -1,5 +1,6 @@
 //! The paper's experiments, one command each: `cargo xtask --help`.
 
+mod compare_samplers;
 mod fig1;
 mod fig2;
 mod output;
@@ -35,6 +36,8 @@ enum Command {
     ReproduceFig2(fig2::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
+    /// Autocorrelation, speed and error of every sampler on the paper's lattice.
+    CompareSamplers(compare_samplers::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
             Command::ReproduceFig1(args) => fig1::run(&args),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
+            Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
         });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {
