@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, default_value_t = 20_000)]
     samples: usize,
     /// Chains of every sampler.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 8)]
     chains: usize,
     /// Random pairs whose τ is measured.
     #[arg(long, default_value_t = 300)]
@@ -93,6 +93,8 @@ struct Measured {
     /// Steps per second divided by the median τ of a pair.
     effective_per_second: f64,
     mse: f64,
+    /// From the spread over chains; errors share few directions, so it is large.
+    mse_standard_error: f64,
     /// MSE against the number of states.
     curve: Vec<Point>,
 }
@@ -101,6 +103,7 @@ struct Measured {
 struct Point {
     states: usize,
     mse: f64,
+    standard_error: f64,
 }
 
 /// The model and what is known about it.
@@ -160,7 +163,7 @@ fn table(results: &Results) -> String {
                 digits(s.tau_pair_worst),
                 digits(1e-6 * s.updates_per_second),
                 digits(s.effective_per_second),
-                format!("{:.1e}", s.mse),
+                format!("{:.1e} ± {:.1e}", s.mse, s.mse_standard_error),
             ]
         })
         .collect();
@@ -304,6 +307,7 @@ impl Bench<'_> {
         let tau_energy = diagnostics::integrated_autocorrelation_time(&energies)?;
         let (taus, stuck) = self.pair_times(&run)?;
         let curve = self.curve(&run)?;
+        let last = curve[curve.len() - 1].clone();
         let tau_pair_median = taus.get(taus.len() / 2).copied().unwrap_or(f64::NAN);
         Ok(Some(Measured {
             name: name.to_owned(),
@@ -314,7 +318,8 @@ impl Bench<'_> {
             updates_per_second: steps_per_second * updates_per_step as f64,
             steps_per_second,
             effective_per_second: steps_per_second / tau_pair_median.max(1.0),
-            mse: curve[curve.len() - 1].mse,
+            mse: last.mse,
+            mse_standard_error: last.standard_error,
             curve,
         }))
     }
@@ -365,15 +370,19 @@ impl Bench<'_> {
         sizes.push(self.args.samples);
         let mut curve = Vec::new();
         for states in sizes {
-            let mut sum = 0.0;
+            let mut errors = Vec::new();
             for chain in &run.chains {
                 let samples = Samples::new(&chain.draws.slice(0..states))?;
                 let found = spin_correlations(&samples.pair_means());
-                sum += mean_square_difference(&found, &self.correlations);
+                errors.push(mean_square_difference(&found, &self.correlations));
             }
+            let n = errors.len() as f64;
+            let mse = errors.iter().sum::<f64>() / n;
+            let square = errors.iter().map(|e| (e - mse).powi(2)).sum::<f64>();
             curve.push(Point {
                 states,
-                mse: sum / run.chains.len() as f64,
+                mse,
+                standard_error: (square / (n * (n - 1.0))).sqrt(),
             });
         }
         Ok(curve)
