@@ -196,9 +196,9 @@ fn draw(system: &System, stages: &[Stage]) -> Result<String> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 fn draw_stage(panel: &Area<'_>, system: &System, stage: &Stage) -> Result {
-    let caption = format!("iteration {}:  θ = {:.2}", stage.iteration, stage.theta);
+    let caption = format!("iteration {}: θ = {:.2}", stage.iteration, stage.theta);
     let divergences = format!(
-        "D(p⁰‖pᵋ) = {}   D(p⁰‖p∞) = {}",
+        "D(p⁰‖pᵋ) = {}, D(p⁰‖p∞) = {}",
         digits(stage.kl_epsilon),
         digits(stage.kl_infinity)
     );

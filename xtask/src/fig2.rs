@@ -210,6 +210,11 @@ fn diagonal_error(fitted: &Couplings, truth: &Couplings) -> f64 {
     sum / (d * d) as f64
 }
 
+/// The power of ten below or above `value`.
+fn decade(value: f64, round: fn(f64) -> f64) -> f64 {
+    10f64.powf(round(value.log10()))
+}
+
 fn draw(results: &Results) -> Result<String> {
     let mut svg = String::new();
     {
@@ -232,7 +237,10 @@ fn draw(results: &Results) -> Result<String> {
             .margin(14)
             .x_label_area_size(46)
             .y_label_area_size(72)
-            .build_cartesian_2d(0.0..1.02 * longest, (0.7 * low..1.4 * high).log_scale())?;
+            .build_cartesian_2d(
+                0.0..1.02 * longest,
+                (decade(low, f64::floor)..decade(high, f64::ceil)).log_scale(),
+            )?;
         chart
             .configure_mesh()
             .x_desc("learning time (s)")
@@ -259,13 +267,13 @@ fn draw(results: &Results) -> Result<String> {
                 INK.mix(0.6).stroke_width(1),
             ))?
             .label("no couplings")
-            .legend(|(x, y)| PathElement::new([(x, y), (x + 8, y)], INK.mix(0.6)));
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 8, y)], INK.mix(0.6).stroke_width(1)));
         chart
             .configure_series_labels()
             .label_font(TEXT)
             .background_style(WHITE.mix(0.9))
             .border_style(INK.mix(0.3))
-            .position(SeriesLabelPosition::UpperRight)
+            .position(SeriesLabelPosition::LowerRight)
             .draw()?;
         root.present()?;
     }
@@ -279,8 +287,8 @@ mod tests {
     #[test]
     fn a_small_lattice_runs_through_and_repeats() {
         let args = Args {
-            samples: 500,
-            variance: 2.5,
+            samples: 2000,
+            variance: 1.0,
             lattice: 4,
             seed: 1,
             max_iterations: 40,

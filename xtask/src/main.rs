@@ -1,5 +1,8 @@
 //! The paper's experiments, one command each: `cargo xtask --help`.
 
+// Commands print their results.
+#![allow(clippy::print_stdout)]
+
 mod compare_samplers;
 mod fig1;
 mod fig2;

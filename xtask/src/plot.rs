@@ -1,6 +1,5 @@
 //! What all plots share: lines that can be told apart in print and in grey.
 
-use plotters::prelude::*;
 use plotters::style::RGBColor;
 
 /// Text size of axis labels and legends.

@@ -508,3 +508,21 @@ fn small_and_degenerate_data_give_an_answer_or_an_error() {
         Error::NodeWiseComplement
     ));
 }
+
+/// With the feature `lbfgsb` a fit by the C code is the same fit.
+#[cfg(feature = "lbfgsb")]
+#[test]
+fn both_backends_find_the_same_couplings() {
+    let samples = draws(&random_couplings(8, 1.0, 20), 3_000, 21);
+    for l1 in [0.0, 0.02] {
+        let ours = fitter(|o| o.l1 = l1).fit(&samples).unwrap();
+        let theirs = fitter(|o| {
+            o.l1 = l1;
+            o.minimizer.backend = mpf_core::minimize::Backend::Lbfgsb;
+        })
+        .fit(&samples)
+        .unwrap();
+        assert!(ours.stop.is_converged() && theirs.stop.is_converged());
+        assert!(largest_difference(&ours.couplings, &theirs.couplings) < 1e-5);
+    }
+}

@@ -45,7 +45,7 @@ fn compare(method: &str, c: f64, form: Form) {
         let worst = (&found - &expected)
             .iter()
             .fold(0.0f64, |m, e| m.max(e.abs()));
-        println!("{method}, model {model}: largest difference {worst:.1e}");
+        eprintln!("{method}, model {model}: largest difference {worst:.1e}");
         assert!(worst < 1e-7, "{method} {model}: {found} against {expected}");
     }
 }
