@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod compare_peers;
+mod compare_samplers;
 mod fig1;
 mod fig2;
 mod output;
@@ -44,6 +45,8 @@ enum Command {
     ComparePeers(compare_peers::Args),
     /// Times one evaluation of the objective and prints a JSON line.
     TimeObjective(time_objective::Args),
+    /// Autocorrelation, speed and error of every sampler on the paper's lattice.
+    CompareSamplers(compare_samplers::Args),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),
+            Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
         });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {

@@ -445,8 +445,9 @@ impl<'a> Rows<'a> {
             Layout::Rows {
                 neighbours, starts, ..
             } => {
-                for at in starts[k]..starts[k + 1] {
-                    f(neighbours[at] as usize, self.rows[at]);
+                let row = starts[k]..starts[k + 1];
+                for (column, value) in neighbours[row.clone()].iter().zip(&self.rows[row]) {
+                    f(*column as usize, *value);
                 }
             }
         }
