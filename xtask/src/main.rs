@@ -3,6 +3,7 @@
 // Commands print their results.
 #![allow(clippy::print_stdout)]
 
+mod bench_report;
 mod compare_peers;
 mod compare_samplers;
 mod fig1;
@@ -41,6 +42,8 @@ enum Command {
     ReproduceFig2(fig2::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
+    /// Makes a page of what `cargo bench` measured.
+    BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
     ComparePeers(compare_peers::Args),
     /// Times one evaluation of the objective and prints a JSON line.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
             Command::ReproduceFig1(args) => fig1::run(&args),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
+            Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),
             Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),

@@ -3,6 +3,10 @@
 //! Over a tile of samples, z of 16 units (a panel) is gathered sample by sample from the rows of
 //! the set bits. The gradient goes by columns instead: each is held in registers while the
 //! samples that have its bit set are added, so that nothing is written back in between.
+//!
+//! Where φ is the exponential itself and no sum of |R| comes near overflow, exp(−R) is multiplied
+//! instead: then most units, being 0, have their rate without any exponential being taken, and
+//! only the few that are 1 need a reciprocal.
 
 use super::lanes::{Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
@@ -29,6 +33,8 @@ pub(super) struct Task<'a> {
     pub(super) offsets: &'a Panel,
     /// A multiple of [`TILE`] to start from.
     pub(super) range: Range<usize>,
+    /// Whether exponentials may be multiplied instead of margins added.
+    pub(super) multiply: bool,
 }
 
 /// What a task adds up.
@@ -46,6 +52,12 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         offsets: [[0.0; 4]; FOURS],
         rows: vec![[[0.0; 4]; FOURS]; task.rows.len()],
     };
+    let factors: Vec<Panel> = if task.multiply {
+        task.rows.iter().map(inverse_exponentials::<V>).collect()
+    } else {
+        Vec::new()
+    };
+    let first_factor = inverse_exponentials::<V>(task.offsets);
     let mut values = V::splat(0.0);
     let mut totals = [V::splat(0.0); FOURS];
     let mut tile: Vec<Panel> = vec![[[0.0; 4]; FOURS]; TILE];
@@ -53,8 +65,37 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
         for (m, slopes) in tile[..n].iter_mut().enumerate() {
-            let z = margins::<V>(task, start + m);
-            values = slopes_of::<V, L>(task, loss, start + m, z, slopes, values, &mut totals);
+            let m = start + m;
+            let x = task.samples.states().row(m);
+            let flips = Flips::new(task, m, x);
+            let weight = V::splat(task.samples.weight(m));
+            if task.multiply {
+                let rates = gather::<V, true>(&factors, &first_factor, x);
+                for (four, rate) in rates.into_iter().enumerate() {
+                    let (on, kept) = flips.masks::<V>(four);
+                    let rate = if flips.any_on(four) {
+                        V::select(on, V::splat(1.0).over(rate), rate)
+                    } else {
+                        rate
+                    };
+                    let slope = rate.negate().xor(on.and(V::splat(-0.0)));
+                    values = rate.and(kept).times_plus(weight, values);
+                    let slope = slope.and(kept).times(weight);
+                    totals[four] = totals[four].plus(slope);
+                    slope.store(&mut slopes[four]);
+                }
+            } else {
+                let z = gather::<V, false>(task.rows, task.offsets, x);
+                for (four, z) in z.into_iter().enumerate() {
+                    let (on, kept) = flips.masks::<V>(four);
+                    let flip = on.and(V::splat(-0.0));
+                    let (phi, slope) = loss.value_and_slope(z.xor(flip));
+                    values = phi.and(kept).times_plus(weight, values);
+                    let slope = slope.xor(flip).and(kept).times(weight);
+                    totals[four] = totals[four].plus(slope);
+                    slope.store(&mut slopes[four]);
+                }
+            }
         }
         gradient::<V>(task, start, &tile[..n], &mut partial.rows);
         start += TILE;
@@ -66,57 +107,68 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     partial
 }
 
-/// z of one sample.
+/// exp(−R).
 #[inline(always)]
-fn margins<V: Lanes>(task: &Task<'_>, m: usize) -> [V; FOURS] {
-    let mut z = [V::splat(0.0); FOURS];
-    for (z, c) in z.iter_mut().zip(task.offsets) {
-        *z = V::load(c);
+fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
+    let mut factors = [[0.0; 4]; FOURS];
+    for (factor, r) in factors.iter_mut().zip(row) {
+        V::load(r).negate().exp().store(factor);
     }
-    for (rows, &word) in task.rows.chunks(64).zip(task.samples.states().row(m)) {
+    factors
+}
+
+/// The sum (or product) of `first` and the rows of the set bits of one sample.
+#[inline(always)]
+fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Panel], first: &Panel, x: &[u64]) -> [V; FOURS] {
+    let mut all = [V::splat(0.0); FOURS];
+    for (all, first) in all.iter_mut().zip(first) {
+        *all = V::load(first);
+    }
+    for (rows, &word) in rows.chunks(64).zip(x) {
         let mut rest = word;
         while rest != 0 {
             let row = &rows[rest.trailing_zeros() as usize];
             rest &= rest - 1;
-            for (z, r) in z.iter_mut().zip(row) {
-                *z = z.plus(V::load(r));
+            for (all, r) in all.iter_mut().zip(row) {
+                let r = V::load(r);
+                *all = if MULTIPLY { all.times(r) } else { all.plus(r) };
             }
         }
     }
-    z
+    all
 }
 
-/// Writes D = −w s φ′(−s z), adds it to the totals, and returns the values plus w φ.
-#[inline(always)]
-fn slopes_of<V: Lanes, L: MarginLoss>(
-    task: &Task<'_>,
-    loss: L,
-    m: usize,
-    z: [V; FOURS],
-    slopes: &mut Panel,
-    mut values: V,
-    totals: &mut [V; FOURS],
-) -> V {
-    let (word, shift) = (task.first / 64, task.first % 64);
-    let present = (1u64 << task.n_units) - 1;
-    let bits = task.samples.states().row(m)[word] >> shift;
-    let kept = match task.left_out {
-        None => present,
-        Some(left_out) => present & !(left_out.row(m)[word] >> shift),
-    };
-    let weight = V::splat(task.samples.weight(m));
-    for (four, (z, slopes)) in z.into_iter().zip(slopes).enumerate() {
-        let on = V::load(&MASKS[(bits >> (4 * four) & 15) as usize]);
-        let kept = V::load(&MASKS[(kept >> (4 * four) & 15) as usize]);
-        let flip = on.and(V::splat(-0.0));
-        let (phi, slope) = loss.value_and_slope(z.xor(flip));
-        let weight = weight.and(kept);
-        values = phi.and(kept).times_plus(weight, values);
-        let slope = slope.and(kept).xor(flip).times(weight);
-        totals[four] = totals[four].plus(slope);
-        slope.store(slopes);
+/// The states of a panel's units in one sample, and which of their flips count.
+struct Flips {
+    on: u64,
+    kept: u64,
+}
+
+impl Flips {
+    #[inline(always)]
+    fn new(task: &Task<'_>, m: usize, x: &[u64]) -> Self {
+        let (word, shift) = (task.first / 64, task.first % 64);
+        let present = (1u64 << task.n_units) - 1;
+        Self {
+            on: x[word] >> shift & present,
+            kept: match task.left_out {
+                None => present,
+                Some(left_out) => present & !(left_out.row(m)[word] >> shift),
+            },
+        }
     }
-    values
+
+    #[inline(always)]
+    fn any_on(&self, four: usize) -> bool {
+        self.on >> (4 * four) & 15 != 0
+    }
+
+    /// Masks of the units that are 1, and of those whose flips count.
+    #[inline(always)]
+    fn masks<V: Lanes>(&self, four: usize) -> (V, V) {
+        let mask = |bits: u64| V::load(&MASKS[(bits >> (4 * four) & 15) as usize]);
+        (mask(self.on), mask(self.kept))
+    }
 }
 
 /// Adds Σ_m D x_j to every column's gradient.
