@@ -9,7 +9,6 @@ use crate::Result;
 use crate::error::Error;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
-use std::cmp::Ordering;
 use std::hash::BuildHasher;
 
 /// A number that may be a bit or a spin.
@@ -269,12 +268,9 @@ pub struct Samples {
     weights: Option<Vec<f64>>,
     total_weight: f64,
     n_observed: usize,
-    /// The same bits by unit, in tiles of [`TILE`] samples: `[tile][unit]`.
-    columns: Vec<[u64; TILE / 64]>,
+    /// The same bits by unit, for every 64 samples: `[block][unit]`.
+    columns: Vec<u64>,
 }
-
-/// Samples whose columns lie together, and over which kernels keep their intermediate results.
-pub(crate) const TILE: usize = 256;
 
 impl Samples {
     /// From 0/1 data, one row per sample. See [`States::from_binary`].
@@ -399,15 +395,15 @@ impl Samples {
 
     /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
     pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
-        let tiles = self.columns.chunks_exact(self.n_units());
-        tiles.flat_map(move |tile| tile[unit])
+        let blocks = self.columns.chunks_exact(self.n_units());
+        blocks.map(move |block| block[unit])
     }
 
-    /// All units over the samples of one tile.
+    /// All units over the 64 samples of one block, a word each.
     #[inline(always)]
-    pub(crate) fn column_tile(&self, tile: usize) -> &[[u64; TILE / 64]] {
+    pub(crate) fn column_block(&self, block: usize) -> &[u64] {
         let d = self.n_units();
-        &self.columns[tile * d..(tile + 1) * d]
+        &self.columns[block * d..(block + 1) * d]
     }
 
     /// The fraction of set bits among all bits of the distinct samples.
@@ -424,7 +420,7 @@ impl Samples {
     /// Bytes held, the weights included.
     pub fn bytes(&self) -> usize {
         8 * (self.states.bits.len()
-            + self.columns.as_flattened().len()
+            + self.columns.len()
             + self.weights.as_ref().map_or(0, Vec::len))
     }
 
@@ -475,10 +471,10 @@ impl Samples {
         let last = words_for(n) - 1;
         let mut seen = 0u8;
         for (w, (a, b)) in self.column(i).zip(self.column(j)).enumerate() {
-            let valid = match w.cmp(&last) {
-                Ordering::Less => u64::MAX,
-                Ordering::Equal => last_word_mask(n),
-                Ordering::Greater => 0,
+            let valid = if w == last {
+                last_word_mask(n)
+            } else {
+                u64::MAX
             };
             for (bit, cell) in [!a & !b, a & !b, !a & b, a & b].into_iter().enumerate() {
                 seen |= u8::from(cell & valid != 0) << bit;
@@ -536,22 +532,19 @@ impl RowIndex {
     }
 }
 
-/// The bits of `states` by unit, tile after tile.
-fn transpose(states: &States) -> Vec<[u64; TILE / 64]> {
+/// The bits of `states` by unit, for every 64 samples.
+fn transpose(states: &States) -> Vec<u64> {
     let (n, d) = (states.n_samples(), states.n_units());
-    let mut columns = vec![[0u64; TILE / 64]; n.div_ceil(TILE) * d];
-    let mut block = [0u64; 64];
-    for (sample_word, samples) in (0..n).step_by(64).enumerate() {
-        let tile = &mut columns[samples / TILE * d..][..d];
-        for unit_word in 0..states.words_per_row() {
-            block.fill(0);
+    let mut columns = vec![0u64; n.div_ceil(64) * d];
+    let mut square = [0u64; 64];
+    for (block, samples) in columns.chunks_exact_mut(d).zip((0..n).step_by(64)) {
+        for (unit_word, units) in block.chunks_mut(64).enumerate() {
+            square.fill(0);
             for (k, m) in (samples..n.min(samples + 64)).enumerate() {
-                block[k] = states.row(m)[unit_word];
+                square[k] = states.row(m)[unit_word];
             }
-            transpose_64(&mut block);
-            for (k, unit) in (64 * unit_word..d.min(64 * unit_word + 64)).enumerate() {
-                tile[unit][sample_word % (TILE / 64)] = block[k];
-            }
+            transpose_64(&mut square);
+            units.copy_from_slice(&square[..units.len()]);
         }
     }
     columns

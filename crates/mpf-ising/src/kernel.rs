@@ -25,10 +25,11 @@ mod row;
 pub mod simd;
 mod sparse;
 
-use crate::bits::{Samples, TILE, for_each_set_bit, get_bit};
+use crate::bits::{Samples, for_each_set_bit, get_bit};
 pub use lanes::Lanes;
 use patterns::Patterns;
 use rayon::prelude::*;
+use sparse::SetBits;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -125,6 +126,8 @@ impl LeftOut {
     }
 }
 
+/// Samples over which kernels keep their intermediate results.
+const TILE: usize = 256;
 /// Most samples in a chunk.
 const CHUNK: usize = 8192;
 /// About as many tasks as keep a large machine busy; more would only take memory.
@@ -152,7 +155,10 @@ pub(crate) struct Rows<'a> {
 /// Where R_ij is kept.
 enum Layout {
     /// `[panel][column][unit in panel]`, all columns, the last panel padded.
-    Panels { width: usize },
+    Panels {
+        width: usize,
+        set_bits: Option<SetBits>,
+    },
     /// `[unit][neighbour]`, the columns of unit k in `neighbours[starts[k]..starts[k + 1]]`.
     Rows {
         neighbours: Vec<u32>,
@@ -187,7 +193,9 @@ impl<'a> Rows<'a> {
         };
         let (layout, n_entries, n_offsets) = if width > 0 && units.start == 0 {
             let padded = n.next_multiple_of(width);
-            (Layout::Panels { width }, padded * samples.n_units(), padded)
+            let set_bits = (path == Path::Sparse).then(|| SetBits::new(samples));
+            let layout = Layout::Panels { width, set_bits };
+            (layout, padded * samples.n_units(), padded)
         } else {
             let mut sorted = entries.to_vec();
             sorted.sort_unstable();
@@ -226,7 +234,7 @@ impl<'a> Rows<'a> {
     /// The way that was chosen.
     pub(crate) fn path(&self) -> Path {
         match &self.layout {
-            Layout::Panels { width } if *width == dense::PANEL => Path::Dense,
+            Layout::Panels { set_bits: None, .. } => Path::Dense,
             Layout::Panels { .. } => Path::Sparse,
             Layout::Rows { patterns: None, .. } => Path::Rows,
             Layout::Rows { .. } => Path::Patterns,
@@ -237,7 +245,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn slot(&self, unit: usize, column: usize) -> usize {
         let k = unit - self.units.start;
         match &self.layout {
-            Layout::Panels { width } => {
+            Layout::Panels { width, .. } => {
                 (k / width * self.samples.n_units() + column) * width + k % width
             }
             Layout::Rows {
@@ -340,6 +348,13 @@ impl<'a> Rows<'a> {
     fn evaluate_sparse(&mut self, loss: impl MarginLoss) -> f64 {
         let n_columns = self.samples.n_units();
         let multiply = self.may_multiply(loss);
+        let Layout::Panels {
+            set_bits: Some(set_bits),
+            ..
+        } = &self.layout
+        else {
+            unreachable!("this path has set bits")
+        };
         let rows = self
             .rows
             .as_chunks::<4>()
@@ -355,6 +370,7 @@ impl<'a> Rows<'a> {
         let partials = self.on_grid(offsets.len(), |panel, range| {
             let task = sparse::Task {
                 samples: self.samples,
+                set_bits,
                 left_out: self.left_out.as_deref(),
                 first: panel * sparse::PANEL,
                 n_units: sparse::PANEL.min(self.units.len() - panel * sparse::PANEL),
@@ -505,7 +521,7 @@ fn choose(samples: &Samples, n_units: usize, n_entries: usize, largest_degree: u
         Path::Patterns
     } else if n_units == 1 || (n_entries as f64) < THIN_BELOW * all as f64 {
         Path::Rows
-    } else if samples.activity() < SPARSE_BELOW {
+    } else if samples.activity() < SPARSE_BELOW && samples.n_units() <= sparse::MOST_UNITS {
         Path::Sparse
     } else {
         Path::Dense

@@ -9,9 +9,10 @@
 //! Where φ is the exponential itself and no sum of |R| comes near overflow, the tables hold
 //! exp(R) and are multiplied, which saves taking exponentials afterwards.
 
+use super::TILE;
 use super::lanes::{Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
-use crate::bits::{Samples, TILE};
+use crate::bits::Samples;
 use std::ops::Range;
 
 /// Units in a panel.
@@ -22,9 +23,6 @@ pub(super) type Eight = [[f64; 4]; 2];
 
 /// For 16 groups of four bits, the sum (or product) of every pattern.
 type Tables = [[Eight; 16]; 16];
-
-/// Words of bits that are looked up before z goes back to memory: their tables are 32 KB.
-const WORDS_AT_ONCE: usize = 1;
 
 /// One panel over some samples.
 pub(super) struct Task<'a> {
@@ -71,6 +69,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     }
     let mut sample_tables: Box<Tables> = Box::new([[[[0.0; 4]; 2]; 16]; 16]);
     let mut tile: Vec<Eight> = vec![[[0.0; 4]; 2]; TILE];
+    let mut words: Vec<u64> = vec![0; TILE];
     let mut partial = Partial {
         value: 0.0,
         offsets: [[0.0; 4]; 2],
@@ -79,7 +78,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
-        margins::<V>(task, &tables, start, &mut tile[..n]);
+        margins::<V>(task, &tables, start, &mut words[..n], &mut tile[..n]);
         partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n]);
         // The last tile ends in zeros, up to a whole word.
         let padded = n.next_multiple_of(64);
@@ -101,9 +100,10 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
 /// The partial sums of R (or products of exp R) for every pattern of every group of four columns.
 #[inline(always)]
 fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Tables) {
+    // Columns that do not exist change nothing.
     let neutral = if multiply { 1.0 } else { 0.0 };
+    *tables = [[[[neutral; 4]; 2]; 16]; 16];
     for (group, rows) in tables.iter_mut().zip(rows.chunks(4)) {
-        group[0] = [[neutral; 4]; 2];
         for (bit, row) in rows.iter().enumerate() {
             let mut row = load::<V>(row);
             if multiply {
@@ -124,54 +124,89 @@ fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Ta
 
 /// z (or exp z) of every sample of a tile.
 #[inline(always)]
-fn margins<V: Lanes>(task: &Task<'_>, tables: &[Tables], start: usize, tile: &mut [Eight]) {
+fn margins<V: Lanes>(
+    task: &Task<'_>,
+    tables: &[Tables],
+    start: usize,
+    words: &mut [u64],
+    tile: &mut [Eight],
+) {
     let states = task.samples.states();
     let mut offsets = load::<V>(task.offsets);
     if task.multiply {
         offsets = [offsets[0].exp(), offsets[1].exp()];
     }
-    let n_columns = task.rows.len();
-    for (block, tables) in tables.chunks(WORDS_AT_ONCE).enumerate() {
-        let first_word = block * WORDS_AT_ONCE;
-        for (m, z) in tile.iter_mut().enumerate() {
-            let words = &states.row(start + m)[first_word..first_word + tables.len()];
-            let mut sums = if block == 0 { offsets } else { load::<V>(z) };
-            for (w, (table, &word)) in tables.iter().zip(words).enumerate() {
-                let left = n_columns - 64 * (first_word + w);
-                let groups = left.div_ceil(4).min(16);
-                // Two chains, so that one addition need not wait for the one before.
-                let mut other = [V::splat(if task.multiply { 1.0 } else { 0.0 }); 2];
-                let mut word = word;
-                let mut g = 0;
-                while g + 1 < groups {
-                    let a = load::<V>(&table[g][(word & 15) as usize]);
-                    let b = load::<V>(&table[g + 1][(word >> 4 & 15) as usize]);
-                    if task.multiply {
-                        sums = [sums[0].times(a[0]), sums[1].times(a[1])];
-                        other = [other[0].times(b[0]), other[1].times(b[1])];
-                    } else {
-                        sums = [sums[0].plus(a[0]), sums[1].plus(a[1])];
-                        other = [other[0].plus(b[0]), other[1].plus(b[1])];
-                    }
-                    word >>= 8;
-                    g += 2;
-                }
-                if g < groups {
-                    let a = load::<V>(&table[g][(word & 15) as usize]);
-                    sums = if task.multiply {
-                        [sums[0].times(a[0]), sums[1].times(a[1])]
-                    } else {
-                        [sums[0].plus(a[0]), sums[1].plus(a[1])]
-                    };
-                }
-                sums = if task.multiply {
-                    [sums[0].times(other[0]), sums[1].times(other[1])]
-                } else {
-                    [sums[0].plus(other[0]), sums[1].plus(other[1])]
-                };
-            }
-            store(sums, z);
+    for z in tile.iter_mut() {
+        store(offsets, z);
+    }
+    for (w, table) in tables.iter().enumerate() {
+        // Side by side, so that a word of every sample takes up 2 KB and not a line each.
+        for (m, word) in words.iter_mut().enumerate() {
+            *word = states.row(start + m)[w];
         }
+        let columns = (task.rows.len() - 64 * w).min(64);
+        let table = &table[..columns.div_ceil(4)];
+        if task.multiply {
+            look_up::<V, true>(table, words, tile);
+        } else {
+            look_up::<V, false>(table, words, tile);
+        }
+    }
+}
+
+#[inline(always)]
+fn combine<V: Lanes, const MULTIPLY: bool>(a: [V; 2], b: [V; 2]) -> [V; 2] {
+    if MULTIPLY {
+        [a[0].times(b[0]), a[1].times(b[1])]
+    } else {
+        [a[0].plus(b[0]), a[1].plus(b[1])]
+    }
+}
+
+/// Adds (or multiplies) to every sum the table rows that the nibbles of its word choose.
+///
+/// Four sums at a time: none has to wait for its own last addition, and the place of a table is
+/// worked out once for the four.
+#[inline(always)]
+fn look_up<V: Lanes, const MULTIPLY: bool>(
+    tables: &[[Eight; 16]],
+    words: &[u64],
+    sums: &mut [Eight],
+) {
+    let (fours, rest) = sums.as_chunks_mut::<4>();
+    let (word_fours, word_rest) = words.as_chunks::<4>();
+    for (sums, words) in fours.iter_mut().zip(word_fours) {
+        let mut all = [
+            load(&sums[0]),
+            load(&sums[1]),
+            load(&sums[2]),
+            load(&sums[3]),
+        ];
+        // The nibble in turn sits at bits 6 to 9, where it is its own offset into a table.
+        let mut turned = [
+            words[0].rotate_left(6),
+            words[1].rotate_left(6),
+            words[2].rotate_left(6),
+            words[3].rotate_left(6),
+        ];
+        for table in tables {
+            for (sum, word) in all.iter_mut().zip(&mut turned) {
+                let row = load::<V>(&table[(*word >> 6 & 15) as usize]);
+                *sum = combine::<V, MULTIPLY>(*sum, row);
+                *word = word.rotate_right(4);
+            }
+        }
+        for (all, sum) in all.into_iter().zip(sums) {
+            store(all, sum);
+        }
+    }
+    for (sum, &word) in rest.iter_mut().zip(word_rest) {
+        let mut all = load::<V>(sum);
+        for (g, table) in tables.iter().enumerate() {
+            let row = load::<V>(&table[(word >> (4 * g) & 15) as usize]);
+            all = combine::<V, MULTIPLY>(all, row);
+        }
+        store(all, sum);
     }
 }
 
@@ -225,7 +260,6 @@ fn gradient<V: Lanes>(
     tables: &mut Tables,
     partial: &mut Partial,
 ) {
-    let columns = task.samples.column_tile(start / TILE);
     for (block, slopes) in tile.chunks_exact(64).enumerate() {
         let mut total = load::<V>(&partial.offsets);
         for (group, slopes) in tables.iter_mut().zip(slopes.chunks_exact(4)) {
@@ -237,22 +271,10 @@ fn gradient<V: Lanes>(
                     store(both, &mut group[pattern | 1 << bit]);
                 }
             }
-            let all = load::<V>(&group[15]);
-            total = [total[0].plus(all[0]), total[1].plus(all[1])];
+            total = combine::<V, false>(total, load::<V>(&group[15]));
         }
         store(total, &mut partial.offsets);
-        for (sum, words) in partial.rows.iter_mut().zip(columns) {
-            let mut word = words[block];
-            let mut sums = load::<V>(sum);
-            let mut other = [V::splat(0.0); 2];
-            for pair in tables.chunks_exact(2) {
-                let a = load::<V>(&pair[0][(word & 15) as usize]);
-                let b = load::<V>(&pair[1][(word >> 4 & 15) as usize]);
-                sums = [sums[0].plus(a[0]), sums[1].plus(a[1])];
-                other = [other[0].plus(b[0]), other[1].plus(b[1])];
-                word >>= 8;
-            }
-            store([sums[0].plus(other[0]), sums[1].plus(other[1])], sum);
-        }
+        let columns = task.samples.column_block(start / 64 + block);
+        look_up::<V, false>(tables, columns, &mut partial.rows);
     }
 }

@@ -3,9 +3,10 @@
 //! For node-wise fits, and for supports so thin that whole panels would be mostly zeros. The cost
 //! is proportional to samples × neighbours.
 
+use super::TILE;
 use super::lanes::{Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
-use crate::bits::{Samples, TILE, get_bit};
+use crate::bits::{Samples, get_bit};
 use std::ops::Range;
 
 /// One unit over some samples.
@@ -42,13 +43,14 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     let mut z: Tile = [[0.0; 4]; TILE / 4];
     let mut start = task.range.start;
     while start < task.range.end {
-        let columns = task.samples.column_tile(start / TILE);
+        let blocks = task.range.end.min(start + TILE).div_ceil(64) - start / 64;
+        let column = |block: usize| task.samples.column_block(start / 64 + block);
         V::splat(task.offset).store(&mut z[0]);
         z = [z[0]; TILE / 4];
         for (&j, &r) in task.neighbours.iter().zip(task.row) {
             let r = V::splat(r);
-            for (z, &word) in z.chunks_exact_mut(16).zip(&columns[j as usize]) {
-                let mut word = word;
+            for (block, z) in z.chunks_exact_mut(16).take(blocks).enumerate() {
+                let mut word = column(block)[j as usize];
                 for z in z {
                     let masked = r.and(V::load(&MASKS[(word & 15) as usize]));
                     V::load(z).plus(masked).store(z);
@@ -67,8 +69,9 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         }
         let mut values = V::splat(0.0);
         let mut total = V::splat(0.0);
-        for (at, ((z, weight), kept)) in z.iter_mut().zip(&weights).zip(&kept).enumerate() {
-            let own = columns[task.unit][at / 16] >> (4 * (at % 16)) & 15;
+        let fours = z[..16 * blocks].iter_mut().zip(&weights).zip(&kept);
+        for (at, ((z, weight), kept)) in fours.enumerate() {
+            let own = column(at / 16)[task.unit] >> (4 * (at % 16)) & 15;
             let flip = V::load(&MASKS[own as usize]).and(V::splat(-0.0));
             let (weight, kept) = (V::load(weight), V::load(kept));
             let (phi, slope) = loss.value_and_slope(V::load(z).xor(flip));
@@ -81,8 +84,8 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         partial.offset += total.sum();
         for (&j, g) in task.neighbours.iter().zip(&mut partial.row) {
             let mut sum = V::splat(0.0);
-            for (z, &word) in z.chunks_exact(16).zip(&columns[j as usize]) {
-                let mut word = word;
+            for (block, z) in z.chunks_exact(16).take(blocks).enumerate() {
+                let mut word = column(block)[j as usize];
                 for z in z {
                     sum = sum.plus(V::load(z).and(V::load(&MASKS[(word & 15) as usize])));
                     word >>= 4;

@@ -8,9 +8,10 @@
 //! instead: then most units, being 0, have their rate without any exponential being taken, and
 //! only the few that are 1 need a reciprocal.
 
+use super::TILE;
 use super::lanes::{Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
-use crate::bits::{Samples, TILE};
+use crate::bits::{Samples, for_each_set_bit};
 use std::ops::Range;
 
 /// Units in a panel.
@@ -21,9 +22,68 @@ const FOURS: usize = PANEL / 4;
 /// One number for every unit of a panel.
 pub(super) type Panel = [[f64; 4]; FOURS];
 
+/// The most units whose set bits can be listed.
+pub(super) const MOST_UNITS: usize = 1 << 16;
+
+/// Where the set bits are, listed by sample and by unit: three bytes each.
+///
+/// Walking the bits themselves costs a mispredicted branch per word, every time.
+#[derive(Clone, Debug)]
+pub(super) struct SetBits {
+    /// The units that are 1, sample after sample.
+    units: Vec<u16>,
+    unit_starts: Vec<usize>,
+    /// The places in a tile of the samples that are 1, by tile and unit.
+    places: Vec<u8>,
+    place_starts: Vec<usize>,
+}
+
+impl SetBits {
+    /// Lists all set bits. O(M d / 64 + set bits).
+    pub(super) fn new(samples: &Samples) -> Self {
+        let d = samples.n_units();
+        let (mut units, mut unit_starts) = (Vec::new(), vec![0]);
+        for row in samples.states().rows() {
+            for_each_set_bit(row, |unit| units.push(unit as u16));
+            unit_starts.push(units.len());
+        }
+        let (mut places, mut place_starts) = (Vec::with_capacity(units.len()), vec![0]);
+        let n_blocks = samples.n_distinct().div_ceil(64);
+        for first in (0..n_blocks).step_by(TILE / 64) {
+            let blocks = first..n_blocks.min(first + TILE / 64);
+            for unit in 0..d {
+                for block in blocks.clone() {
+                    let word = samples.column_block(block)[unit];
+                    for_each_set_bit(&[word], |m| places.push((64 * (block - first) + m) as u8));
+                }
+                place_starts.push(places.len());
+            }
+        }
+        Self {
+            units,
+            unit_starts,
+            places,
+            place_starts,
+        }
+    }
+
+    /// The units that are 1 in a sample.
+    #[inline(always)]
+    fn of_sample(&self, m: usize) -> &[u16] {
+        &self.units[self.unit_starts[m]..self.unit_starts[m + 1]]
+    }
+
+    /// The samples of a tile in which a unit is 1; `at` counts units through all tiles.
+    #[inline(always)]
+    fn of_unit(&self, at: usize) -> &[u8] {
+        &self.places[self.place_starts[at]..self.place_starts[at + 1]]
+    }
+}
+
 /// One panel over some samples.
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
+    pub(super) set_bits: &'a SetBits,
     pub(super) left_out: Option<&'a LeftOut>,
     /// The first unit of the panel, a multiple of 16, and how many it has.
     pub(super) first: usize,
@@ -52,11 +112,14 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         offsets: [[0.0; 4]; FOURS],
         rows: vec![[[0.0; 4]; FOURS]; task.rows.len()],
     };
-    let factors: Vec<Panel> = if task.multiply {
-        task.rows.iter().map(inverse_exponentials::<V>).collect()
-    } else {
-        Vec::new()
-    };
+    // A loop, not a closure: only what is inlined here becomes vector code.
+    let mut factors: Vec<Panel> = Vec::new();
+    if task.multiply {
+        factors.resize(task.rows.len(), [[0.0; 4]; FOURS]);
+        for (factors, row) in factors.iter_mut().zip(task.rows) {
+            *factors = inverse_exponentials::<V>(row);
+        }
+    }
     let first_factor = inverse_exponentials::<V>(task.offsets);
     let mut values = V::splat(0.0);
     let mut totals = [V::splat(0.0); FOURS];
@@ -68,9 +131,10 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
             let m = start + m;
             let x = task.samples.states().row(m);
             let flips = Flips::new(task, m, x);
+            let on = task.set_bits.of_sample(m);
             let weight = V::splat(task.samples.weight(m));
             if task.multiply {
-                let rates = gather::<V, true>(&factors, &first_factor, x);
+                let rates = gather::<V, true>(&factors, &first_factor, on);
                 for (four, rate) in rates.into_iter().enumerate() {
                     let (on, kept) = flips.masks::<V>(four);
                     let rate = if flips.any_on(four) {
@@ -85,7 +149,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                     slope.store(&mut slopes[four]);
                 }
             } else {
-                let z = gather::<V, false>(task.rows, task.offsets, x);
+                let z = gather::<V, false>(task.rows, task.offsets, on);
                 for (four, z) in z.into_iter().enumerate() {
                     let (on, kept) = flips.masks::<V>(four);
                     let flip = on.and(V::splat(-0.0));
@@ -97,7 +161,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                 }
             }
         }
-        gradient::<V>(task, start, &tile[..n], &mut partial.rows);
+        gradient::<V>(task, start, &tile, &mut partial.rows);
         start += TILE;
     }
     partial.value = values.sum();
@@ -117,22 +181,17 @@ fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
     factors
 }
 
-/// The sum (or product) of `first` and the rows of the set bits of one sample.
+/// The sum (or product) of `first` and the rows of the units that are `on`.
 #[inline(always)]
-fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Panel], first: &Panel, x: &[u64]) -> [V; FOURS] {
+fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Panel], first: &Panel, on: &[u16]) -> [V; FOURS] {
     let mut all = [V::splat(0.0); FOURS];
     for (all, first) in all.iter_mut().zip(first) {
         *all = V::load(first);
     }
-    for (rows, &word) in rows.chunks(64).zip(x) {
-        let mut rest = word;
-        while rest != 0 {
-            let row = &rows[rest.trailing_zeros() as usize];
-            rest &= rest - 1;
-            for (all, r) in all.iter_mut().zip(row) {
-                let r = V::load(r);
-                *all = if MULTIPLY { all.times(r) } else { all.plus(r) };
-            }
+    for &unit in on {
+        for (all, r) in all.iter_mut().zip(&rows[unit as usize]) {
+            let r = V::load(r);
+            *all = if MULTIPLY { all.times(r) } else { all.plus(r) };
         }
     }
     all
@@ -174,23 +233,15 @@ impl Flips {
 /// Adds Σ_m D x_j to every column's gradient.
 #[inline(always)]
 fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Panel], rows: &mut [Panel]) {
-    let columns = task.samples.column_tile(start / TILE);
-    for (sum, words) in rows.iter_mut().zip(columns) {
-        if words.iter().all(|w| *w == 0) {
-            continue;
-        }
+    let first = start / TILE * rows.len();
+    for (unit, sum) in rows.iter_mut().enumerate() {
         let mut sums = [V::splat(0.0); FOURS];
         for (s, g) in sums.iter_mut().zip(&*sum) {
             *s = V::load(g);
         }
-        for (slopes, &word) in tile.chunks(64).zip(words) {
-            let mut rest = word;
-            while rest != 0 {
-                let slopes = &slopes[rest.trailing_zeros() as usize];
-                rest &= rest - 1;
-                for (s, d) in sums.iter_mut().zip(slopes) {
-                    *s = s.plus(V::load(d));
-                }
+        for &place in task.set_bits.of_unit(first + unit) {
+            for (s, d) in sums.iter_mut().zip(&tile[place as usize]) {
+                *s = s.plus(V::load(d));
             }
         }
         for (s, g) in sums.into_iter().zip(sum) {
