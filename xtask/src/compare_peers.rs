@@ -43,11 +43,11 @@ struct Case {
 const CASES: [Case; 8] = [
     case(40, 20_000, 0.5, Choice::Auto, 4.5),
     case(100, 20_000, 0.5, Choice::Auto, 4.5),
-    case(500, 10_000, 0.5, Choice::Auto, 3.5),
-    case(1000, 5_000, 0.5, Choice::Auto, 3.5),
+    case(500, 50_000, 0.5, Choice::Auto, 3.5),
+    case(1000, 20_000, 0.5, Choice::Auto, 3.5),
     case(100, 20_000, 0.03, Choice::Auto, 10.0),
-    case(500, 10_000, 0.03, Choice::Auto, 10.0),
-    case(1000, 5_000, 0.03, Choice::Auto, 10.0),
+    case(500, 50_000, 0.03, Choice::Auto, 10.0),
+    case(1000, 20_000, 0.03, Choice::Auto, 10.0),
     case(100, 20_000, 0.5, Choice::Portable, 1.3),
 ];
 
@@ -111,8 +111,10 @@ pub fn run(args: &Args) -> Result {
     );
     if !args.skip_fits {
         let (data, fit) = lattice_fit(args, folder.path())?;
-        // scipy has arrived when it is within 1e-9 of our minimum.
+        // Both have arrived when they are within 1e-9 of the minimum.
         let target = fit.value * (1.0 + 1e-9);
+        let arrived = fit.trace.iter().find(|p| p.value <= target);
+        let arrived = arrived.ok_or("a fit ends at its minimum")?;
         for (basis, at_least) in [("standardised", 4.0), ("binary", 60.0)] {
             let peer = python(args, &["fit", path(&data), basis, &target.to_string()])?;
             let seconds = number(&peer, "seconds")?;
@@ -123,9 +125,9 @@ pub fn run(args: &Args) -> Result {
             };
             add(
                 format!("whole fit, d = 100, M = 20000, scipy in {basis} units"),
-                format!("{:.2} s, {} it.", fit.seconds, fit.iterations),
+                format!("{:.2} s, {} it.", arrived.seconds, arrived.iteration),
                 format!("{seconds:.2} s, {} it.{ours}", peer["iterations"]),
-                seconds / fit.seconds,
+                seconds / arrived.seconds,
                 at_least,
             );
         }

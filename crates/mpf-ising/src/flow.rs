@@ -154,13 +154,16 @@ pub struct Terms<'a> {
     pub(crate) kernel: Kernel,
 }
 
+/// The slot of an end that is not among the units.
+const NOWHERE: u32 = u32::MAX;
+
 /// The mean over samples of φ(a), summed over flips, as a function of
 /// θ = (h of the units, K of the pairs).
 pub struct MarginSum<'a, L> {
     terms: Terms<'a>,
     rows: Rows<'a>,
-    /// For every pair, its ends that are among our units, and where their R is kept.
-    ends: Vec<[Option<(usize, usize)>; 2]>,
+    /// For both ends of every pair, where their R is kept, or [`NOWHERE`].
+    slots: Vec<[u32; 2]>,
     loss: L,
 }
 
@@ -180,15 +183,18 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
             &entries,
             terms.kernel,
         );
-        let end = |unit: usize, other: usize| {
-            let ours = terms.units.contains(&unit);
-            ours.then(|| (unit, rows.slot(unit, other)))
+        let slot = |unit: usize, other: usize| {
+            if terms.units.contains(&unit) {
+                u32::try_from(rows.slot(unit, other)).expect("fewer than 65,000 units")
+            } else {
+                NOWHERE
+            }
         };
         Self {
-            ends: terms
+            slots: terms
                 .pairs
                 .iter()
-                .map(|&(i, j)| [end(i, j), end(j, i)])
+                .map(|&(i, j)| [slot(i, j), slot(j, i)])
                 .collect(),
             terms,
             rows,
@@ -200,10 +206,15 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
     fn set_params(&mut self, theta: &[f64]) {
         let (fields, couplings) = theta.split_at(self.terms.units.len());
         let mut offsets: Vec<f64> = fields.iter().map(|h| -h).collect();
-        for (&coupling, ends) in couplings.iter().zip(&self.ends) {
-            for &(unit, slot) in ends.iter().flatten() {
-                offsets[unit - self.terms.units.start] += coupling;
-                self.rows.set(slot, -2.0 * coupling);
+        let first = self.terms.units.start;
+        for ((&coupling, &slots), &(i, j)) in
+            couplings.iter().zip(&self.slots).zip(&self.terms.pairs)
+        {
+            for (unit, slot) in [i, j].into_iter().zip(slots) {
+                if slot != NOWHERE {
+                    offsets[unit - first] += coupling;
+                    self.rows.set(slot as usize, -2.0 * coupling);
+                }
             }
         }
         for (k, offset) in offsets.into_iter().enumerate() {
@@ -216,12 +227,15 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
         for (k, field) in fields.iter_mut().enumerate() {
             *field = -self.rows.offset_grad(self.terms.units.start + k);
         }
-        for (coupling, ends) in couplings.iter_mut().zip(&self.ends) {
-            *coupling = ends
-                .iter()
-                .flatten()
-                .map(|&(unit, slot)| self.rows.offset_grad(unit) - 2.0 * self.rows.grad(slot))
-                .sum();
+        for ((coupling, &slots), &(i, j)) in
+            couplings.iter_mut().zip(&self.slots).zip(&self.terms.pairs)
+        {
+            *coupling = 0.0;
+            for (unit, slot) in [i, j].into_iter().zip(slots) {
+                if slot != NOWHERE {
+                    *coupling += self.rows.offset_grad(unit) - 2.0 * self.rows.grad(slot as usize);
+                }
+            }
         }
     }
 

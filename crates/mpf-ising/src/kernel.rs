@@ -26,6 +26,7 @@ pub mod simd;
 mod sparse;
 
 use crate::bits::{Samples, for_each_set_bit, get_bit};
+use lanes::Aligned;
 pub use lanes::Lanes;
 use patterns::Patterns;
 use rayon::prelude::*;
@@ -336,11 +337,7 @@ impl<'a> Rows<'a> {
         let mut value = 0.0;
         for (panel, partial) in &partials {
             value += partial.value;
-            self.add_panel(
-                *panel,
-                partial.offsets.as_flattened(),
-                partial.rows.as_flattened().as_flattened(),
-            );
+            self.add_panel(*panel, partial.offsets.0.as_flattened(), &partial.rows);
         }
         value
     }
@@ -384,11 +381,7 @@ impl<'a> Rows<'a> {
         let mut value = 0.0;
         for (panel, partial) in &partials {
             value += partial.value;
-            self.add_panel(
-                *panel,
-                partial.offsets.as_flattened(),
-                partial.rows.as_flattened().as_flattened(),
-            );
+            self.add_panel(*panel, partial.offsets.as_flattened(), &partial.rows);
         }
         value
     }
@@ -398,9 +391,18 @@ impl<'a> Rows<'a> {
         loss.is_exponential() && self.margin_bound() < SAFE_EXPONENT
     }
 
-    fn add_panel(&mut self, panel: usize, offsets: &[f64], rows: &[f64]) {
+    fn add_panel<const FOURS: usize>(
+        &mut self,
+        panel: usize,
+        offsets: &[f64],
+        rows: &[Aligned<[[f64; 4]; FOURS]>],
+    ) {
         add(&mut self.offset_grads[panel * offsets.len()..], offsets);
-        add(&mut self.row_grads[panel * rows.len()..], rows);
+        let width = 4 * FOURS;
+        let grads = self.row_grads[panel * width * rows.len()..].chunks_exact_mut(width);
+        for (grads, row) in grads.zip(rows) {
+            add(grads, row.0.as_flattened());
+        }
     }
 
     fn evaluate_rows(&mut self, loss: impl MarginLoss) -> f64 {
@@ -477,14 +479,30 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// An upper bound of |z| over all units and states.
+    /// An upper bound of |z| over all units and states. One pass over R in its own order.
     pub(crate) fn margin_bound(&self) -> f64 {
-        let bounds = self.units.clone().map(|unit| {
-            let mut bound = self.offsets[unit - self.units.start].abs();
-            self.for_each_entry(unit, |_, r| bound += r.abs());
-            bound
-        });
-        bounds.fold(0.0, f64::max)
+        let mut bounds: Vec<f64> = self.offsets.iter().map(|c| c.abs()).collect();
+        match &self.layout {
+            Layout::Panels { width, .. } => {
+                let panels = self.rows.chunks_exact(width * self.samples.n_units());
+                for (bounds, panel) in bounds.chunks_exact_mut(*width).zip(panels) {
+                    for row in panel.chunks_exact(*width) {
+                        for (bound, r) in bounds.iter_mut().zip(row) {
+                            *bound += r.abs();
+                        }
+                    }
+                }
+            }
+            Layout::Rows { starts, .. } => {
+                for (bound, row) in bounds.iter_mut().zip(starts.windows(2)) {
+                    *bound += self.rows[row[0]..row[1]]
+                        .iter()
+                        .map(|r| r.abs())
+                        .sum::<f64>();
+                }
+            }
+        }
+        bounds.into_iter().fold(0.0, f64::max)
     }
 
     /// The largest −a over all samples and flips: the shift that keeps exp(−a) below 1.

@@ -10,7 +10,7 @@
 //! exp(R) and are multiplied, which saves taking exponentials afterwards.
 
 use super::TILE;
-use super::lanes::{Lanes, MASKS};
+use super::lanes::{Aligned, Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
 use crate::bits::Samples;
 use std::ops::Range;
@@ -21,8 +21,13 @@ pub(super) const PANEL: usize = 8;
 /// One number for every unit of a panel.
 pub(super) type Eight = [[f64; 4]; 2];
 
+/// One number for every unit of a panel, in a cache line of its own.
+pub(super) type Line = Aligned<Eight>;
+
+const ZEROS: Line = Aligned([[0.0; 4]; 2]);
+
 /// For 16 groups of four bits, the sum (or product) of every pattern.
-type Tables = [[Eight; 16]; 16];
+type Tables = [[Line; 16]; 16];
 
 /// One panel over some samples.
 pub(super) struct Task<'a> {
@@ -43,19 +48,19 @@ pub(super) struct Task<'a> {
 /// What a task adds up.
 pub(super) struct Partial {
     pub(super) value: f64,
-    pub(super) offsets: Eight,
-    pub(super) rows: Vec<Eight>,
+    pub(super) offsets: Line,
+    pub(super) rows: Vec<Line>,
 }
 
 #[inline(always)]
-fn load<V: Lanes>(eight: &Eight) -> [V; 2] {
-    [V::load(&eight[0]), V::load(&eight[1])]
+fn load<V: Lanes>(line: &Line) -> [V; 2] {
+    [V::load(&line.0[0]), V::load(&line.0[1])]
 }
 
 #[inline(always)]
-fn store<V: Lanes>(values: [V; 2], eight: &mut Eight) {
-    values[0].store(&mut eight[0]);
-    values[1].store(&mut eight[1]);
+fn store<V: Lanes>(values: [V; 2], line: &mut Line) {
+    values[0].store(&mut line.0[0]);
+    values[1].store(&mut line.0[1]);
 }
 
 /// Sums, gradient and value of one task.
@@ -63,27 +68,27 @@ fn store<V: Lanes>(values: [V; 2], eight: &mut Eight) {
 pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
     let n_columns = task.rows.len();
     let n_words = n_columns.div_ceil(64);
-    let mut tables = vec![[[[[0.0; 4]; 2]; 16]; 16]; n_words];
+    let mut tables: Vec<Tables> = vec![[[ZEROS; 16]; 16]; n_words];
     for (table, rows) in tables.iter_mut().zip(task.rows.chunks(64)) {
         build_column_tables::<V>(rows, task.multiply, table);
     }
-    let mut sample_tables: Box<Tables> = Box::new([[[[0.0; 4]; 2]; 16]; 16]);
-    let mut tile: Vec<Eight> = vec![[[0.0; 4]; 2]; TILE];
-    let mut words: Vec<u64> = vec![0; TILE];
+    let mut sample_tables: Box<Tables> = Box::new([[ZEROS; 16]; 16]);
+    let mut tile: Vec<Line> = vec![ZEROS; TILE];
+    let mut words: Vec<[u64; TILE]> = vec![[0; TILE]; n_words];
     let mut partial = Partial {
         value: 0.0,
-        offsets: [[0.0; 4]; 2],
-        rows: vec![[[0.0; 4]; 2]; n_columns],
+        offsets: ZEROS,
+        rows: vec![ZEROS; n_columns],
     };
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
-        margins::<V>(task, &tables, start, &mut words[..n], &mut tile[..n]);
+        margins::<V>(task, &tables, start, &mut words, &mut tile[..n]);
         partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n]);
         // The last tile ends in zeros, up to a whole word.
         let padded = n.next_multiple_of(64);
         for rest in &mut tile[n..padded] {
-            *rest = [[0.0; 4]; 2];
+            *rest = ZEROS;
         }
         gradient::<V>(
             task,
@@ -102,10 +107,10 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
 fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Tables) {
     // Columns that do not exist change nothing.
     let neutral = if multiply { 1.0 } else { 0.0 };
-    *tables = [[[[neutral; 4]; 2]; 16]; 16];
+    *tables = [[Aligned([[neutral; 4]; 2]); 16]; 16];
     for (group, rows) in tables.iter_mut().zip(rows.chunks(4)) {
         for (bit, row) in rows.iter().enumerate() {
-            let mut row = load::<V>(row);
+            let mut row = load::<V>(&Aligned(*row));
             if multiply {
                 row = [row[0].exp(), row[1].exp()];
             }
@@ -128,28 +133,28 @@ fn margins<V: Lanes>(
     task: &Task<'_>,
     tables: &[Tables],
     start: usize,
-    words: &mut [u64],
-    tile: &mut [Eight],
+    words: &mut [[u64; TILE]],
+    tile: &mut [Line],
 ) {
     let states = task.samples.states();
-    let mut offsets = load::<V>(task.offsets);
+    let mut offsets = load::<V>(&Aligned(*task.offsets));
     if task.multiply {
         offsets = [offsets[0].exp(), offsets[1].exp()];
     }
-    for z in tile.iter_mut() {
+    // One word of every sample side by side: 2 KB, not a cache line each.
+    for (m, z) in tile.iter_mut().enumerate() {
         store(offsets, z);
-    }
-    for (w, table) in tables.iter().enumerate() {
-        // Side by side, so that a word of every sample takes up 2 KB and not a line each.
-        for (m, word) in words.iter_mut().enumerate() {
-            *word = states.row(start + m)[w];
+        for (words, &word) in words.iter_mut().zip(states.row(start + m)) {
+            words[m] = word;
         }
+    }
+    for (w, (table, words)) in tables.iter().zip(words).enumerate() {
         let columns = (task.rows.len() - 64 * w).min(64);
         let table = &table[..columns.div_ceil(4)];
         if task.multiply {
-            look_up::<V, true>(table, words, tile);
+            look_up::<V, true>(table, &words[..tile.len()], tile);
         } else {
-            look_up::<V, false>(table, words, tile);
+            look_up::<V, false>(table, &words[..tile.len()], tile);
         }
     }
 }
@@ -169,9 +174,9 @@ fn combine<V: Lanes, const MULTIPLY: bool>(a: [V; 2], b: [V; 2]) -> [V; 2] {
 /// worked out once for the four.
 #[inline(always)]
 fn look_up<V: Lanes, const MULTIPLY: bool>(
-    tables: &[[Eight; 16]],
+    tables: &[[Line; 16]],
     words: &[u64],
-    sums: &mut [Eight],
+    sums: &mut [Line],
 ) {
     let (fours, rest) = sums.as_chunks_mut::<4>();
     let (word_fours, word_rest) = words.as_chunks::<4>();
@@ -216,7 +221,7 @@ fn slopes<V: Lanes, L: MarginLoss>(
     task: &Task<'_>,
     loss: L,
     start: usize,
-    tile: &mut [Eight],
+    tile: &mut [Line],
 ) -> f64 {
     let states = task.samples.states();
     let (word, shift) = (task.first / 64, task.first % 64);
@@ -231,9 +236,9 @@ fn slopes<V: Lanes, L: MarginLoss>(
         };
         let weight = V::splat(task.samples.weight(m));
         for half in 0..2 {
-            let on = V::load(&MASKS[(bits >> (4 * half) & 15) as usize]);
-            let kept = V::load(&MASKS[(kept >> (4 * half) & 15) as usize]);
-            let z_half = V::load(&z[half]);
+            let on = V::load(&MASKS.0[(bits >> (4 * half) & 15) as usize]);
+            let kept = V::load(&MASKS.0[(kept >> (4 * half) & 15) as usize]);
+            let z_half = V::load(&z.0[half]);
             let (phi, slope) = if task.multiply {
                 let rate = V::select(on, z_half, V::splat(1.0).over(z_half));
                 (rate, rate.negate())
@@ -245,7 +250,7 @@ fn slopes<V: Lanes, L: MarginLoss>(
             value[half] = phi.and(kept).times_plus(weight, value[half]);
             // −s φ′: minus φ′ where the bit is set.
             let signed = slope.and(kept).xor(on.and(V::splat(-0.0)));
-            signed.times(weight).store(&mut z[half]);
+            signed.times(weight).store(&mut z.0[half]);
         }
     }
     value[0].plus(value[1]).sum()
@@ -256,7 +261,7 @@ fn slopes<V: Lanes, L: MarginLoss>(
 fn gradient<V: Lanes>(
     task: &Task<'_>,
     start: usize,
-    tile: &[Eight],
+    tile: &[Line],
     tables: &mut Tables,
     partial: &mut Partial,
 ) {

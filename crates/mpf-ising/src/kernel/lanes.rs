@@ -209,8 +209,13 @@ impl Lanes for Portable {
     }
 }
 
+/// Keeps `T` at the start of a cache line: a load that straddles two lines costs twice.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Aligned<T>(pub(crate) T);
+
 /// For every pattern of four bits, a mask of all ones in the lanes whose bit is set.
-pub(crate) const MASKS: [[f64; 4]; 16] = {
+pub(crate) static MASKS: Aligned<[[f64; 4]; 16]> = {
     let mut masks = [[0.0; 4]; 16];
     let mut pattern = 0;
     while pattern < 16 {
@@ -223,7 +228,7 @@ pub(crate) const MASKS: [[f64; 4]; 16] = {
         }
         pattern += 1;
     }
-    masks
+    Aligned(masks)
 };
 
 #[cfg(test)]
@@ -299,7 +304,7 @@ mod tests {
     #[test]
     fn masks_select_by_bits() {
         let (yes, no) = (Portable::splat(1.0), Portable::splat(2.0));
-        for (pattern, mask) in MASKS.iter().enumerate() {
+        for (pattern, mask) in MASKS.0.iter().enumerate() {
             let mut out = [0.0; 4];
             Portable::select(Portable::load(mask), yes, no).store(&mut out);
             for (lane, value) in out.into_iter().enumerate() {

@@ -4,7 +4,7 @@
 //! is proportional to samples × neighbours.
 
 use super::TILE;
-use super::lanes::{Lanes, MASKS};
+use super::lanes::{Aligned, Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
 use crate::bits::{Samples, get_bit};
 use std::ops::Range;
@@ -40,19 +40,20 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         offset: 0.0,
         row: vec![0.0; task.row.len()],
     };
-    let mut z: Tile = [[0.0; 4]; TILE / 4];
+    let mut z = Aligned([[0.0; 4]; TILE / 4]);
+    let z: &mut Tile = &mut z.0;
     let mut start = task.range.start;
     while start < task.range.end {
         let blocks = task.range.end.min(start + TILE).div_ceil(64) - start / 64;
         let column = |block: usize| task.samples.column_block(start / 64 + block);
         V::splat(task.offset).store(&mut z[0]);
-        z = [z[0]; TILE / 4];
+        *z = [z[0]; TILE / 4];
         for (&j, &r) in task.neighbours.iter().zip(task.row) {
             let r = V::splat(r);
             for (block, z) in z.chunks_exact_mut(16).take(blocks).enumerate() {
                 let mut word = column(block)[j as usize];
                 for z in z {
-                    let masked = r.and(V::load(&MASKS[(word & 15) as usize]));
+                    let masked = r.and(V::load(&MASKS.0[(word & 15) as usize]));
                     V::load(z).plus(masked).store(z);
                     word >>= 4;
                 }
@@ -72,7 +73,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         let fours = z[..16 * blocks].iter_mut().zip(&weights).zip(&kept);
         for (at, ((z, weight), kept)) in fours.enumerate() {
             let own = column(at / 16)[task.unit] >> (4 * (at % 16)) & 15;
-            let flip = V::load(&MASKS[own as usize]).and(V::splat(-0.0));
+            let flip = V::load(&MASKS.0[own as usize]).and(V::splat(-0.0));
             let (weight, kept) = (V::load(weight), V::load(kept));
             let (phi, slope) = loss.value_and_slope(V::load(z).xor(flip));
             values = phi.and(kept).times_plus(weight, values);
@@ -87,7 +88,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
             for (block, z) in z.chunks_exact(16).take(blocks).enumerate() {
                 let mut word = column(block)[j as usize];
                 for z in z {
-                    sum = sum.plus(V::load(z).and(V::load(&MASKS[(word & 15) as usize])));
+                    sum = sum.plus(V::load(z).and(V::load(&MASKS.0[(word & 15) as usize])));
                     word >>= 4;
                 }
             }

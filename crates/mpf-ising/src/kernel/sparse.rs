@@ -9,7 +9,7 @@
 //! only the few that are 1 need a reciprocal.
 
 use super::TILE;
-use super::lanes::{Lanes, MASKS};
+use super::lanes::{Aligned, Lanes, MASKS};
 use super::{LeftOut, MarginLoss};
 use crate::bits::{Samples, for_each_set_bit};
 use std::ops::Range;
@@ -24,6 +24,11 @@ pub(super) type Panel = [[f64; 4]; FOURS];
 
 /// The most units whose set bits can be listed.
 pub(super) const MOST_UNITS: usize = 1 << 16;
+
+/// A panel that starts a cache line.
+pub(super) type Lines = Aligned<Panel>;
+
+const ZEROS: Lines = Aligned([[0.0; 4]; FOURS]);
 
 /// Where the set bits are, listed by sample and by unit: three bytes each.
 ///
@@ -101,7 +106,7 @@ pub(super) struct Task<'a> {
 pub(super) struct Partial {
     pub(super) value: f64,
     pub(super) offsets: Panel,
-    pub(super) rows: Vec<Panel>,
+    pub(super) rows: Vec<Lines>,
 }
 
 /// Sums, gradient and value of one task.
@@ -110,20 +115,20 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     let mut partial = Partial {
         value: 0.0,
         offsets: [[0.0; 4]; FOURS],
-        rows: vec![[[0.0; 4]; FOURS]; task.rows.len()],
+        rows: vec![ZEROS; task.rows.len()],
     };
     // A loop, not a closure: only what is inlined here becomes vector code.
-    let mut factors: Vec<Panel> = Vec::new();
-    if task.multiply {
-        factors.resize(task.rows.len(), [[0.0; 4]; FOURS]);
-        for (factors, row) in factors.iter_mut().zip(task.rows) {
-            *factors = inverse_exponentials::<V>(row);
+    let mut rows: Vec<Lines> = vec![ZEROS; task.rows.len()];
+    for (lines, row) in rows.iter_mut().zip(task.rows) {
+        lines.0 = *row;
+        if task.multiply {
+            lines.0 = inverse_exponentials::<V>(row);
         }
     }
     let first_factor = inverse_exponentials::<V>(task.offsets);
     let mut values = V::splat(0.0);
     let mut totals = [V::splat(0.0); FOURS];
-    let mut tile: Vec<Panel> = vec![[[0.0; 4]; FOURS]; TILE];
+    let mut tile: Vec<Lines> = vec![ZEROS; TILE];
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
@@ -134,7 +139,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
             let on = task.set_bits.of_sample(m);
             let weight = V::splat(task.samples.weight(m));
             if task.multiply {
-                let rates = gather::<V, true>(&factors, &first_factor, on);
+                let rates = gather::<V, true>(&rows, &first_factor, on);
                 for (four, rate) in rates.into_iter().enumerate() {
                     let (on, kept) = flips.masks::<V>(four);
                     let rate = if flips.any_on(four) {
@@ -146,10 +151,10 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                     values = rate.and(kept).times_plus(weight, values);
                     let slope = slope.and(kept).times(weight);
                     totals[four] = totals[four].plus(slope);
-                    slope.store(&mut slopes[four]);
+                    slope.store(&mut slopes.0[four]);
                 }
             } else {
-                let z = gather::<V, false>(task.rows, task.offsets, on);
+                let z = gather::<V, false>(&rows, task.offsets, on);
                 for (four, z) in z.into_iter().enumerate() {
                     let (on, kept) = flips.masks::<V>(four);
                     let flip = on.and(V::splat(-0.0));
@@ -157,7 +162,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                     values = phi.and(kept).times_plus(weight, values);
                     let slope = slope.xor(flip).and(kept).times(weight);
                     totals[four] = totals[four].plus(slope);
-                    slope.store(&mut slopes[four]);
+                    slope.store(&mut slopes.0[four]);
                 }
             }
         }
@@ -183,13 +188,13 @@ fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
 
 /// The sum (or product) of `first` and the rows of the units that are `on`.
 #[inline(always)]
-fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Panel], first: &Panel, on: &[u16]) -> [V; FOURS] {
+fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u16]) -> [V; FOURS] {
     let mut all = [V::splat(0.0); FOURS];
     for (all, first) in all.iter_mut().zip(first) {
         *all = V::load(first);
     }
     for &unit in on {
-        for (all, r) in all.iter_mut().zip(&rows[unit as usize]) {
+        for (all, r) in all.iter_mut().zip(&rows[unit as usize].0) {
             let r = V::load(r);
             *all = if MULTIPLY { all.times(r) } else { all.plus(r) };
         }
@@ -225,26 +230,26 @@ impl Flips {
     /// Masks of the units that are 1, and of those whose flips count.
     #[inline(always)]
     fn masks<V: Lanes>(&self, four: usize) -> (V, V) {
-        let mask = |bits: u64| V::load(&MASKS[(bits >> (4 * four) & 15) as usize]);
+        let mask = |bits: u64| V::load(&MASKS.0[(bits >> (4 * four) & 15) as usize]);
         (mask(self.on), mask(self.kept))
     }
 }
 
 /// Adds Σ_m D x_j to every column's gradient.
 #[inline(always)]
-fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Panel], rows: &mut [Panel]) {
+fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Lines], rows: &mut [Lines]) {
     let first = start / TILE * rows.len();
     for (unit, sum) in rows.iter_mut().enumerate() {
         let mut sums = [V::splat(0.0); FOURS];
-        for (s, g) in sums.iter_mut().zip(&*sum) {
+        for (s, g) in sums.iter_mut().zip(&sum.0) {
             *s = V::load(g);
         }
         for &place in task.set_bits.of_unit(first + unit) {
-            for (s, d) in sums.iter_mut().zip(&tile[place as usize]) {
+            for (s, d) in sums.iter_mut().zip(&tile[place as usize].0) {
                 *s = s.plus(V::load(d));
             }
         }
-        for (s, g) in sums.into_iter().zip(sum) {
+        for (s, g) in sums.into_iter().zip(&mut sum.0) {
             s.store(g);
         }
     }
