@@ -16,11 +16,12 @@
 //! is ln Z.
 //!
 //! The paper drew its 10×10 data (Figure 2) by Swendsen-Wang; this replaces it there. Not for
-//! wide lattices, joined rims or longer-range couplings: use parallel tempering.
+//! wide lattices, joined rims or longer-range couplings: use [`Tempering`](crate::Tempering).
 
 use crate::Result;
 use crate::error::{Error, check_count, check_magnitude};
 use mpf_core::rng::substream;
+use mpf_ising::exact::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
 use ndarray::Array2;
 use rand::{Rng, RngExt};
@@ -247,16 +248,7 @@ impl ExactLattice {
 
     /// ⟨s_i s_j⟩ of every pair, s = 2x − 1, exactly; the diagonal is 1. O(d² 2^w).
     pub fn spin_correlations(&self) -> Array2<f64> {
-        let mut c = self.pair_means();
-        let means = c.diag().to_owned();
-        for ((i, j), value) in c.indexed_iter_mut() {
-            *value = if i == j {
-                1.0
-            } else {
-                4.0 * *value - 2.0 * (means[i] + means[j]) + 1.0
-            };
-        }
-        c
+        spin_correlations(&self.pair_means())
     }
 
     /// The tables of all sites, in the order of the sites.
@@ -313,7 +305,11 @@ impl Site {
         let twice = |other: usize| 2.0 * couplings.get(units[t], units[other]);
         Self {
             bias: -couplings.get(units[t], units[t]),
-            left: if t % width > 0 { twice(t - 1) } else { 0.0 },
+            left: if t.is_multiple_of(width) {
+                0.0
+            } else {
+                twice(t - 1)
+            },
             up: if t >= width { twice(t - width) } else { 0.0 },
         }
     }

@@ -1,10 +1,63 @@
-//! Samplers for Ising models and smooth densities.
+//! Samplers for Ising models and smooth densities, and how good their samples are.
+//!
+//! ```text
+//! p(x) ∝ exp(−xᵀJx),  x ∈ {0,1}^d          p(q) ∝ exp(−E(q)),  q ∈ ℝ^d
+//! ```
+//!
+//! | sampler | for | not for |
+//! | --- | --- | --- |
+//! | [`ExactLattice`] | open lattices up to 14 wide: independent draws, ln Z | anything else |
+//! | [`ExactEnumeration`] | up to 24 units: the same by enumeration | more units |
+//! | [`Gibbs`] | warm models of any shape | cold spin glasses |
+//! | [`SwendsenWang`] | unfrustrated models near their critical point | cold spin glasses |
+//! | [`Tempering`] | cold, frustrated models of any shape | warm models: wasteful |
+//! | [`Hmc`] | smooth densities | discrete states |
+//!
+//! A [`Sampler`] is one step of a Markov chain; a [`ChainRunner`] runs any of them, many chains
+//! at a time, and [`diagnostics`] says what the draws are worth. A seed gives the same draws for
+//! any number of threads.
+//!
+//! This crate knows no data, no fitting and no files.
+//!
+//! ```
+//! use mpf_ising::{Boundary, IsingModel, Lattice};
+//! use mpf_core::EnergyModel;
+//! use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, Gibbs, diagnostics};
+//!
+//! let lattice = Lattice::new(6, 6, Boundary::Open)?;
+//! let j = lattice.spin_glass(1.0, &mut mpf_core::rng::stream(1, 0))?;
+//!
+//! let run = ChainRunner::new(ChainOptions::default())?.run(&Gibbs::new(&j)?)?;
+//! let (model, theta) = (IsingModel::new(36), j.pack());
+//! let energy = diagnostics::summary(&run.series(|row| model.energy(&theta, row)))?;
+//! assert!(energy.rhat < 1.02 && energy.bulk_ess > 400.0);
+//!
+//! // ⟨E⟩ = Σ_ij J_ij ⟨x_i x_j⟩, exactly.
+//! let exact = (j.as_array() * &ExactLattice::new(&j, &lattice)?.pair_means()).sum();
+//! assert!((energy.mean - exact).abs() < 5.0 * energy.mcse);
+//! # Ok::<(), mpf_samplers::Error>(())
+//! ```
 
+pub mod chain;
+pub mod diagnostics;
+pub mod enumeration;
 pub mod error;
+pub mod gibbs;
+pub mod hmc;
 pub mod lattice;
+pub mod sampler;
+pub mod swendsen_wang;
+pub mod tempering;
 
+pub use chain::{Chain, ChainOptions, ChainProgress, ChainRunner, Run};
+pub use enumeration::ExactEnumeration;
 pub use error::Error;
+pub use gibbs::{Gibbs, Scan};
+pub use hmc::{Hmc, HmcOptions, SmoothEnergy};
 pub use lattice::ExactLattice;
+pub use sampler::{ChainSampler, Sampler, Tally};
+pub use swendsen_wang::SwendsenWang;
+pub use tempering::{Tempering, TemperingOptions};
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -70,22 +70,13 @@ fn draws_have_the_exact_moments() {
         let n = 20_000;
         let found = pair_means(&exact.draw(n, seed()));
         let expected = exact.pair_means();
-        let d = rows * columns;
-        let mut squares = 0.0;
-        let mut count = 0.0;
         for ((i, j), &p) in expected.indexed_iter() {
             let error = found[[i, j]] - p;
             let variance = p * (1.0 - p) / n as f64;
             // Bernstein with a chance of 1e-9 for each of d² entries.
             let bound = (41.0 * variance).sqrt() + 14.0 / n as f64;
             assert!(error.abs() < bound, "{i}, {j}: {error} of {bound}");
-            if p * (1.0 - p) > 0.01 {
-                squares += error * error / variance;
-                count += 1.0;
-            }
         }
-        // On average one standard error; the entries are correlated, so only roughly.
-        assert!(count > d as f64 && (0.3..3.0).contains(&(squares / count)));
     }
 }
 

@@ -1,0 +1,118 @@
+//! Exact, independent draws from any Ising model of up to 24 units, by enumeration.
+//!
+//! ```text
+//! P(n) = Σ_{m≤n} exp(−E(x_m)) / Z over all 2^d states;   u ~ U(0, 1);   draw the first n with P(n) > u
+//! ```
+//!
+//! Means, correlations and ln Z are those of [`mpf_ising::Exact`]; this adds draws that run
+//! through a [`ChainRunner`](crate::ChainRunner) and over all threads. 8 · 2^d bytes (128 MB at
+//! d = 24): not for a single draw, and not when a lattice is narrow enough for
+//! [`ExactLattice`](crate::ExactLattice).
+
+use crate::Result;
+use crate::gibbs::random_row;
+use crate::sampler::{ChainSampler, Sampler};
+use mpf_core::rng::substream;
+use mpf_ising::{Couplings, Exact, States};
+use rand::{Rng, RngExt};
+use rayon::prelude::*;
+
+/// How many draws share a random stream. Part of what a seed means.
+const CHUNK: usize = 4096;
+
+/// An Ising model with the cumulative probability of every state.
+///
+/// ```
+/// use mpf_ising::Couplings;
+/// use mpf_samplers::ExactEnumeration;
+///
+/// let exact = ExactEnumeration::new(&Couplings::zeros(3)?)?;
+/// assert!((exact.exact().log_z() - 8f64.ln()).abs() < 1e-14);
+/// assert_eq!(exact.draw(100, 1).n_samples(), 100);
+/// # Ok::<(), mpf_samplers::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ExactEnumeration {
+    exact: Exact,
+    cumulative: Vec<f64>,
+}
+
+impl ExactEnumeration {
+    /// Enumerates the model. O(2^d d).
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::TooManyUnits`] beyond 24 units.
+    pub fn new(couplings: &Couplings) -> Result<Self> {
+        let exact = Exact::new(couplings)?;
+        let mut cumulative = exact.probabilities();
+        let mut sum = 0.0;
+        for p in &mut cumulative {
+            sum += *p;
+            *p = sum;
+        }
+        Ok(Self { exact, cumulative })
+    }
+
+    /// ln Z, means and correlations.
+    pub fn exact(&self) -> &Exact {
+        &self.exact
+    }
+
+    /// How many units the model has.
+    pub fn n_units(&self) -> usize {
+        self.exact.couplings().n_units()
+    }
+
+    /// `n_draws` independent states. Equal for any number of threads. O(d) each.
+    pub fn draw(&self, n_draws: usize, seed: u64) -> States {
+        let chunks: Vec<States> = (0..n_draws.div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| {
+                let mut rng = substream(seed, chunk as u64);
+                let mut states = self.no_draws();
+                for _ in 0..CHUNK.min(n_draws - chunk * CHUNK) {
+                    states.push(&[self.draw_one(&mut rng)]);
+                }
+                states
+            })
+            .collect();
+        let mut states = self.no_draws();
+        for chunk in &chunks {
+            states.append(chunk);
+        }
+        states
+    }
+
+    fn draw_one<R: Rng + ?Sized>(&self, rng: &mut R) -> u64 {
+        let last = self.cumulative.len() - 1;
+        // The sum of all probabilities is 1 but for rounding.
+        let u = rng.random::<f64>() * self.cumulative[last];
+        self.cumulative.partition_point(|&c| c <= u).min(last) as u64
+    }
+}
+
+/// Every step is an independent draw.
+impl Sampler for ExactEnumeration {
+    type State = Vec<u64>;
+    type Info = ();
+
+    fn step<R: Rng + ?Sized>(&self, state: &mut Vec<u64>, rng: &mut R) {
+        state[0] = self.draw_one(rng);
+    }
+}
+
+impl ChainSampler for ExactEnumeration {
+    type Draws = States;
+
+    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Vec<u64>> {
+        Ok(random_row(self.n_units(), rng))
+    }
+
+    fn no_draws(&self) -> States {
+        States::new(self.n_units()).expect("couplings are not empty")
+    }
+
+    fn record(&self, state: &Vec<u64>, draws: &mut States) {
+        draws.push(state);
+    }
+}

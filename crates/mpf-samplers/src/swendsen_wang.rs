@@ -1,0 +1,296 @@
+//! Swendsen-Wang cluster flips for any Ising model.
+//!
+//! ```text
+//! s = 2x − 1:  p(s) ∝ exp(Σ_i h_i s_i + Σ_{i<j} K_ij s_i s_j),   K_ij = −J_ij/2,  h_i = −½ Σ_j J_ij
+//! bond between i and j with chance 1 − exp(−2|K_ij|) if K_ij s_i s_j > 0, else none
+//! ```
+//!
+//! Units joined by bonds form a cluster, found by union-find; every cluster is turned over with
+//! chance ½. A field is a coupling to a *ghost* spin that is always +1: its cluster stays. A
+//! coupling of either sign works, so frustrated models do too.
+//!
+//! The paper's data (Figure 2) were drawn this way. On frustrated models the clusters are not
+//! the physical ones: at σ² = 10 successive states stay alike for hundreds of steps, and
+//! [`Tempering`](crate::Tempering) is the one to trust. Its home is an unfrustrated model near
+//! its critical point.
+
+use crate::Result;
+use crate::error::check_magnitude;
+use crate::gibbs::{check_row, random_row};
+use crate::sampler::{ChainSampler, Sampler, Tally};
+use mpf_ising::bits::{flip_bit, get_bit};
+use mpf_ising::{Couplings, States};
+use rand::{Rng, RngExt};
+
+/// Swendsen-Wang for one model. A step visits every bond and every unit once.
+///
+/// ```
+/// use mpf_ising::Couplings;
+/// use mpf_samplers::SwendsenWang;
+/// use ndarray::array;
+///
+/// // K = ½ between the two units, no field.
+/// let j = Couplings::new(array![[1.0, -1.0], [-1.0, 1.0]])?;
+/// let sampler = SwendsenWang::new(&j)?;
+/// assert_eq!(sampler.n_bonds(), 1);
+/// assert!((sampler.bond_probability(&[0b11], 0) - (1.0 - (-1f64).exp())).abs() < 1e-15);
+/// assert_eq!(sampler.bond_probability(&[0b01], 0), 0.0);
+/// # Ok::<(), mpf_samplers::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SwendsenWang {
+    n_units: usize,
+    bonds: Vec<Bond>,
+}
+
+/// A pair of spins that may be joined.
+#[derive(Clone, Copy, Debug)]
+struct Bond {
+    i: u32,
+    /// The other unit, or `n_units` for the ghost.
+    j: u32,
+    /// Whether equal spins satisfy it: K > 0.
+    attractive: bool,
+    /// 1 − exp(−2|K|).
+    probability: f64,
+}
+
+/// Where a [`SwendsenWang`] chain is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwendsenWangState {
+    row: Vec<u64>,
+    /// Room for the clusters of a step.
+    clusters: Clusters,
+}
+
+impl SwendsenWangState {
+    /// The state, packed as a row of [`States`].
+    pub fn row(&self) -> &[u64] {
+        &self.row
+    }
+}
+
+/// What Swendsen-Wang steps did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterCount {
+    /// Steps counted.
+    pub steps: u64,
+    /// Bonds made.
+    pub bonds: u64,
+    /// Clusters, the ghost's not counted.
+    pub clusters: u64,
+    /// Units that changed.
+    pub flips: u64,
+}
+
+impl Tally for ClusterCount {
+    fn add(&mut self, later: Self) {
+        self.steps += later.steps;
+        self.bonds += later.bonds;
+        self.clusters += later.clusters;
+        self.flips += later.flips;
+    }
+}
+
+/// A partition of the units and the ghost, by union-find.
+///
+/// A cluster is known by one of its members, its root; the ghost's by the ghost, `n_units`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clusters {
+    parent: Vec<u32>,
+}
+
+impl Clusters {
+    /// Every unit and the ghost alone.
+    pub fn alone(n_units: usize) -> Self {
+        Self {
+            parent: (0..=n_units as u32).collect(),
+        }
+    }
+
+    fn reset(&mut self) {
+        for (k, parent) in self.parent.iter_mut().enumerate() {
+            *parent = k as u32;
+        }
+    }
+
+    /// The root of the cluster that `member` belongs to.
+    pub fn root(&mut self, member: usize) -> usize {
+        let mut at = member;
+        loop {
+            let parent = self.parent[at] as usize;
+            if parent == at {
+                return at;
+            }
+            // Halve the path while walking it.
+            let next = self.parent[parent];
+            self.parent[at] = next;
+            at = next as usize;
+        }
+    }
+
+    /// Joins two clusters. The larger root wins, so that the ghost stays a root.
+    pub fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.parent[a.min(b)] = a.max(b) as u32;
+    }
+}
+
+impl SwendsenWang {
+    /// Lists the bonds of p ∝ exp(−xᵀJx). O(d²).
+    ///
+    /// # Errors
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
+    pub fn new(couplings: &Couplings) -> Result<Self> {
+        check_magnitude(couplings)?;
+        let d = couplings.n_units();
+        let spins = couplings.to_spins();
+        let mut bonds = Vec::new();
+        let mut bond = |i: usize, j: usize, k: f64| {
+            bonds.push(Bond {
+                i: i as u32,
+                j: j as u32,
+                attractive: k > 0.0,
+                probability: -(-2.0 * k.abs()).exp_m1(),
+            });
+        };
+        for i in 0..d {
+            for j in 0..i {
+                let k = spins.couplings[[i, j]];
+                if k != 0.0 {
+                    bond(j, i, k);
+                }
+            }
+        }
+        for (i, &h) in spins.fields.iter().enumerate() {
+            let magnitude: f64 = couplings.as_array().column(i).iter().map(|v| v.abs()).sum();
+            // A column that sums to zero but for rounding is a unit without a field.
+            if h.abs() > 4.0 * f64::EPSILON * magnitude {
+                bond(i, d, h);
+            }
+        }
+        Ok(Self { n_units: d, bonds })
+    }
+
+    /// How many units the model has.
+    pub fn n_units(&self) -> usize {
+        self.n_units
+    }
+
+    /// How many pairs may be joined, fields included.
+    pub fn n_bonds(&self) -> usize {
+        self.bonds.len()
+    }
+
+    /// The chance that a step from `row` makes bond number `bond`.
+    pub fn bond_probability(&self, row: &[u64], bond: usize) -> f64 {
+        let bond = &self.bonds[bond];
+        if self.is_satisfied(row, bond) {
+            bond.probability
+        } else {
+            0.0
+        }
+    }
+
+    fn is_satisfied(&self, row: &[u64], bond: &Bond) -> bool {
+        let ghost = bond.j as usize == self.n_units;
+        let other = ghost || get_bit(row, bond.j as usize);
+        (get_bit(row, bond.i as usize) == other) == bond.attractive
+    }
+
+    /// Joins the two ends of bond number `bond`.
+    pub fn make_bond(&self, clusters: &mut Clusters, bond: usize) {
+        let Bond { i, j, .. } = self.bonds[bond];
+        clusters.join(i as usize, j as usize);
+    }
+
+    /// Turns over every cluster that `choose` picks; it is asked once for each cluster but the
+    /// ghost's. Returns how many clusters there were and how many units changed.
+    pub fn flip_clusters(
+        &self,
+        row: &mut [u64],
+        clusters: &mut Clusters,
+        mut choose: impl FnMut() -> bool,
+    ) -> (u64, u64) {
+        let (mut count, mut flips) = (0, 0);
+        // A root is its cluster's largest member, so going down it is met first.
+        let mut chosen = vec![false; self.n_units];
+        for unit in (0..self.n_units).rev() {
+            let root = clusters.root(unit);
+            if root == self.n_units {
+                continue;
+            }
+            if root == unit {
+                chosen[unit] = choose();
+                count += 1;
+            }
+            if chosen[root] {
+                flip_bit(row, unit);
+                flips += 1;
+            }
+        }
+        (count, flips)
+    }
+
+    /// A chain's state from a packed row.
+    ///
+    /// # Errors
+    /// [`Error::Count`](crate::Error::Count) and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
+    /// for a row that is not of this model's units.
+    pub fn state(&self, row: &[u64]) -> Result<SwendsenWangState> {
+        check_row(row, self.n_units)?;
+        Ok(SwendsenWangState {
+            row: row.to_vec(),
+            clusters: Clusters::alone(self.n_units),
+        })
+    }
+}
+
+impl Sampler for SwendsenWang {
+    type State = SwendsenWangState;
+    type Info = ClusterCount;
+
+    /// New bonds, then new values for all clusters.
+    ///
+    /// # Panics
+    /// When `state` is of a model with another number of units.
+    fn step<R: Rng + ?Sized>(&self, state: &mut SwendsenWangState, rng: &mut R) -> ClusterCount {
+        let SwendsenWangState { row, clusters } = state;
+        assert_eq!(
+            clusters.parent.len(),
+            self.n_units + 1,
+            "units of the state"
+        );
+        clusters.reset();
+        let mut made = 0;
+        for (number, bond) in self.bonds.iter().enumerate() {
+            if self.is_satisfied(row, bond) && rng.random::<f64>() < bond.probability {
+                self.make_bond(clusters, number);
+                made += 1;
+            }
+        }
+        let (count, flips) = self.flip_clusters(row, clusters, || rng.random());
+        ClusterCount {
+            steps: 1,
+            bonds: made,
+            clusters: count,
+            flips,
+        }
+    }
+}
+
+impl ChainSampler for SwendsenWang {
+    type Draws = States;
+
+    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<SwendsenWangState> {
+        self.state(&random_row(self.n_units, rng))
+    }
+
+    fn no_draws(&self) -> States {
+        States::new(self.n_units).expect("couplings are not empty")
+    }
+
+    fn record(&self, state: &SwendsenWangState, draws: &mut States) {
+        draws.push(&state.row);
+    }
+}
