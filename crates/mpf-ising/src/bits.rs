@@ -198,6 +198,12 @@ impl States {
         }
     }
 
+    /// The same bits by unit, ⌈samples/64⌉ words each: bit m mod 64 of word m / 64 is sample m.
+    /// Bits beyond the last sample are zero.
+    pub fn columns(&self) -> Vec<u64> {
+        transpose(self)
+    }
+
     /// The samples as 0/1, one row each.
     pub fn to_binary(&self) -> Array2<u8> {
         Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
