@@ -27,12 +27,18 @@ pub(crate) enum Field {
     FixedBias(f64),
 }
 
+/// K = scale · C, and in which fields K appears with which β.
+#[derive(Clone, Debug)]
+struct Pair {
+    scale: f64,
+    links: [Option<(usize, f64)>; 2],
+}
+
 /// The map from θ = (b of the free units, C of the pairs) to (h of all units, K of the pairs).
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     fields: Vec<Field>,
-    /// For every pair, K = scale · C, and where K enters a field with which β.
-    pairs: Vec<(f64, [Option<(usize, f64)>; 2])>,
+    pairs: Vec<Pair>,
     n_free_fields: usize,
 }
 
@@ -64,9 +70,9 @@ impl Basis {
                 .count(),
             pairs: pairs
                 .iter()
-                .map(|&(i, j)| {
-                    let scale = 0.25 / (deviation(i) * deviation(j));
-                    (scale, [link(i, j), link(j, i)])
+                .map(|&(i, j)| Pair {
+                    scale: 0.25 / (deviation(i) * deviation(j)),
+                    links: [link(i, j), link(j, i)],
                 })
                 .collect(),
             fields,
@@ -96,7 +102,7 @@ impl Basis {
                 Field::FixedBias(bias) => -0.5 * bias,
             };
         }
-        for ((k, c), (scale, links)) in k.iter_mut().zip(c).zip(&self.pairs) {
+        for ((k, c), Pair { scale, links }) in k.iter_mut().zip(c).zip(&self.pairs) {
             *k = scale * c;
             for (at, beta) in links.iter().flatten() {
                 h[*at] += beta * *k;
@@ -105,11 +111,11 @@ impl Basis {
     }
 
     /// θ from (h, K); fixed fields are ignored.
-    pub(crate) fn from_spins(&self, spins: &[f64]) -> Vec<f64> {
+    pub(crate) fn coordinates(&self, spins: &[f64]) -> Vec<f64> {
         let (h, k) = spins.split_at(self.fields.len());
         let mut alpha = h.to_vec();
         let mut c = Vec::with_capacity(self.pairs.len());
-        for (k, (scale, links)) in k.iter().zip(&self.pairs) {
+        for (k, Pair { scale, links }) in k.iter().zip(&self.pairs) {
             c.push(k / scale);
             for (at, beta) in links.iter().flatten() {
                 alpha[*at] -= beta * k;
@@ -135,7 +141,7 @@ impl Basis {
                 *gb.next().expect("one b per free field") = g / (2.0 * deviation);
             }
         }
-        for ((gc, gk), (scale, links)) in gc.iter_mut().zip(gk).zip(&self.pairs) {
+        for ((gc, gk), Pair { scale, links }) in gc.iter_mut().zip(gk).zip(&self.pairs) {
             let through: f64 = links
                 .iter()
                 .flatten()
@@ -148,7 +154,7 @@ impl Basis {
     /// λ |K| as a weight on |C|, for every parameter.
     pub(crate) fn l1_weights(&self, lambda: f64) -> Vec<f64> {
         let mut weights = vec![0.0; self.n_free_fields];
-        weights.extend(self.pairs.iter().map(|(scale, _)| lambda * scale));
+        weights.extend(self.pairs.iter().map(|pair| lambda * pair.scale));
         weights
     }
 }
@@ -216,7 +222,7 @@ mod tests {
         // Unit 1 has its field fixed; unit 0 has J_00 = −2 h_0 + 2 Σ K fixed.
         assert_eq!(spins[1], -0.4);
         assert!((-2.0 * spins[0] + 2.0 * (spins[4] + spins[5]) - 0.7).abs() < 1e-14);
-        let back = basis.from_spins(&spins);
+        let back = basis.coordinates(&spins);
         assert!(back.iter().zip(theta).all(|(a, b)| (a - b).abs() < 1e-14));
 
         let curved = from_fn(8, |t: &[f64], g: &mut [f64]| {

@@ -119,7 +119,7 @@ impl Couplings {
 
     /// The model over spins s = 2x − 1.
     pub fn to_spins(&self) -> SpinCouplings {
-        let mut couplings = self.j.mapv(|v| -0.5 * v);
+        let mut couplings = self.j.mapv(|v| -0.5 * v + 0.0);
         couplings.diag_mut().fill(0.0);
         SpinCouplings {
             fields: self
@@ -150,7 +150,8 @@ impl Couplings {
         if k.ncols() == d {
             k.diag_mut().fill(0.0);
         }
-        let mut j = Self::new(k.mapv(|v| -2.0 * v))?.j;
+        // Adding zero turns −0 into 0.
+        let mut j = Self::new(k.mapv(|v| -2.0 * v + 0.0))?.j;
         for i in 0..d {
             j[[i, i]] = 2.0 * (k.row(i).sum() - spins.fields[i]);
         }

@@ -107,6 +107,14 @@ pub enum Error {
         /// How many units there are.
         n_units: usize,
     },
+    /// A lattice without units.
+    #[error("a lattice of {rows} × {columns} units is empty: at least 1 × 1 is needed")]
+    EmptyLattice {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        columns: usize,
+    },
     /// Too many units for a sum over all states.
     #[error("{n_units} units have 2^{n_units} states: exact enumeration stops at {limit} units")]
     TooManyUnits {

@@ -327,7 +327,7 @@ impl Problem<'_> {
             Some(start) => {
                 let fields = units.clone().map(|i| start.fields[i]);
                 let couplings = pairs.iter().map(|&pair| start.couplings[pair]);
-                basis.from_spins(&fields.chain(couplings).collect::<Vec<_>>())
+                basis.coordinates(&fields.chain(couplings).collect::<Vec<_>>())
             }
         };
         let l2_on_fields = if options.l2_on_fields {

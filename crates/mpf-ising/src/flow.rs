@@ -243,7 +243,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
     fn complement_margin(&self, fields: &[f64], m: usize) -> f64 {
         let mut margin: f64 = -fields.iter().sum::<f64>();
         for_each_set_bit(self.terms.samples.states().row(m), |i| {
-            margin += 2.0 * fields[i]
+            margin += 2.0 * fields[i];
         });
         margin
     }

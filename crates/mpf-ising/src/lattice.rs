@@ -31,10 +31,10 @@ impl Lattice {
     /// A lattice with `rows` × `columns` units.
     ///
     /// # Errors
-    /// [`Error::NoData`] when it is empty.
+    /// [`Error::EmptyLattice`].
     pub fn new(rows: usize, columns: usize, boundary: Boundary) -> Result<Self> {
         if rows == 0 || columns == 0 {
-            return Err(Error::NoData { rows, columns });
+            return Err(Error::EmptyLattice { rows, columns });
         }
         Ok(Self {
             rows,

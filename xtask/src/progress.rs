@@ -1,0 +1,12 @@
+//! Progress on a terminal, silence in a pipe.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar of `length` steps; hidden unless standard error is a terminal.
+pub fn bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{prefix} [{bar:28}] {pos}/{len} {elapsed} {msg}")
+        .expect("the template is valid")
+        .progress_chars("=> ");
+    bar.with_style(style)
+}
