@@ -3,6 +3,7 @@
 // Commands print their results.
 #![allow(clippy::print_stdout)]
 
+mod compare_estimators;
 mod fig1;
 mod fig2;
 mod output;
@@ -38,6 +39,8 @@ enum Command {
     ReproduceFig2(fig2::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
+    /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
+    CompareEstimators(compare_estimators::Args),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
             Command::ReproduceFig1(args) => fig1::run(&args),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
+            Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
         });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {

@@ -83,11 +83,7 @@ impl Warning {
     /// determine |K| only up to about ½ ln W.
     ///
     /// Names the pairs beyond that, `weight` being W.
-    pub fn run_away(
-        couplings: &Couplings,
-        pairs: &[(usize, usize)],
-        weight: f64,
-    ) -> Option<Self> {
+    pub fn run_away(couplings: &Couplings, pairs: &[(usize, usize)], weight: f64) -> Option<Self> {
         let limit = (0.5 * weight.ln()).max(1.0);
         let mut found: Vec<(usize, usize, f64)> = pairs
             .iter()
