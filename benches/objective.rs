@@ -19,7 +19,9 @@ fn evaluate(c: &mut Criterion, group: &str, sizes: &[(usize, usize, f64)]) {
             .expect("all flips are kept");
         group.throughput(Throughput::Elements((n * d) as u64));
         let id = BenchmarkId::from_parameter(format!("d={d},M={n},active={active}"));
-        group.bench_function(id, |b| b.iter(|| flow.value_and_gradient(&theta, &mut grad)));
+        group.bench_function(id, |b| {
+            b.iter(|| flow.value_and_gradient(&theta, &mut grad))
+        });
     }
     group.finish();
 }

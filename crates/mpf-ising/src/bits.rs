@@ -9,6 +9,7 @@ use crate::Result;
 use crate::error::Error;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
+use std::cmp::Ordering;
 use std::hash::BuildHasher;
 
 /// A number that may be a bit or a spin.
@@ -49,6 +50,7 @@ pub struct States {
 }
 
 /// Words needed for `n` bits.
+#[inline(always)]
 pub(crate) fn words_for(n: usize) -> usize {
     n.div_ceil(64)
 }
@@ -142,11 +144,13 @@ impl States {
     }
 
     /// Words in a row.
+    #[inline(always)]
     pub fn words_per_row(&self) -> usize {
         words_for(self.n_units)
     }
 
     /// One sample, packed. Bits beyond the last unit are zero.
+    #[inline(always)]
     pub fn row(&self, sample: usize) -> &[u64] {
         let words = self.words_per_row();
         &self.bits[sample * words..(sample + 1) * words]
@@ -233,6 +237,7 @@ impl PackError {
 }
 
 /// Bit `unit` of a packed row.
+#[inline(always)]
 pub fn get_bit(row: &[u64], unit: usize) -> bool {
     row[unit / 64] >> (unit % 64) & 1 == 1
 }
@@ -270,9 +275,12 @@ pub struct Samples {
     weights: Option<Vec<f64>>,
     total_weight: f64,
     n_observed: usize,
-    /// The same bits by unit: ⌈distinct/64⌉ words each.
-    columns: Vec<u64>,
+    /// The same bits by unit, in tiles of [`TILE`] samples: `[tile][unit]`.
+    columns: Vec<[u64; TILE / 64]>,
 }
+
+/// Samples whose columns lie together, and over which kernels keep their intermediate results.
+pub(crate) const TILE: usize = 256;
 
 impl Samples {
     /// From 0/1 data, one row per sample. See [`States::from_binary`].
@@ -374,11 +382,13 @@ impl Samples {
     }
 
     /// The distinct samples, in the order of first appearance.
+    #[inline(always)]
     pub fn states(&self) -> &States {
         &self.states
     }
 
     /// The weight of distinct sample `m`.
+    #[inline(always)]
     pub fn weight(&self, m: usize) -> f64 {
         self.weights.as_ref().map_or(1.0, |w| w[m])
     }
@@ -393,23 +403,41 @@ impl Samples {
         self.total_weight
     }
 
-    /// One unit over all distinct samples, packed: bit m mod 64 of word m / 64.
-    pub fn column(&self, unit: usize) -> &[u64] {
-        let words = words_for(self.n_distinct());
-        &self.columns[unit * words..(unit + 1) * words]
+    /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
+    pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
+        let tiles = self.columns.chunks_exact(self.n_units());
+        tiles.flat_map(move |tile| tile[unit])
+    }
+
+    /// All units over the samples of one tile.
+    #[inline(always)]
+    pub(crate) fn column_tile(&self, tile: usize) -> &[[u64; TILE / 64]] {
+        let d = self.n_units();
+        &self.columns[tile * d..(tile + 1) * d]
+    }
+
+    /// The fraction of set bits among all bits of the distinct samples.
+    pub(crate) fn activity(&self) -> f64 {
+        let set: u64 = self
+            .states
+            .bits
+            .iter()
+            .map(|w| u64::from(w.count_ones()))
+            .sum();
+        set as f64 / (self.n_distinct() * self.n_units()) as f64
     }
 
     /// Bytes held, the weights included.
     pub fn bytes(&self) -> usize {
         8 * (self.states.bits.len()
-            + self.columns.len()
+            + self.columns.as_flattened().len()
             + self.weights.as_ref().map_or(0, Vec::len))
     }
 
     /// The weighted mean of every unit. O(M d / 64) without weights.
     pub fn means(&self) -> Vec<f64> {
         (0..self.n_units())
-            .map(|unit| self.column_weight(self.column(unit).iter().copied()) / self.total_weight)
+            .map(|unit| self.column_weight(self.column(unit)) / self.total_weight)
             .collect()
     }
 
@@ -420,11 +448,7 @@ impl Samples {
         let mut means = Array2::zeros((d, d));
         for i in 0..d {
             for j in 0..=i {
-                let both = self
-                    .column(i)
-                    .iter()
-                    .zip(self.column(j))
-                    .map(|(a, b)| a & b);
+                let both = self.column(i).zip(self.column(j)).map(|(a, b)| a & b);
                 let mean = self.column_weight(both) / self.total_weight;
                 means[[i, j]] = mean;
                 means[[j, i]] = mean;
@@ -456,11 +480,11 @@ impl Samples {
         let n = self.n_distinct();
         let last = words_for(n) - 1;
         let mut seen = 0u8;
-        for (w, (&a, &b)) in self.column(i).iter().zip(self.column(j)).enumerate() {
-            let valid = if w == last {
-                last_word_mask(n)
-            } else {
-                u64::MAX
+        for (w, (a, b)) in self.column(i).zip(self.column(j)).enumerate() {
+            let valid = match w.cmp(&last) {
+                Ordering::Less => u64::MAX,
+                Ordering::Equal => last_word_mask(n),
+                Ordering::Greater => 0,
             };
             for (bit, cell) in [!a & !b, a & !b, !a & b, a & b].into_iter().enumerate() {
                 seen |= u8::from(cell & valid != 0) << bit;
@@ -518,13 +542,13 @@ impl RowIndex {
     }
 }
 
-/// The bits of `states` by unit.
-fn transpose(states: &States) -> Vec<u64> {
+/// The bits of `states` by unit, tile after tile.
+fn transpose(states: &States) -> Vec<[u64; TILE / 64]> {
     let (n, d) = (states.n_samples(), states.n_units());
-    let words = words_for(n);
-    let mut columns = vec![0u64; d * words];
+    let mut columns = vec![[0u64; TILE / 64]; n.div_ceil(TILE) * d];
     let mut block = [0u64; 64];
     for (sample_word, samples) in (0..n).step_by(64).enumerate() {
+        let tile = &mut columns[samples / TILE * d..][..d];
         for unit_word in 0..states.words_per_row() {
             block.fill(0);
             for (k, m) in (samples..n.min(samples + 64)).enumerate() {
@@ -532,7 +556,7 @@ fn transpose(states: &States) -> Vec<u64> {
             }
             transpose_64(&mut block);
             for (k, unit) in (64 * unit_word..d.min(64 * unit_word + 64)).enumerate() {
-                columns[unit * words + sample_word] = block[k];
+                tile[unit][sample_word % (TILE / 64)] = block[k];
             }
         }
     }
@@ -624,7 +648,8 @@ mod tests {
             let samples = Samples::from_binary(x.view()).unwrap();
             for u in 0..d {
                 for m in 0..samples.n_distinct() {
-                    assert_eq!(get_bit(samples.column(u), m), samples.states().get(m, u));
+                    let column: Vec<u64> = samples.column(u).collect();
+                    assert_eq!(get_bit(&column, m), samples.states().get(m, u));
                 }
             }
             let xf = x.mapv(f64::from);

@@ -20,7 +20,7 @@ use crate::bits::Samples;
 use crate::couplings::{Couplings, SpinCouplings};
 use crate::error::Error;
 use crate::flow::{LogFlow, MarginSum, Neighbourhood, Terms, left_out_flips};
-use crate::kernel::{FlowRate, LeftOut};
+use crate::kernel::{FlowRate, Kernel, LeftOut};
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
 use mpf_core::{
@@ -346,6 +346,7 @@ impl Problem<'_> {
             pairs,
             left_out: self.left_out.clone(),
             complement: options.neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+            kernel: Kernel::default(),
         });
         let mut objective = Standardized::new(Ridge::new(flow, ridge)?, &basis);
         let minimum = minimizer.minimize_l1(

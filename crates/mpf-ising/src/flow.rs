@@ -12,7 +12,9 @@ use crate::Result;
 use crate::bits::{RowIndex, Samples, flip_bit, for_each_set_bit, get_bit};
 use crate::couplings::{n_packed, packed_index};
 use crate::error::Error;
-use crate::kernel::{FlowRate, LeftOut, MarginLoss, Rows};
+use crate::kernel::{
+    FlowRate, Kernel, LeftOut, MarginLoss, Path, Rows, SAFE_EXPONENT, at_one_margin,
+};
 use crate::support::Support;
 use mpf_core::{Form, Objective};
 use rayon::prelude::*;
@@ -53,6 +55,19 @@ impl<'a> IsingFlow<'a> {
     /// # Errors
     /// [`Error::NoFlipsLeft`] when [`Neighbourhood::OutsideData`] leaves nothing.
     pub fn new(samples: &'a Samples, neighbourhood: Neighbourhood, form: Form) -> Result<Self> {
+        Self::with_kernel(samples, neighbourhood, form, Kernel::default())
+    }
+
+    /// The same by a chosen kernel.
+    ///
+    /// # Errors
+    /// As [`IsingFlow::new`].
+    pub fn with_kernel(
+        samples: &'a Samples,
+        neighbourhood: Neighbourhood,
+        form: Form,
+        kernel: Kernel,
+    ) -> Result<Self> {
         let d = samples.n_units();
         let (left_out, left_out_fraction) = left_out_flips(samples, neighbourhood)?;
         let pairs = Support::Full.pairs(d)?;
@@ -63,6 +78,7 @@ impl<'a> IsingFlow<'a> {
             pairs,
             left_out,
             complement: neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+            kernel,
         };
         Ok(Self {
             n_units: d,
@@ -72,6 +88,11 @@ impl<'a> IsingFlow<'a> {
             spin_params: vec![0.0; n],
             spin_grad: vec![0.0; n],
         })
+    }
+
+    /// The kernel's algorithm.
+    pub fn path(&self) -> Path {
+        self.sum.rows.path()
     }
 
     /// The fraction of all flips that lead to data states and were left out.
@@ -130,6 +151,7 @@ pub struct Terms<'a> {
     pub(crate) left_out: Option<Arc<LeftOut>>,
     /// Whether the flip of all units at once is summed too.
     pub(crate) complement: bool,
+    pub(crate) kernel: Kernel,
 }
 
 impl<'a> Terms<'a> {
@@ -186,37 +208,52 @@ impl<'a> Terms<'a> {
 /// θ = (h of the units, K of the pairs).
 pub struct MarginSum<'a, L> {
     terms: Terms<'a>,
-    rows: Rows,
+    rows: Rows<'a>,
+    /// For every pair, its ends that are among our units, and where their R is kept.
+    ends: Vec<[Option<(usize, usize)>; 2]>,
     loss: L,
 }
 
 impl<'a, L: MarginLoss> MarginSum<'a, L> {
     /// The sum of `loss` over `terms`.
     pub fn new(terms: Terms<'a>, loss: L) -> Self {
+        let entries: Vec<(usize, usize)> = terms
+            .pairs
+            .iter()
+            .flat_map(|&(i, j)| [(i, j), (j, i)])
+            .filter(|(unit, _)| terms.units.contains(unit))
+            .collect();
         let rows = Rows::new(
-            terms.units.start,
-            terms.units.len(),
-            terms.samples.n_units(),
+            terms.samples,
+            terms.left_out.clone(),
+            terms.units.clone(),
+            &entries,
+            terms.kernel,
         );
-        Self { terms, rows, loss }
-    }
-
-    /// The ends of a pair that are among our units, each with the other end.
-    fn ends(&self, (i, j): (usize, usize)) -> impl Iterator<Item = (usize, usize)> + use<L> {
-        let units = self.terms.units.clone();
-        [(i, j), (j, i)]
-            .into_iter()
-            .filter(move |(unit, _)| units.contains(unit))
+        let end = |unit: usize, other: usize| {
+            let ours = terms.units.contains(&unit);
+            ours.then(|| (unit, rows.slot(unit, other)))
+        };
+        Self {
+            ends: terms
+                .pairs
+                .iter()
+                .map(|&(i, j)| [end(i, j), end(j, i)])
+                .collect(),
+            terms,
+            rows,
+            loss,
+        }
     }
 
     /// z_i = −h_i + Σ_j K_ij (1 − 2 x_j).
     fn set_params(&mut self, theta: &[f64]) {
         let (fields, couplings) = theta.split_at(self.terms.units.len());
         let mut offsets: Vec<f64> = fields.iter().map(|h| -h).collect();
-        for (q, &coupling) in couplings.iter().enumerate() {
-            for (unit, other) in self.ends(self.terms.pairs[q]) {
+        for (&coupling, ends) in couplings.iter().zip(&self.ends) {
+            for &(unit, slot) in ends.iter().flatten() {
                 offsets[unit - self.terms.units.start] += coupling;
-                self.rows.set(unit, other, -2.0 * coupling);
+                self.rows.set(slot, -2.0 * coupling);
             }
         }
         for (k, offset) in offsets.into_iter().enumerate() {
@@ -229,12 +266,11 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
         for (k, field) in fields.iter_mut().enumerate() {
             *field = -self.rows.offset_grad(self.terms.units.start + k);
         }
-        for (q, coupling) in couplings.iter_mut().enumerate() {
-            *coupling = self
-                .ends(self.terms.pairs[q])
-                .map(|(unit, other)| {
-                    self.rows.offset_grad(unit) - 2.0 * self.rows.grad(unit, other)
-                })
+        for (coupling, ends) in couplings.iter_mut().zip(&self.ends) {
+            *coupling = ends
+                .iter()
+                .flatten()
+                .map(|&(unit, slot)| self.rows.offset_grad(unit) - 2.0 * self.rows.grad(slot))
                 .sum();
         }
     }
@@ -261,7 +297,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
                 for m in chunk * CHUNK..n.min((chunk + 1) * CHUNK) {
                     let weight = scale * self.terms.samples.weight(m);
                     let margin = self.complement_margin(fields, m);
-                    let (v, slope) = self.loss.value_and_slope(margin);
+                    let (v, slope) = at_one_margin(self.loss, margin);
                     value += weight * v;
                     for (i, g) in slopes.iter_mut().enumerate() {
                         let s = if get_bit(self.terms.samples.states().row(m), i) {
@@ -293,11 +329,7 @@ impl<L: MarginLoss> Objective for MarginSum<'_, L> {
 
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         self.set_params(theta);
-        let mut value = self.rows.evaluate(
-            self.terms.samples,
-            self.terms.left_out.as_deref(),
-            self.loss,
-        );
+        let mut value = self.rows.evaluate(self.loss);
         self.gradient(grad);
         if self.terms.complement {
             let d = self.terms.units.len();
@@ -313,8 +345,6 @@ fn log_value_and_gradient(
     theta: &[f64],
     grad: &mut [f64],
 ) -> f64 {
-    /// exp(±600) is far from the ends of f64, even summed 10⁹ times.
-    const SAFE: f64 = 600.0;
     sum.set_params(theta);
     let fields = &theta[..sum.terms.units.len()];
     let mut bound = sum.rows.margin_bound();
@@ -322,10 +352,8 @@ fn log_value_and_gradient(
         bound = bound.max(fields.iter().map(|h| h.abs()).sum());
     }
     sum.loss.shift = 0.0;
-    if bound >= SAFE {
-        let mut largest = sum
-            .rows
-            .largest_exponent(sum.terms.samples, sum.terms.left_out.as_deref());
+    if bound >= SAFE_EXPONENT {
+        let mut largest = sum.rows.largest_exponent();
         if sum.terms.complement {
             for m in 0..sum.terms.samples.n_distinct() {
                 largest = largest.max(-sum.complement_margin(fields, m));

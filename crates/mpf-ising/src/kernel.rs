@@ -12,18 +12,45 @@
 //! With φ = exp(−a), R = J and c = ½ diag J this is the flow over single bit flips:
 //! ½[E(x) − E(x with i flipped)] = s_i z_i = −a_i. Pseudolikelihood differs in φ alone.
 //!
-//! Work is cut into a fixed grid, panels of units × chunks of samples, and partial sums are added
-//! in the grid's order, so that the number of threads cannot change a digit. Nothing of size
-//! M × d exists but the bits.
+//! Four ways to the same sums, chosen by what the data and the support look like: `dense` tables,
+//! `sparse` set bits, one `row` at a time, and counted `patterns` of few neighbours. Work is cut
+//! into a fixed grid, units × chunks of samples, and partial sums are added in the grid's order,
+//! so that the number of threads cannot change a digit. Nothing of size M × d exists but the bits.
 
-use crate::bits::{Samples, for_each_set_bit, get_bit};
+mod dense;
+pub mod lanes;
+mod patterns;
+mod row;
+pub mod simd;
+mod sparse;
+
+use crate::bits::{Samples, TILE, for_each_set_bit, get_bit};
+pub use lanes::Lanes;
+use patterns::Patterns;
 use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// φ, a convex decreasing function of the margin a = s_i (h_i + Σ_j K_ij s_j): large where unit i
 /// is much likelier in its own state than flipped.
 pub trait MarginLoss: Copy + Send + Sync {
-    /// (φ(a), φ′(a)).
-    fn value_and_slope(self, margin: f64) -> (f64, f64);
+    /// (φ(a), φ′(a)), four margins at a time. Mark it `#[inline(always)]`: it becomes part of
+    /// vector code.
+    fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V);
+
+    /// Whether φ(a) is exp(−a) and nothing else, which admits a shortcut.
+    fn is_exponential(self) -> bool {
+        false
+    }
+}
+
+/// φ and φ′ at one margin.
+pub(crate) fn at_one_margin(loss: impl MarginLoss, margin: f64) -> (f64, f64) {
+    let (value, slope) = loss.value_and_slope(lanes::Portable::splat(margin));
+    let (mut values, mut slopes) = ([0.0; 4], [0.0; 4]);
+    value.store(&mut values);
+    slope.store(&mut slopes);
+    (values[0], slopes[0])
 }
 
 /// φ(a) = exp(−a − shift): the rate of the flip, which MPF (and RISE) sum.
@@ -34,11 +61,41 @@ pub struct FlowRate {
 }
 
 impl MarginLoss for FlowRate {
-    #[inline]
-    fn value_and_slope(self, margin: f64) -> (f64, f64) {
-        let rate = (-margin - self.shift).exp();
-        (rate, -rate)
+    #[inline(always)]
+    fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V) {
+        let rate = margin.negate().minus(V::splat(self.shift)).exp();
+        (rate, rate.negate())
     }
+
+    fn is_exponential(self) -> bool {
+        self.shift == 0.0
+    }
+}
+
+/// How the sums are computed. All ways give the same numbers up to rounding; the choice is there
+/// for tests and benches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// The fastest for the data and the support, as calibrated.
+    #[default]
+    Auto,
+    /// Tables of partial sums: for many set bits.
+    Dense,
+    /// Set bits one by one: for few.
+    Sparse,
+    /// Unit by unit: for thin supports and node-wise fits.
+    Rows,
+    /// Counts of neighbour patterns: for units with at most ten neighbours.
+    Patterns,
+}
+
+/// Which code computes an objective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// The algorithm.
+    pub path: Path,
+    /// Whether to leave the machine's vector instructions alone.
+    pub portable: bool,
 }
 
 /// Flips that are left out of the sum, one bit for every (distinct sample, unit).
@@ -57,6 +114,7 @@ impl LeftOut {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn row(&self, sample: usize) -> &[u64] {
         &self.bits[sample * self.words..(sample + 1) * self.words]
     }
@@ -66,227 +124,388 @@ impl LeftOut {
     }
 }
 
-/// Units in a panel of the joint sum: their z fit into registers or the nearest cache.
-const PANEL: usize = 16;
 /// Most samples in a chunk.
 const CHUNK: usize = 8192;
-/// About as many tasks as keep a large machine busy; more chunks than this need only memory.
+/// About as many tasks as keep a large machine busy; more would only take memory.
 const TASKS: usize = 256;
+/// The activity below which walking set bits beats tables.
+const SPARSE_BELOW: f64 = 0.1;
+/// The part of all couplings below which rows beat panels.
+const THIN_BELOW: f64 = 1.0 / 8.0;
+/// |z| for which exp(z) is far from the ends of `f64`, even summed 10⁹ times.
+pub(crate) const SAFE_EXPONENT: f64 = 600.0;
 
-/// R, c and what comes of them, for the units `first .. first + n_units`.
-///
-/// Rows are stored panel by panel and transposed within, so that one set bit adds one contiguous
-/// run of numbers to the z of a whole panel.
-#[derive(Clone, Debug)]
-pub(crate) struct Rows {
-    first: usize,
-    n_units: usize,
-    /// Columns of R: all units of the samples.
-    n_columns: usize,
-    panel: usize,
-    /// `[panel][column][unit in panel]`.
+/// R and c of some units, and what comes of them.
+pub(crate) struct Rows<'a> {
+    samples: &'a Samples,
+    left_out: Option<Arc<LeftOut>>,
+    units: Range<usize>,
+    portable: bool,
+    layout: Layout,
     rows: Vec<f64>,
-    /// `[unit]`, padded to whole panels.
     offsets: Vec<f64>,
     row_grads: Vec<f64>,
     offset_grads: Vec<f64>,
 }
 
-impl Rows {
-    /// Zeros for `n_units` units from `first` on, of samples with `n_columns` units.
-    pub(crate) fn new(first: usize, n_units: usize, n_columns: usize) -> Self {
-        let panel = if n_units == 1 { 1 } else { PANEL };
-        let padded = n_units.div_ceil(panel) * panel;
+/// Where R_ij is kept.
+enum Layout {
+    /// `[panel][column][unit in panel]`, all columns, the last panel padded.
+    Panels { width: usize },
+    /// `[unit][neighbour]`, the columns of unit k in `neighbours[starts[k]..starts[k + 1]]`.
+    Rows {
+        neighbours: Vec<u32>,
+        starts: Vec<usize>,
+        patterns: Option<Vec<Patterns>>,
+    },
+}
+
+impl<'a> Rows<'a> {
+    /// Zeros for `units`, where R_ij may differ from zero for the given (unit, column) pairs.
+    pub(crate) fn new(
+        samples: &'a Samples,
+        left_out: Option<Arc<LeftOut>>,
+        units: Range<usize>,
+        entries: &[(usize, usize)],
+        kernel: Kernel,
+    ) -> Self {
+        let n = units.len();
+        let mut degrees = vec![0usize; n];
+        for (unit, _) in entries {
+            degrees[unit - units.start] += 1;
+        }
+        let largest = degrees.iter().copied().max().unwrap_or(0);
+        let path = match kernel.path {
+            Path::Auto => choose(samples, n, entries.len(), largest),
+            chosen => chosen,
+        };
+        let width = match path {
+            Path::Dense => dense::PANEL,
+            Path::Sparse => sparse::PANEL,
+            _ => 0,
+        };
+        let (layout, n_entries, n_offsets) = if width > 0 && units.start == 0 {
+            let padded = n.next_multiple_of(width);
+            (Layout::Panels { width }, padded * samples.n_units(), padded)
+        } else {
+            let mut sorted = entries.to_vec();
+            sorted.sort_unstable();
+            let neighbours: Vec<u32> = sorted.iter().map(|(_, j)| *j as u32).collect();
+            let mut starts = vec![0];
+            for degree in degrees {
+                starts.push(starts[starts.len() - 1] + degree);
+            }
+            let count = |k: usize| {
+                let columns = &neighbours[starts[k]..starts[k + 1]];
+                Patterns::new(samples, left_out.as_deref(), units.start + k, columns)
+            };
+            let counted = path == Path::Patterns && largest <= patterns::MOST_NEIGHBOURS;
+            let patterns = counted.then(|| (0..n).into_par_iter().map(count).collect());
+            let n_entries = neighbours.len();
+            let layout = Layout::Rows {
+                neighbours,
+                starts,
+                patterns,
+            };
+            (layout, n_entries, n)
+        };
         Self {
-            first,
-            n_units,
-            n_columns,
-            panel,
-            rows: vec![0.0; padded * n_columns],
-            offsets: vec![0.0; padded],
-            row_grads: vec![0.0; padded * n_columns],
-            offset_grads: vec![0.0; padded],
+            samples,
+            left_out,
+            units,
+            portable: kernel.portable,
+            layout,
+            rows: vec![0.0; n_entries],
+            offsets: vec![0.0; n_offsets],
+            row_grads: vec![0.0; n_entries],
+            offset_grads: vec![0.0; n_offsets],
         }
     }
 
-    fn at(&self, unit: usize, column: usize) -> usize {
-        let k = unit - self.first;
-        (k / self.panel * self.n_columns + column) * self.panel + k % self.panel
+    /// The way that was chosen.
+    pub(crate) fn path(&self) -> Path {
+        match &self.layout {
+            Layout::Panels { width } if *width == dense::PANEL => Path::Dense,
+            Layout::Panels { .. } => Path::Sparse,
+            Layout::Rows { patterns: None, .. } => Path::Rows,
+            Layout::Rows { .. } => Path::Patterns,
+        }
+    }
+
+    /// Where R_ij and G_ij are kept: valid for [`Rows::set`] and [`Rows::grad`].
+    pub(crate) fn slot(&self, unit: usize, column: usize) -> usize {
+        let k = unit - self.units.start;
+        match &self.layout {
+            Layout::Panels { width } => {
+                (k / width * self.samples.n_units() + column) * width + k % width
+            }
+            Layout::Rows {
+                neighbours, starts, ..
+            } => {
+                let row = &neighbours[starts[k]..starts[k + 1]];
+                starts[k] + row.binary_search(&(column as u32)).expect("an entry of R")
+            }
+        }
     }
 
     /// Sets R_ij.
-    pub(crate) fn set(&mut self, unit: usize, column: usize, value: f64) {
-        let at = self.at(unit, column);
-        self.rows[at] = value;
+    pub(crate) fn set(&mut self, slot: usize, value: f64) {
+        self.rows[slot] = value;
     }
 
     /// Sets c_i.
     pub(crate) fn set_offset(&mut self, unit: usize, value: f64) {
-        self.offsets[unit - self.first] = value;
+        self.offsets[unit - self.units.start] = value;
     }
 
     /// G_ij.
-    pub(crate) fn grad(&self, unit: usize, column: usize) -> f64 {
-        self.row_grads[self.at(unit, column)]
+    pub(crate) fn grad(&self, slot: usize) -> f64 {
+        self.row_grads[slot]
     }
 
     /// r_i.
     pub(crate) fn offset_grad(&self, unit: usize) -> f64 {
-        self.offset_grads[unit - self.first]
+        self.offset_grads[unit - self.units.start]
     }
 
     /// F / Σ w, with G and r (over Σ w too) left in `self`.
-    pub(crate) fn evaluate(
-        &mut self,
-        samples: &Samples,
-        left_out: Option<&LeftOut>,
-        loss: impl MarginLoss,
-    ) -> f64 {
-        match self.panel {
-            1 => self.evaluate_panels::<1>(samples, left_out, loss),
-            _ => self.evaluate_panels::<PANEL>(samples, left_out, loss),
-        }
-    }
-
-    fn evaluate_panels<const P: usize>(
-        &mut self,
-        samples: &Samples,
-        left_out: Option<&LeftOut>,
-        loss: impl MarginLoss,
-    ) -> f64 {
-        let n_panels = self.offsets.len() / P;
-        let per_panel = chunks_per_panel(samples.n_distinct(), n_panels);
-        let chunk = samples.n_distinct().div_ceil(per_panel);
-        let this = &*self;
-        let partials: Vec<Partial<P>> = (0..n_panels * per_panel)
-            .into_par_iter()
-            .map(|task| {
-                let (panel, part) = (task / per_panel, task % per_panel);
-                let from = (part * chunk).min(samples.n_distinct());
-                let to = (from + chunk).min(samples.n_distinct());
-                this.sum_panel(panel, samples, from..to, left_out, loss)
-            })
-            .collect();
-
+    pub(crate) fn evaluate(&mut self, loss: impl MarginLoss) -> f64 {
         self.row_grads.fill(0.0);
         self.offset_grads.fill(0.0);
-        let mut value = 0.0;
-        let scale = 1.0 / samples.total_weight();
-        for (task, partial) in partials.iter().enumerate() {
-            let panel = task / per_panel;
-            value += partial.value;
-            let offsets = &mut self.offset_grads[panel * P..][..P];
-            for (sum, part) in offsets.iter_mut().zip(&partial.offsets) {
-                *sum += scale * part;
-            }
-            let rows = &mut self.row_grads[panel * P * self.n_columns..][..P * self.n_columns];
-            for (sum, part) in rows.iter_mut().zip(partial.rows.as_flattened()) {
-                *sum += scale * part;
-            }
+        let sum = match self.path() {
+            Path::Dense => self.evaluate_dense(loss),
+            Path::Sparse => self.evaluate_sparse(loss),
+            Path::Patterns => self.evaluate_patterns(loss),
+            Path::Rows | Path::Auto => self.evaluate_rows(loss),
+        };
+        let scale = 1.0 / self.samples.total_weight();
+        for g in self.row_grads.iter_mut().chain(&mut self.offset_grads) {
+            *g *= scale;
         }
-        value * scale
+        sum * scale
     }
 
-    fn sum_panel<const P: usize>(
+    /// Runs `task(part, samples)` for every one of `n_parts` parts and every chunk of samples.
+    /// The results come by part, then by chunk, whatever the threads do.
+    fn on_grid<T: Send>(
         &self,
-        panel: usize,
-        samples: &Samples,
-        range: std::ops::Range<usize>,
-        left_out: Option<&LeftOut>,
-        loss: impl MarginLoss,
-    ) -> Partial<P> {
-        let first = self.first + panel * P;
-        let width = P.min(self.n_units - panel * P);
-        let rows = self.rows[panel * P * self.n_columns..][..P * self.n_columns]
-            .as_chunks::<P>()
-            .0;
-        let offsets: [f64; P] = std::array::from_fn(|k| self.offsets[panel * P + k]);
-        let mut sums = Partial::<P>::new(self.n_columns);
-        for m in range {
-            let x = samples.states().row(m);
-            let mut z = offsets;
-            for_each_set_bit(x, |j| {
-                for (z, r) in z.iter_mut().zip(&rows[j]) {
-                    *z += r;
-                }
-            });
-            let weight = samples.weight(m);
-            let mut slopes = [0.0; P];
-            for (k, (slope, z)) in slopes.iter_mut().zip(z).enumerate().take(width) {
-                if left_out.is_some_and(|l| get_bit(l.row(m), first + k)) {
-                    continue;
-                }
-                let s = if get_bit(x, first + k) { 1.0 } else { -1.0 };
-                let (value, d_value) = loss.value_and_slope(-s * z);
-                sums.value += weight * value;
-                *slope = -weight * s * d_value;
-            }
-            for (sum, slope) in sums.offsets.iter_mut().zip(slopes) {
-                *sum += slope;
-            }
-            for_each_set_bit(x, |j| {
-                for (g, slope) in sums.rows[j].iter_mut().zip(slopes) {
-                    *g += slope;
-                }
-            });
+        n_parts: usize,
+        task: impl Fn(usize, Range<usize>) -> T + Sync,
+    ) -> Vec<(usize, T)> {
+        let n = self.samples.n_distinct();
+        let most = TASKS.div_ceil(n_parts);
+        let chunks = n.div_ceil(CHUNK).min(most).max(1);
+        let size = n.div_ceil(chunks).next_multiple_of(TILE);
+        (0..n_parts * chunks)
+            .into_par_iter()
+            .map(|at| {
+                let (part, chunk) = (at / chunks, at % chunks);
+                let range = (chunk * size).min(n)..((chunk + 1) * size).min(n);
+                (part, task(part, range))
+            })
+            .collect()
+    }
+
+    fn evaluate_dense(&mut self, loss: impl MarginLoss) -> f64 {
+        let n_columns = self.samples.n_units();
+        let multiply = loss.is_exponential() && self.margin_bound() < SAFE_EXPONENT;
+        let rows = self.rows.as_chunks::<4>().0.as_chunks::<2>().0;
+        let offsets = self.offsets.as_chunks::<4>().0.as_chunks::<2>().0;
+        let partials = self.on_grid(offsets.len(), |panel, range| {
+            let task = dense::Task {
+                samples: self.samples,
+                left_out: self.left_out.as_deref(),
+                first: panel * dense::PANEL,
+                n_units: dense::PANEL.min(self.units.len() - panel * dense::PANEL),
+                rows: &rows[panel * n_columns..(panel + 1) * n_columns],
+                offsets: &offsets[panel],
+                range,
+                multiply,
+            };
+            simd::dense_sum(&task, loss, self.portable)
+        });
+        let mut value = 0.0;
+        for (panel, partial) in &partials {
+            value += partial.value;
+            self.add_panel(
+                *panel,
+                partial.offsets.as_flattened(),
+                partial.rows.as_flattened().as_flattened(),
+            );
         }
-        sums
+        value
+    }
+
+    fn evaluate_sparse(&mut self, loss: impl MarginLoss) -> f64 {
+        let n_columns = self.samples.n_units();
+        let rows = self
+            .rows
+            .as_chunks::<4>()
+            .0
+            .as_chunks::<{ sparse::PANEL / 4 }>()
+            .0;
+        let offsets = self
+            .offsets
+            .as_chunks::<4>()
+            .0
+            .as_chunks::<{ sparse::PANEL / 4 }>()
+            .0;
+        let partials = self.on_grid(offsets.len(), |panel, range| {
+            let task = sparse::Task {
+                samples: self.samples,
+                left_out: self.left_out.as_deref(),
+                first: panel * sparse::PANEL,
+                n_units: sparse::PANEL.min(self.units.len() - panel * sparse::PANEL),
+                rows: &rows[panel * n_columns..(panel + 1) * n_columns],
+                offsets: &offsets[panel],
+                range,
+            };
+            simd::sparse_sum(&task, loss, self.portable)
+        });
+        let mut value = 0.0;
+        for (panel, partial) in &partials {
+            value += partial.value;
+            self.add_panel(
+                *panel,
+                partial.offsets.as_flattened(),
+                partial.rows.as_flattened().as_flattened(),
+            );
+        }
+        value
+    }
+
+    fn add_panel(&mut self, panel: usize, offsets: &[f64], rows: &[f64]) {
+        add(&mut self.offset_grads[panel * offsets.len()..], offsets);
+        add(&mut self.row_grads[panel * rows.len()..], rows);
+    }
+
+    fn evaluate_rows(&mut self, loss: impl MarginLoss) -> f64 {
+        let Layout::Rows {
+            neighbours, starts, ..
+        } = &self.layout
+        else {
+            unreachable!("this path has rows")
+        };
+        let partials = self.on_grid(self.units.len(), |k, range| {
+            let task = row::Task {
+                samples: self.samples,
+                left_out: self.left_out.as_deref(),
+                unit: self.units.start + k,
+                neighbours: &neighbours[starts[k]..starts[k + 1]],
+                row: &self.rows[starts[k]..starts[k + 1]],
+                offset: self.offsets[k],
+                range,
+            };
+            simd::row_sum(&task, loss, self.portable)
+        });
+        let mut value = 0.0;
+        for (k, partial) in &partials {
+            value += partial.value;
+            self.offset_grads[*k] += partial.offset;
+            add(&mut self.row_grads[starts[*k]..], &partial.row);
+        }
+        value
+    }
+
+    fn evaluate_patterns(&mut self, loss: impl MarginLoss) -> f64 {
+        let Layout::Rows {
+            starts,
+            patterns: Some(patterns),
+            ..
+        } = &self.layout
+        else {
+            unreachable!("this path has patterns")
+        };
+        let mut row_grads = self.row_grads.as_mut_slice();
+        let mut value = 0.0;
+        for (k, patterns) in patterns.iter().enumerate() {
+            let row = &self.rows[starts[k]..starts[k + 1]];
+            let (row_grad, rest) = row_grads.split_at_mut(row.len());
+            row_grads = rest;
+            value += patterns.sum(
+                row,
+                self.offsets[k],
+                loss,
+                row_grad,
+                &mut self.offset_grads[k],
+            );
+        }
+        value
+    }
+
+    /// Calls `f(column, R_ij)` for the row of `unit`.
+    fn for_each_entry(&self, unit: usize, mut f: impl FnMut(usize, f64)) {
+        let k = unit - self.units.start;
+        match &self.layout {
+            Layout::Panels { .. } => {
+                for column in 0..self.samples.n_units() {
+                    f(column, self.rows[self.slot(unit, column)]);
+                }
+            }
+            Layout::Rows {
+                neighbours, starts, ..
+            } => {
+                for at in starts[k]..starts[k + 1] {
+                    f(neighbours[at] as usize, self.rows[at]);
+                }
+            }
+        }
+    }
+
+    /// An upper bound of |z| over all units and states.
+    pub(crate) fn margin_bound(&self) -> f64 {
+        let bounds = self.units.clone().map(|unit| {
+            let mut bound = self.offsets[unit - self.units.start].abs();
+            self.for_each_entry(unit, |_, r| bound += r.abs());
+            bound
+        });
+        bounds.fold(0.0, f64::max)
     }
 
     /// The largest −a over all samples and flips: the shift that keeps exp(−a) below 1.
-    pub(crate) fn largest_exponent(&self, samples: &Samples, left_out: Option<&LeftOut>) -> f64 {
-        (0..samples.n_distinct())
-            .into_par_iter()
-            .map(|m| {
-                let x = samples.states().row(m);
-                let mut largest = f64::NEG_INFINITY;
-                for i in self.first..self.first + self.n_units {
-                    if left_out.is_some_and(|l| get_bit(l.row(m), i)) {
-                        continue;
-                    }
-                    let mut z = self.offsets[i - self.first];
-                    for_each_set_bit(x, |j| z += self.rows[self.at(i, j)]);
-                    largest = largest.max(if get_bit(x, i) { z } else { -z });
+    pub(crate) fn largest_exponent(&self) -> f64 {
+        let of_unit = |unit: usize| {
+            let mut row = vec![0.0; self.samples.n_units()];
+            self.for_each_entry(unit, |column, r| row[column] = r);
+            let mut largest = f64::NEG_INFINITY;
+            for (m, x) in self.samples.states().rows().enumerate() {
+                if self
+                    .left_out
+                    .as_ref()
+                    .is_some_and(|l| get_bit(l.row(m), unit))
+                {
+                    continue;
                 }
-                largest
-            })
-            .reduce(|| f64::NEG_INFINITY, f64::max)
-    }
-
-    /// An upper bound of |z|: below about 700 no exponential of it can overflow.
-    pub(crate) fn margin_bound(&self) -> f64 {
-        let mut bounds: Vec<f64> = self.offsets.iter().map(|c| c.abs()).collect();
-        let size = self.panel * self.n_columns;
-        for (panel, rows) in self.rows.chunks_exact(size).enumerate() {
-            for (at, r) in rows.iter().enumerate() {
-                bounds[panel * self.panel + at % self.panel] += r.abs();
+                let mut z = self.offsets[unit - self.units.start];
+                for_each_set_bit(x, |j| z += row[j]);
+                largest = largest.max(if get_bit(x, unit) { z } else { -z });
             }
-        }
-        bounds.into_iter().fold(0.0, f64::max)
+            largest
+        };
+        let units = self.units.clone().into_par_iter();
+        units.map(of_unit).reduce(|| f64::NEG_INFINITY, f64::max)
     }
 }
 
-/// What one task adds up.
-struct Partial<const P: usize> {
-    value: f64,
-    offsets: [f64; P],
-    rows: Vec<[f64; P]>,
-}
-
-impl<const P: usize> Partial<P> {
-    fn new(n_columns: usize) -> Self {
-        Self {
-            value: 0.0,
-            offsets: [0.0; P],
-            rows: vec![[0.0; P]; n_columns],
-        }
+/// The fastest path, calibrated by `cargo bench --bench paths`.
+fn choose(samples: &Samples, n_units: usize, n_entries: usize, largest_degree: usize) -> Path {
+    let few_patterns = largest_degree <= patterns::MOST_NEIGHBOURS
+        && 2usize << largest_degree <= samples.n_distinct();
+    let all = n_units * samples.n_units();
+    if few_patterns {
+        Path::Patterns
+    } else if n_units == 1 || (n_entries as f64) < THIN_BELOW * all as f64 {
+        Path::Rows
+    } else if samples.activity() < SPARSE_BELOW {
+        Path::Sparse
+    } else {
+        Path::Dense
     }
 }
 
-/// Depends on the problem alone, never on the machine.
-fn chunks_per_panel(n_samples: usize, n_panels: usize) -> usize {
-    n_samples
-        .div_ceil(CHUNK)
-        .min(TASKS.div_ceil(n_panels))
-        .max(1)
+/// sums += parts, as far as `parts` goes.
+fn add(sums: &mut [f64], parts: &[f64]) {
+    for (sum, part) in sums.iter_mut().zip(parts) {
+        *sum += part;
+    }
 }

@@ -1,0 +1,104 @@
+//! A unit with few neighbours sees few different things: count them once.
+//!
+//! z_i depends on the k neighbours of unit i alone. How often each of their 2^k patterns occurs
+//! with x_i = 0 and with x_i = 1 is all that an objective needs to know of the data, so that on a
+//! lattice (k ≤ 4) an evaluation costs the same for a thousand samples as for a billion.
+
+use super::lanes::{Lanes, Portable};
+use super::{LeftOut, MarginLoss};
+use crate::bits::{Samples, get_bit};
+
+/// The most neighbours of a unit whose patterns are counted.
+pub(super) const MOST_NEIGHBOURS: usize = 10;
+
+/// The patterns of one unit's neighbours.
+#[derive(Clone, Debug)]
+pub(super) struct Patterns {
+    /// The weight of every pattern, four at a time (padded with zeros), for x_i = 0 and 1.
+    weights: [Vec<[f64; 4]>; 2],
+}
+
+impl Patterns {
+    /// Counts. O(M k).
+    pub(super) fn new(
+        samples: &Samples,
+        left_out: Option<&LeftOut>,
+        unit: usize,
+        neighbours: &[u32],
+    ) -> Self {
+        let fours = (1usize << neighbours.len()).div_ceil(4);
+        let mut weights = [vec![[0.0; 4]; fours], vec![[0.0; 4]; fours]];
+        for (m, x) in samples.states().rows().enumerate() {
+            if left_out.is_some_and(|l| get_bit(l.row(m), unit)) {
+                continue;
+            }
+            let mut pattern = 0;
+            for (bit, &j) in neighbours.iter().enumerate() {
+                pattern |= usize::from(get_bit(x, j as usize)) << bit;
+            }
+            let own = usize::from(get_bit(x, unit));
+            weights[own][pattern / 4][pattern % 4] += samples.weight(m);
+        }
+        Self { weights }
+    }
+
+    /// Σ w φ of the unit, with r and G of its row (added into zeros).
+    pub(super) fn sum<L: MarginLoss>(
+        &self,
+        row: &[f64],
+        offset: f64,
+        loss: L,
+        row_grad: &mut [f64],
+        offset_grad: &mut f64,
+    ) -> f64 {
+        // z of every pattern, doubling with every neighbour.
+        let n = 1usize << row.len();
+        let mut z = vec![offset; n.max(4)];
+        for (bit, r) in row.iter().enumerate() {
+            let (known, next) = z[..2 << bit].split_at_mut(1 << bit);
+            for (next, known) in next.iter_mut().zip(known) {
+                *next = *known + r;
+            }
+        }
+        let mut value = Portable::splat(0.0);
+        let mut slopes = vec![[0.0; 4]; z.len() / 4];
+        for (own, weights) in self.weights.iter().enumerate() {
+            // a = −s z.
+            let flip = Portable::splat(if own == 1 { -0.0 } else { 0.0 });
+            for ((z, weight), total) in z.as_chunks::<4>().0.iter().zip(weights).zip(&mut slopes) {
+                let (phi, slope) = loss.value_and_slope(Portable::load(z).xor(flip));
+                let weight = Portable::load(weight);
+                // A pattern that never occurs may have an infinite φ.
+                value = value.plus(weighted(phi, weight));
+                let slope = weighted(slope.xor(flip), weight);
+                Portable::load(total).plus(slope).store(total);
+            }
+        }
+        // Fold the patterns: the upper half has the last neighbour's bit set.
+        let slopes = slopes.as_flattened_mut();
+        let mut width = n;
+        for g in row_grad.iter_mut().rev() {
+            width /= 2;
+            let (without, with) = slopes[..2 * width].split_at_mut(width);
+            *g = with.iter().sum();
+            for (a, b) in without.iter_mut().zip(with) {
+                *a += *b;
+            }
+        }
+        *offset_grad = slopes[0];
+        value.sum()
+    }
+}
+
+/// w·a, and 0 where w is 0 whatever a is.
+fn weighted(a: Portable, weight: Portable) -> Portable {
+    let (mut products, mut weights) = ([0.0; 4], [0.0; 4]);
+    a.times(weight).store(&mut products);
+    weight.store(&mut weights);
+    for (product, weight) in products.iter_mut().zip(weights) {
+        if weight == 0.0 {
+            *product = 0.0;
+        }
+    }
+    Portable::load(&products)
+}
