@@ -185,6 +185,7 @@ impl<'a> Terms<'a> {
             pairs,
             left_out: None,
             complement: false,
+            kernel: Kernel::default(),
         })
     }
 
