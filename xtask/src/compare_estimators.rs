@@ -25,8 +25,11 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u64).range(2..=4))]
     only: Option<u64>,
     /// Most iterations of a fit.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 5000)]
     max_iterations: usize,
+    /// Gradient tolerance of a fit, in standardised units.
+    #[arg(long, default_value_t = 1e-6)]
+    tolerance: f64,
 }
 
 /// A setting, and what is expected of it.
@@ -96,7 +99,7 @@ struct Pair {
 }
 
 impl Comparison {
-    fn fit(&self, seed: u64, max_iterations: usize, cancel: &Cancel) -> Result<Pair> {
+    fn fit(&self, seed: u64, args: &Args, cancel: &Cancel) -> Result<Pair> {
         let lattice = Lattice::new(10, 10, Boundary::Open)?;
         let truth = lattice.spin_glass(self.variance, &mut rng::stream(seed, 0))?;
         let states =
@@ -110,7 +113,8 @@ impl Comparison {
         if self.lattice_only {
             options.support = Support::lattice(&lattice);
         }
-        options.minimizer.max_iterations = max_iterations;
+        options.minimizer.gradient_tolerance = args.tolerance;
+        options.minimizer.max_iterations = args.max_iterations;
         options.minimizer.cancel = cancel.clone();
         let mpf = Fitter::new(options.clone())?.fit(&samples)?;
         let pl = Pseudolikelihood::new(options)?.fit(&samples)?;
@@ -174,7 +178,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let bar = progress::bar(n_seeds).with_prefix(format!("acceptance {}", comparison.number));
         let mut pairs = Vec::new();
         for seed in args.first_seed..args.first_seed + n_seeds {
-            let pair = comparison.fit(seed, args.max_iterations, cancel)?;
+            let pair = comparison.fit(seed, args, cancel)?;
             if cancel.is_cancelled() {
                 break;
             }

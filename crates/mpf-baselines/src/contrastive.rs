@@ -9,6 +9,10 @@
 //! Gibbs sweeps each ([`mpf_samplers::Gibbs`], units 0, 1, …, d − 1). This is Eq. `CDstep` with
 //! ∂E/∂J taken entry by entry, ∂E/∂J_ij = x_i x_j, so that J_ij and J_ji each get one share and
 //! η means the same on and off the diagonal; η_t falls linearly from 3.0 to 0.1 over the updates.
+//! On the paper's 10×10 spin glass (σ² = 10, lattice couplings only, M = 2·10⁴, CD-1) the median
+//! ε_J over five J's is then .44, .25, .12 and .08 after 10, 100, 500 and 1000 updates; J's differ
+//! by a factor of two to three. (∂E/∂J_ij = 2 x_i x_j of the tied pair would double the steps off
+//! the diagonal: .40 and .23 after 10 and 100.)
 //!
 //! When *not* to use it: it minimises nothing and need not converge, its steps are in the badly
 //! scaled parameters of 0/1 units, and its answer depends on η. For Ising models MPF and
@@ -621,8 +625,10 @@ impl Parameters {
         if let Some(fields) = &self.fixed_fields {
             set_fields(&mut j, fields);
         }
-        // Also true of NaN.
-        if let Some(((i, k), &value)) = j.indexed_iter().find(|(_, v)| !(v.abs() <= LIMIT)) {
+        if let Some(((i, k), &value)) = j
+            .indexed_iter()
+            .find(|(_, v)| v.is_nan() || v.abs() > LIMIT)
+        {
             return Err(Error::Diverged {
                 update,
                 i,

@@ -172,7 +172,6 @@ fn weights_that_are_not_counts_give_the_same_expectation() {
 #[test]
 fn the_papers_setting_gives_the_measured_errors() {
     let (lattice, truth, samples) = spin_glass(10.0, 20_000, seed());
-    let null = Couplings::zeros(100).unwrap().mean_square_error(&truth);
     let run = |updates| {
         let learner = ContrastiveDivergence::new(ContrastiveOptions {
             updates,
@@ -183,10 +182,11 @@ fn the_papers_setting_gives_the_measured_errors() {
         learner.unwrap().fit(&samples).unwrap()
     };
     let (ten, hundred) = (run(10), run(100));
-    // EXPERIMENTS.md §2: .388 and .197 on one J; other J's differ by their own size.
+    // EXPERIMENTS.md §2: .388 and .197 on one J. Six other J's gave .28 to .62 and .13 to .37, in
+    // the ratio .45 to .60.
     let errors = [&ten, &hundred].map(|f| f.couplings.mean_square_error(&truth));
-    assert!((0.25..0.55).contains(&errors[0]), "{errors:?}, null {null}");
-    assert!((0.12..0.32).contains(&errors[1]), "{errors:?}, null {null}");
+    assert!((0.2..0.75).contains(&errors[0]), "{errors:?}");
+    assert!((0.35..0.7).contains(&(errors[1] / errors[0])), "{errors:?}");
     assert_eq!(hundred.trace.len(), 100);
     assert_eq!(hundred.stop, StopReason::IterationLimit);
     assert!(hundred.trace.iter().all(|p| p.value.is_finite()));
