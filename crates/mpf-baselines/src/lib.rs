@@ -11,7 +11,7 @@
 //! | method | for | not for |
 //! | --- | --- | --- |
 //! | [`Pseudolikelihood`] | the default choice at convergence: on most data better than MPF | the first iterations, where MPF leads |
-//! | [`rise`](pseudolikelihood::rise), [`log_rise`](pseudolikelihood::log_rise) | sparse graphs, row by row with ℓ1 | dense weak couplings |
+//! | [`rise()`], [`log_rise()`] | sparse graphs, row by row with ℓ1 | dense weak couplings |
 //! | [`ContrastiveDivergence`] | models where only sampling is cheap | Ising models: slow, noisy, no objective |
 //! | [`MeanField`] | weak couplings, an answer in milliseconds | strong couplings (σ² = 10: useless) |
 //! | [`MaximumLikelihood`] | up to 20 units: the yardstick | more units |

@@ -34,6 +34,7 @@ fn cold_with_lattice_couplings_and_ridge() {
         l2_on_fields: true,
         ..Default::default()
     });
+    // PL stays below .015 for 98 of the first 100 seeds (.021 for seed 4), MPF in its band for all.
     assert!((0.0005..=0.08).contains(&mpf) && pl < 0.015, "{mpf} {pl}");
     // In at least 17 of 20 seeds; here only that PL is not much worse in this one.
     assert!(pl < 2.0 * mpf, "{mpf} {pl}");
@@ -49,8 +50,8 @@ fn warm_and_full() {
 fn cool_and_full() {
     let (mpf, pl) = errors(2.5, 20_000, |_| {
         let mut options = FitOptions::default();
-        // Half the time of 1e-6, and far below the noise of the data, 1/√M = 7e-3.
-        options.minimizer.gradient_tolerance = 1e-5;
+        // A third of the time of 1e-6, and far below the noise of the data, 1/√M = 7e-3.
+        options.minimizer.gradient_tolerance = 1e-4;
         options
     });
     assert!((0.006..=0.06).contains(&mpf) && pl < mpf, "{mpf} {pl}");
