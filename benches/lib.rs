@@ -1,9 +1,39 @@
-//! Data for the benches, built outside of what is timed.
+//! What the benches share: short settings, and data that are built outside of what is timed.
 
+use criterion::{BenchmarkId, Criterion, Throughput};
+use mpf_core::Objective;
 use mpf_core::rng::stream;
 use mpf_ising::couplings::n_packed;
 use mpf_ising::{Samples, States};
 use rand::RngExt;
+use std::time::Duration;
+
+/// Ten measurements in about a second: the whole suite should take minutes.
+pub fn config() -> Criterion {
+    Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1))
+}
+
+/// Times evaluations of `objective` at [`couplings`], counted in flips: M·d each.
+pub fn bench_objective(
+    c: &mut Criterion,
+    group: &str,
+    id: BenchmarkId,
+    samples: &Samples,
+    mut objective: impl Objective,
+) {
+    let theta = couplings(samples.n_units());
+    let mut grad = vec![0.0; theta.len()];
+    let flips = samples.n_distinct() * samples.n_units();
+    let mut group = c.benchmark_group(group);
+    group.throughput(Throughput::Elements(flips as u64));
+    group.bench_function(id, |b| {
+        b.iter(|| objective.value_and_gradient(&theta, &mut grad));
+    });
+    group.finish();
+}
 
 /// `n` samples of `d` independent units, each 1 with probability `active`.
 pub fn samples(n: usize, d: usize, active: f64) -> Samples {

@@ -3,20 +3,24 @@
 // Commands print their results.
 #![allow(clippy::print_stdout)]
 
+mod bench_report;
 mod compare_estimators;
+mod compare_peers;
+mod compare_samplers;
 mod fig1;
 mod fig2;
 mod output;
 mod plot;
 mod progress;
 mod recover_lattice;
+mod time_objective;
 
 use clap::{Parser, Subcommand};
 use mpf_core::Cancel;
 use std::process::ExitCode;
 
 /// What a command returns.
-type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The experiments of "Minimum Probability Flow", and checks at full size.
 #[derive(Parser)]
@@ -41,6 +45,14 @@ enum Command {
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
     CompareEstimators(compare_estimators::Args),
+    /// Makes a page of what `cargo bench` measured.
+    BenchReport(bench_report::Args),
+    /// Times the objective and whole fits against numpy and scipy.
+    ComparePeers(compare_peers::Args),
+    /// Times one evaluation of the objective and prints a JSON line.
+    TimeObjective(time_objective::Args),
+    /// Autocorrelation, speed and error of every sampler on the paper's lattice.
+    CompareSamplers(compare_samplers::Args),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +73,10 @@ fn main() -> ExitCode {
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+            Command::BenchReport(args) => bench_report::run(&args),
+            Command::ComparePeers(args) => compare_peers::run(&args),
+            Command::TimeObjective(args) => time_objective::run(&args),
+            Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
         });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {

@@ -50,7 +50,8 @@ impl Output {
     }
 }
 
-fn workspace() -> &'static Path {
+/// The root of the workspace.
+pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask is in the workspace")

@@ -20,6 +20,7 @@
 mod dense;
 pub mod lanes;
 mod patterns;
+pub mod peak;
 mod row;
 pub mod simd;
 mod sparse;
@@ -308,7 +309,7 @@ impl<'a> Rows<'a> {
 
     fn evaluate_dense(&mut self, loss: impl MarginLoss) -> f64 {
         let n_columns = self.samples.n_units();
-        let multiply = loss.is_exponential() && self.margin_bound() < SAFE_EXPONENT;
+        let multiply = self.may_multiply(loss);
         let rows = self.rows.as_chunks::<4>().0.as_chunks::<2>().0;
         let offsets = self.offsets.as_chunks::<4>().0.as_chunks::<2>().0;
         let partials = self.on_grid(offsets.len(), |panel, range| {
@@ -338,6 +339,7 @@ impl<'a> Rows<'a> {
 
     fn evaluate_sparse(&mut self, loss: impl MarginLoss) -> f64 {
         let n_columns = self.samples.n_units();
+        let multiply = self.may_multiply(loss);
         let rows = self
             .rows
             .as_chunks::<4>()
@@ -359,6 +361,7 @@ impl<'a> Rows<'a> {
                 rows: &rows[panel * n_columns..(panel + 1) * n_columns],
                 offsets: &offsets[panel],
                 range,
+                multiply,
             };
             simd::sparse_sum(&task, loss, self.portable)
         });
@@ -372,6 +375,11 @@ impl<'a> Rows<'a> {
             );
         }
         value
+    }
+
+    /// Whether exponentials of R can be multiplied without leaving the range of `f64`.
+    fn may_multiply(&self, loss: impl MarginLoss) -> bool {
+        loss.is_exponential() && self.margin_bound() < SAFE_EXPONENT
     }
 
     fn add_panel(&mut self, panel: usize, offsets: &[f64], rows: &[f64]) {
@@ -445,8 +453,9 @@ impl<'a> Rows<'a> {
             Layout::Rows {
                 neighbours, starts, ..
             } => {
-                for at in starts[k]..starts[k + 1] {
-                    f(neighbours[at] as usize, self.rows[at]);
+                let row = starts[k]..starts[k + 1];
+                for (column, value) in neighbours[row.clone()].iter().zip(&self.rows[row]) {
+                    f(*column as usize, *value);
                 }
             }
         }

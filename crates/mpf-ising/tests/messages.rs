@@ -80,8 +80,10 @@ fn json_of_a_fitted_model() {
         [1, 0, 0],
         [0, 0, 0]
     ];
-    let mut options = FitOptions::default();
-    options.l2 = 0.5;
+    let mut options = FitOptions {
+        l2: 0.5,
+        ..FitOptions::default()
+    };
     options.minimizer.max_iterations = 2;
     let samples = Samples::from_binary(data.view()).unwrap();
     let fit = Fitter::new(options).unwrap().fit(&samples).unwrap();

@@ -16,10 +16,12 @@
 //! the same in all draws has no diagnostics: they are NaN. None of them can see a part of the
 //! target that no chain has visited.
 
+mod autocovariance;
 mod normal;
 
 use crate::Result;
 use crate::error::{Error, check_count};
+use autocovariance::Autocovariance;
 use normal::normal_quantile;
 
 /// Fewest draws per chain: quarter-chains of two.
@@ -65,7 +67,7 @@ pub fn summary<C: AsRef<[f64]>>(chains: &[C]) -> Result<Summary> {
 
 /// τ of the mean, in draws: as many draws are worth one independent draw. At least
 /// 1 / log₁₀(number of draws), so that draws that repel each other do not make the ESS infinite.
-/// O(draws · τ).
+/// O(N) for N draws without memory, O(N log N) at worst.
 ///
 /// # Errors
 /// [`Error::TooFewDraws`] (8 per chain are needed), [`Error::Count`] for chains of different
@@ -175,26 +177,13 @@ fn split_ess(chains: &[Vec<f64>]) -> f64 {
 /// Geyer's τ of chains that are already split.
 fn split_time(chains: &[Vec<f64>]) -> f64 {
     let n = chains[0].len();
-    let centred: Vec<Vec<f64>> = chains
-        .iter()
-        .map(|c| {
-            let mean = c.iter().sum::<f64>() / n as f64;
-            c.iter().map(|x| x - mean).collect()
-        })
-        .collect();
     let (within, between) = variances(chains);
     let total = within * (n - 1) as f64 / n as f64 + between;
     if is_constant(chains) {
         return f64::NAN;
     }
-    let autocorrelation = |lag: usize| {
-        let covariance = centred
-            .iter()
-            .map(|c| c[lag..].iter().zip(c).map(|(a, b)| a * b).sum::<f64>() / n as f64)
-            .sum::<f64>()
-            / chains.len() as f64;
-        1.0 - (within - covariance) / total
-    };
+    let mut autocovariance = Autocovariance::new(chains);
+    let mut autocorrelation = |lag: usize| 1.0 - (within - autocovariance.at(lag)) / total;
     let mut sum = 0.0;
     let mut smallest = f64::INFINITY;
     for lag in (0..n - 1).step_by(2) {

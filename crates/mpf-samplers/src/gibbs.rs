@@ -15,13 +15,14 @@
 //! hardly move: compare [`diagnostics`](crate::diagnostics) and prefer
 //! [`Tempering`](crate::Tempering), or [`ExactLattice`](crate::ExactLattice) where it applies.
 
+mod form;
 #[cfg(test)]
 mod tests;
 
 use crate::Result;
 use crate::error::{Error, check_count, check_magnitude, check_option};
-use crate::lattice::logistic;
 use crate::sampler::{ChainSampler, Sampler, Tally};
+use form::{Form, FormKind, probability, tell_dense};
 use mpf_ising::bits::{flip_bit, for_each_set_bit, get_bit, last_word_mask};
 use mpf_ising::{Couplings, States};
 use rand::{Rng, RngExt};
@@ -32,19 +33,13 @@ pub enum Scan {
     /// 0, 1, …, d − 1: the faster one. Leaves p unchanged, but is not reversible.
     #[default]
     Sequential,
-    /// Each time any unit with equal chance: reversible, and slower to mix by about half.
+    /// Each time any unit with equal chance: reversible, but a sweep leaves a third of the units out.
     Random,
 }
 
-/// Most neighbours for which the surroundings are tabulated.
-const MAX_TABLE_DEGREE: usize = 6;
-/// Most entries of such a table: beyond it leaves the caches.
-const MAX_TABLE_ENTRIES: usize = 1 << 17;
 /// Sweeps after which log odds are summed anew. A flip rounds by about 1e-16 of the largest, so
 /// they stay within about 1e-13.
 const REFRESH_SWEEPS: u32 = 1024;
-/// Beyond this log odds the probability is 0 or 1 in the 53 bits of a uniform draw.
-const CERTAIN: f64 = 37.0;
 
 /// Gibbs sampling of one model. A step visits d units.
 ///
@@ -53,7 +48,7 @@ const CERTAIN: f64 = 37.0;
 /// use mpf_samplers::{Gibbs, Sampler};
 /// use ndarray::array;
 ///
-/// // Two units that like to be 1 together: p(1 | 1) = σ(−0 + 2) with J₀₁ = −1.
+/// // Two units that like to be 1 together: p(1 | 1) = σ(2) with J₀₁ = −1.
 /// let j = Couplings::new(array![[0.0, -1.0], [-1.0, 0.0]])?;
 /// let gibbs = Gibbs::new(&j)?;
 /// let mut state = gibbs.state(&[0b10])?;
@@ -71,45 +66,6 @@ pub struct Gibbs {
     /// J_ii.
     biases: Vec<f64>,
     form: Form,
-}
-
-/// How a flip reaches the other units.
-#[derive(Clone, Debug)]
-enum Form {
-    Table(Table),
-    Sparse(Sparse),
-    /// −2 J, row by row, with a zero diagonal.
-    Dense(Vec<f64>),
-}
-
-/// Which [`Form`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FormKind {
-    Table,
-    Sparse,
-    Dense,
-}
-
-/// Surroundings by number: bit b of unit i's number is the value of its b-th neighbour.
-#[derive(Clone, Debug)]
-struct Table {
-    /// Entries per unit are 2^degree.
-    degree: usize,
-    /// p(x_i = 1) by (unit, number).
-    probabilities: Vec<f64>,
-    /// a_i by (unit, number).
-    log_odds: Vec<f64>,
-    /// Where each unit's neighbours begin in `neighbours`, and the end.
-    begin: Vec<u32>,
-    /// A neighbour, and the bit of *its* number that is this unit.
-    neighbours: Vec<(u32, u8)>,
-}
-
-/// −2 J_ij of neighbours only, by rows.
-#[derive(Clone, Debug)]
-struct Sparse {
-    begin: Vec<u32>,
-    neighbours: Vec<(u32, f64)>,
 }
 
 /// Where a [`Gibbs`] chain is.
@@ -385,139 +341,6 @@ impl ChainSampler for Gibbs {
     }
 }
 
-impl FormKind {
-    fn best_for(couplings: &Couplings) -> Self {
-        let d = couplings.n_units();
-        let degrees: Vec<usize> = neighbours(couplings).iter().map(Vec::len).collect();
-        let degree = degrees.iter().copied().max().unwrap_or(0);
-        if degree <= MAX_TABLE_DEGREE && d << degree <= MAX_TABLE_ENTRIES {
-            Self::Table
-        } else if 8 * degrees.iter().sum::<usize>() < d * d {
-            // A dense row is added several entries at a time, a sparse one by one.
-            Self::Sparse
-        } else {
-            Self::Dense
-        }
-    }
-}
-
-impl Form {
-    fn new(couplings: &Couplings, biases: &[f64], beta: f64, kind: FormKind) -> Self {
-        let neighbours = neighbours(couplings);
-        match kind {
-            FormKind::Table => Self::Table(Table::new(&neighbours, biases, beta)),
-            FormKind::Sparse => {
-                let (begin, neighbours) = flatten(&neighbours);
-                Self::Sparse(Sparse { begin, neighbours })
-            }
-            FormKind::Dense => {
-                let mut rows = vec![0.0; biases.len() * biases.len()];
-                for (row, neighbours) in rows.chunks_exact_mut(biases.len()).zip(&neighbours) {
-                    for &(j, value) in neighbours {
-                        row[j as usize] = value;
-                    }
-                }
-                Self::Dense(rows)
-            }
-        }
-    }
-}
-
-/// −2 J_ij of every unit's neighbours.
-fn neighbours(couplings: &Couplings) -> Vec<Vec<(u32, f64)>> {
-    let rows = couplings.as_array().rows().into_iter().enumerate();
-    rows.map(|(i, row)| {
-        let coupled = row.iter().enumerate();
-        let coupled = coupled.filter(|(j, v)| *j != i && **v != 0.0);
-        coupled.map(|(j, v)| (j as u32, -2.0 * v)).collect()
-    })
-    .collect()
-}
-
-impl Table {
-    fn new(neighbours: &[Vec<(u32, f64)>], biases: &[f64], beta: f64) -> Self {
-        let degree = neighbours.iter().map(Vec::len).max().unwrap_or(0);
-        let mut log_odds = Vec::with_capacity(biases.len() << degree);
-        for (bias, neighbours) in biases.iter().zip(neighbours) {
-            for number in 0..1usize << degree {
-                let set = neighbours.iter().enumerate();
-                let set = set.filter(|(b, _)| number >> b & 1 == 1);
-                log_odds.push(set.map(|(_, (_, value))| value).sum::<f64>() - bias);
-            }
-        }
-        let told: Vec<Vec<(u32, u8)>> = neighbours
-            .iter()
-            .enumerate()
-            .map(|(i, list)| {
-                let bit = |j: u32| {
-                    let place = neighbours[j as usize].iter().position(|n| n.0 == i as u32);
-                    1 << place.expect("couplings are symmetric")
-                };
-                list.iter().map(|&(j, _)| (j, bit(j))).collect()
-            })
-            .collect();
-        let (begin, neighbours) = flatten(&told);
-        Self {
-            degree,
-            probabilities: log_odds.iter().map(|a| probability(beta * a)).collect(),
-            log_odds,
-            begin,
-            neighbours,
-        }
-    }
-
-    fn entry(&self, unit: usize, number: u8) -> usize {
-        unit << self.degree | number as usize
-    }
-
-    fn neighbours(&self, unit: usize) -> &[(u32, u8)] {
-        &self.neighbours[self.begin[unit] as usize..self.begin[unit + 1] as usize]
-    }
-
-    fn tell(&self, numbers: &mut [u8], unit: usize) {
-        for &(j, bit) in self.neighbours(unit) {
-            numbers[j as usize] ^= bit;
-        }
-    }
-
-    fn sweep<R: Rng + ?Sized>(
-        &self,
-        scan: Scan,
-        row: &mut [u64],
-        numbers: &mut [u8],
-        rng: &mut R,
-    ) -> u64 {
-        let mut flips = 0;
-        visit(scan, numbers.len(), rng, |unit, u| {
-            let x = u < self.probabilities[self.entry(unit, numbers[unit])];
-            if x != get_bit(row, unit) {
-                flip_bit(row, unit);
-                self.tell(numbers, unit);
-                flips += 1;
-            }
-        });
-        flips
-    }
-}
-
-impl Sparse {
-    fn tell(&self, values: &mut [f64], unit: usize, x: bool) {
-        let sign = if x { 1.0 } else { -1.0 };
-        let range = self.begin[unit] as usize..self.begin[unit + 1] as usize;
-        for &(j, value) in &self.neighbours[range] {
-            values[j as usize] += sign * value;
-        }
-    }
-}
-
-fn tell_dense(rows: &[f64], values: &mut [f64], unit: usize, x: bool) {
-    let d = values.len();
-    let sign = if x { 1.0 } else { -1.0 };
-    for (a, value) in values.iter_mut().zip(&rows[unit * d..(unit + 1) * d]) {
-        *a += sign * value;
-    }
-}
-
 /// Calls `update` d times with a unit and a uniform number.
 #[inline(always)]
 fn visit<R: Rng + ?Sized>(scan: Scan, d: usize, rng: &mut R, mut update: impl FnMut(usize, f64)) {
@@ -534,28 +357,6 @@ fn visit<R: Rng + ?Sized>(scan: Scan, d: usize, rng: &mut R, mut update: impl Fn
             }
         }
     }
-}
-
-/// σ(a), without the exponential where 53 bits cannot tell it from 0 or 1.
-fn probability(a: f64) -> f64 {
-    if a > CERTAIN {
-        1.0
-    } else if a < -CERTAIN {
-        0.0
-    } else {
-        logistic(a)
-    }
-}
-
-/// Lists one after another, and where each begins.
-fn flatten<T: Copy>(lists: &[Vec<T>]) -> (Vec<u32>, Vec<T>) {
-    let mut begin = vec![0];
-    let mut flat = Vec::new();
-    for list in lists {
-        flat.extend_from_slice(list);
-        begin.push(flat.len() as u32);
-    }
-    (begin, flat)
 }
 
 /// Checks that a packed row is of `n_units` units.

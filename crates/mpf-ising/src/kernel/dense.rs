@@ -24,7 +24,7 @@ pub(super) type Eight = [[f64; 4]; 2];
 type Tables = [[Eight; 16]; 16];
 
 /// Words of bits that are looked up before z goes back to memory: their tables are 32 KB.
-const WORDS_AT_ONCE: usize = 2;
+const WORDS_AT_ONCE: usize = 1;
 
 /// One panel over some samples.
 pub(super) struct Task<'a> {

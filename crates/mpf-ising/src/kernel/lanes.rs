@@ -62,23 +62,18 @@ pub trait Lanes: Copy {
         // ln 2 in two parts; n times the first is exact for |n| < 2¹¹.
         const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
         const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-        // 1/k!, from k = 13 down to 0.
-        const TAYLOR: [f64; 14] = [
-            1.605_904_383_682_161_5e-10,
-            2.087_675_698_786_81e-9,
-            2.505_210_838_544_172e-8,
-            2.755_731_922_398_589_3e-7,
-            2.755_731_922_398_589e-6,
-            2.480_158_730_158_730_2e-5,
-            1.984_126_984_126_984_1e-4,
-            1.388_888_888_888_889e-3,
-            8.333_333_333_333_333e-3,
-            4.166_666_666_666_666_4e-2,
-            1.666_666_666_666_666_6e-1,
-            0.5,
-            1.0,
-            1.0,
-        ];
+        // 1/k!, from k = 13 down to 0; every k! here is exact.
+        const TAYLOR: [f64; 14] = {
+            let mut coefficients = [1.0; 14];
+            let mut factorial = 1.0;
+            let mut k = 1;
+            while k < 14 {
+                factorial *= k as f64;
+                coefficients[13 - k] = 1.0 / factorial;
+                k += 1;
+            }
+            coefficients
+        };
         // Beyond these the result is 0 or +∞ in any case.
         let a = self
             .at_least(Self::splat(-760.0))

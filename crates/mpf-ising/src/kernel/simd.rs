@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::lanes::{Lanes, Portable};
-use super::{MarginLoss, dense, row, sparse};
+use super::{MarginLoss, dense, peak, row, sparse};
 
 /// Whether this machine has the vectors that this module uses.
 pub fn available() -> bool {
@@ -55,6 +55,22 @@ dispatch!(
     /// [`row::sum`].
     row_sum, row
 );
+
+/// [`peak::multiply_adds`].
+pub(super) fn multiply_adds(factor: f64) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn vectors(factor: f64) -> f64 {
+            peak::multiply_adds::<avx2::F64x4>(factor)
+        }
+        if available() {
+            // SAFETY: the machine has AVX2 and FMA, as was just detected.
+            return unsafe { vectors(factor) };
+        }
+    }
+    peak::multiply_adds::<Portable>(factor)
+}
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {

@@ -126,34 +126,40 @@ fn steps_draw_from_the_transition_matrix() {
 
 #[test]
 fn forms_agree_step_by_step_and_keep_their_books() {
-    // Across a word boundary, and past a refresh of the log odds.
-    let lattice = Lattice::new(5, 14, Boundary::Periodic).unwrap();
-    let couplings = lattice.spin_glass(2.0, &mut stream(7, 0)).unwrap();
-    let (model, theta) = (IsingModel::new(70), couplings.pack());
-    for scan in [Scan::Sequential, Scan::Random] {
-        let forms = KINDS.map(|kind| Gibbs::with_form(&couplings, scan, 0.9, kind).unwrap());
-        let mut states = forms
-            .each_ref()
-            .map(|g| g.random_start(&mut stream(8, 0)).unwrap());
-        let mut rngs = forms.each_ref().map(|_| stream(9, 0));
-        for _ in 0..2 * REFRESH_SWEEPS {
-            for ((gibbs, state), rng) in forms.iter().zip(&mut states).zip(&mut rngs) {
-                gibbs.step(state, rng);
-            }
-            // A uniform draw would have to fall within 1e-13 of a probability to tell them apart.
-            assert_eq!(states[0].row, states[1].row);
-            assert_eq!(states[0].row, states[2].row);
+    // Around word boundaries, and past a refresh of the log odds.
+    for (rows, columns) in [(1, 1), (7, 9), (8, 8), (5, 13), (10, 10)] {
+        let lattice = Lattice::new(rows, columns, Boundary::Periodic).unwrap();
+        let couplings = lattice.spin_glass(2.0, &mut stream(7, 0)).unwrap();
+        for scan in [Scan::Sequential, Scan::Random] {
+            check_forms_agree(&couplings, scan);
         }
-        let energy = model.energy(&theta, states[0].row());
-        for (gibbs, state) in forms.iter().zip(&states) {
-            assert!((gibbs.energy(state) - energy).abs() < 1e-9);
-            let fresh = gibbs.state(state.row()).unwrap();
-            for unit in 0..70 {
-                let kept = gibbs.conditional_probability(state, unit);
-                let summed = gibbs.conditional_probability(&fresh, unit);
-                // Rounding of up to a thousand sweeps of flips.
-                assert!((kept - summed).abs() < 1e-12);
-            }
+    }
+}
+
+fn check_forms_agree(couplings: &Couplings, scan: Scan) {
+    let d = couplings.n_units();
+    let (model, theta) = (IsingModel::new(d), couplings.pack());
+    let forms = KINDS.map(|kind| Gibbs::with_form(couplings, scan, 0.9, kind).unwrap());
+    let start = |g: &Gibbs| g.random_start(&mut stream(8, 0)).unwrap();
+    let mut states = forms.each_ref().map(start);
+    let mut rngs = forms.each_ref().map(|_| stream(9, 0));
+    for _ in 0..REFRESH_SWEEPS + 100 {
+        for ((gibbs, state), rng) in forms.iter().zip(&mut states).zip(&mut rngs) {
+            gibbs.step(state, rng);
+        }
+        // A uniform draw would have to fall within 1e-13 of a probability to tell them apart.
+        assert_eq!(states[0].row, states[1].row);
+        assert_eq!(states[0].row, states[2].row);
+    }
+    let energy = model.energy(&theta, states[0].row());
+    for (gibbs, state) in forms.iter().zip(&states) {
+        assert!((gibbs.energy(state) - energy).abs() < 1e-9);
+        let fresh = gibbs.state(state.row()).unwrap();
+        for unit in 0..d {
+            let kept = gibbs.conditional_probability(state, unit);
+            let summed = gibbs.conditional_probability(&fresh, unit);
+            // Rounding of up to a thousand sweeps of flips.
+            assert!((kept - summed).abs() < 1e-12);
         }
     }
 }

@@ -1,0 +1,250 @@
+//! Ours against numpy and scipy, on the same files in the same run.
+//!
+//! Both sides are timed in turns and the fastest of each counts, since machines are noisy. The
+//! plain computation is in `benches/peers/plain.py`.
+
+use crate::output::{Output, digits, markdown_table};
+use crate::time_objective::{self, Choice, random_couplings, random_states};
+use crate::{Result, progress};
+use mpf_core::rng;
+use mpf_ising::{Boundary, Fitter, Lattice, Samples};
+use mpf_samplers::ExactLattice;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options of `compare-peers`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The Python with numpy and scipy.
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// How often each side is timed.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Leave the whole fits out, which take minutes in scipy.
+    #[arg(long)]
+    skip_fits: bool,
+    /// Folder for the results [default: target/reproduce/compare-peers]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// One comparison of evaluations.
+struct Case {
+    dim: usize,
+    samples: usize,
+    active: f64,
+    kernel: Choice,
+    /// The ratio that this project promises.
+    at_least: f64,
+}
+
+const CASES: [Case; 8] = [
+    case(40, 20_000, 0.5, Choice::Auto, 4.5),
+    case(100, 20_000, 0.5, Choice::Auto, 4.5),
+    case(500, 10_000, 0.5, Choice::Auto, 3.5),
+    case(1000, 5_000, 0.5, Choice::Auto, 3.5),
+    case(100, 20_000, 0.03, Choice::Auto, 10.0),
+    case(500, 10_000, 0.03, Choice::Auto, 10.0),
+    case(1000, 5_000, 0.03, Choice::Auto, 10.0),
+    case(100, 20_000, 0.5, Choice::Portable, 1.3),
+];
+
+const fn case(dim: usize, samples: usize, active: f64, kernel: Choice, at_least: f64) -> Case {
+    Case {
+        dim,
+        samples,
+        active,
+        kernel,
+        at_least,
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result {
+    check_python(&args.python)?;
+    let output = Output::new(args.out.as_deref(), "compare-peers")?;
+    let folder = tempfile::tempdir()?;
+    let steps = CASES.len() + 1 + if args.skip_fits { 0 } else { 2 };
+    let bar = progress::bar(steps as u64).with_prefix("comparisons");
+    let mut rows = Vec::new();
+    let mut add = |what: String, ours: String, theirs: String, ratio: f64, at_least: f64| {
+        let met = if ratio >= at_least { "yes" } else { "NO" };
+        rows.push(vec![
+            what,
+            ours,
+            theirs,
+            format!("{ratio:.1}"),
+            format!("{at_least:.1}"),
+            met.to_owned(),
+        ]);
+        bar.inc(1);
+    };
+    for case in &CASES {
+        let (ours, theirs) = compare_evaluations(args, case, folder.path())?;
+        let portable = if case.kernel == Choice::Portable {
+            ", portable"
+        } else {
+            ""
+        };
+        add(
+            format!(
+                "d = {}, M = {}, {:.0} % set{portable}",
+                case.dim,
+                case.samples,
+                100.0 * case.active
+            ),
+            format!("{} ms", digits(1e3 * ours)),
+            format!("{} ms", digits(1e3 * theirs)),
+            theirs / ours,
+            case.at_least,
+        );
+    }
+    let (one, two) = compare_threads(args)?;
+    add(
+        "two threads against one, d = 100, M = 200000".into(),
+        format!("{} ms", digits(1e3 * two)),
+        format!("{} ms", digits(1e3 * one)),
+        one / two,
+        1.8,
+    );
+    if !args.skip_fits {
+        let (data, fit) = lattice_fit(args, folder.path())?;
+        // scipy has arrived when it is within 1e-9 of our minimum.
+        let target = fit.value * (1.0 + 1e-9);
+        for (basis, at_least) in [("standardised", 4.0), ("binary", 60.0)] {
+            let peer = python(args, &["fit", path(&data), basis, &target.to_string()])?;
+            let seconds = number(&peer, "seconds")?;
+            let ours = if peer["reached"] == true {
+                ""
+            } else {
+                ", target not reached"
+            };
+            add(
+                format!("whole fit, d = 100, M = 20000, scipy in {basis} units"),
+                format!("{:.2} s, {} it.", fit.seconds, fit.iterations),
+                format!("{seconds:.2} s, {} it.{ours}", peer["iterations"]),
+                seconds / fit.seconds,
+                at_least,
+            );
+        }
+    }
+    bar.finish_and_clear();
+    let header = ["comparison", "ours", "theirs", "ratio", "at least", "met"];
+    let table = markdown_table(&header, &rows);
+    output.write("table.md", &table)?;
+    print!("{table}");
+    println!("\nwritten to {}", output.shown());
+    Ok(())
+}
+
+fn check_python(python: &str) -> Result {
+    let check = Command::new(python)
+        .args(["-c", "import numpy, scipy"])
+        .output()
+        .map_err(|e| format!("cannot run {python}: {e} (choose another with --python)"))?;
+    if check.status.success() {
+        Ok(())
+    } else {
+        let hint = format!("install them with: {python} -m pip install numpy scipy");
+        Err(format!("{python} has no numpy or scipy; {hint}").into())
+    }
+}
+
+/// Runs the peer with one BLAS thread and reads its JSON line.
+fn python(args: &Args, arguments: &[&str]) -> Result<Value> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/peers/plain.py");
+    let mut command = Command::new(&args.python);
+    command.arg(script).args(arguments);
+    for variable in ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"] {
+        command.env(variable, "1");
+    }
+    let output = command.output()?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("plain.py {arguments:?} failed:\n{message}").into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn number(json: &Value, key: &str) -> Result<f64> {
+    json[key]
+        .as_f64()
+        .ok_or_else(|| format!("plain.py gave no {key}").into())
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are plain")
+}
+
+/// Seconds of one evaluation: ours, theirs.
+fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<(f64, f64)> {
+    let (data, couplings) = (folder.join("x.npy"), folder.join("j.npy"));
+    let states = random_states(case.samples, case.dim, case.active)?;
+    ndarray_npy::write_npy(&data, &states.to_binary())?;
+    ndarray_npy::write_npy(&couplings, random_couplings(case.dim)?.as_array())?;
+    let timing = time_objective::Args {
+        dim: case.dim,
+        samples: case.samples,
+        active: case.active,
+        threads: 1,
+        kernel: case.kernel,
+        repeats: 5,
+        data: Some(data.clone()),
+        couplings: Some(couplings.clone()),
+    };
+    let (mut ours, mut theirs) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..args.rounds {
+        let mine = time_objective::time(&timing)?;
+        let peer = python(args, &["time", path(&data), path(&couplings), "5"])?;
+        let value = number(&peer, "value")?;
+        if (mine.value / value - 1.0).abs() > 1e-10 {
+            return Err(format!("K is {} here and {value} in numpy", mine.value).into());
+        }
+        ours = ours.min(mine.min_seconds);
+        theirs = theirs.min(number(&peer, "min_seconds")?);
+    }
+    Ok((ours, theirs))
+}
+
+/// Seconds of one evaluation on one thread and on two.
+fn compare_threads(args: &Args) -> Result<(f64, f64)> {
+    let timing = |threads| {
+        time_objective::time(&time_objective::Args {
+            dim: 100,
+            samples: 200_000,
+            active: 0.5,
+            threads,
+            kernel: Choice::Auto,
+            repeats: 5,
+            data: None,
+            couplings: None,
+        })
+    };
+    let (mut one, mut two) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..args.rounds {
+        one = one.min(timing(1)?.min_seconds);
+        two = two.min(timing(2)?.min_seconds);
+    }
+    Ok((one, two))
+}
+
+/// The data of a 10×10 lattice with variance 1, and our fit of them on one thread.
+fn lattice_fit(args: &Args, folder: &Path) -> Result<(PathBuf, mpf_ising::Fit)> {
+    let lattice = Lattice::new(10, 10, Boundary::Open)?;
+    let truth = lattice.spin_glass(1.0, &mut rng::stream(0, 0))?;
+    let states = ExactLattice::new(&truth, &lattice)?.draw(20_000, rng::next_seed(0));
+    let data = folder.join("lattice.npy");
+    ndarray_npy::write_npy(&data, &states.to_binary())?;
+    let samples = Samples::new(&states)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    let mut best: Option<mpf_ising::Fit> = None;
+    for _ in 0..args.rounds {
+        let fit = pool.install(|| Fitter::default().fit(&samples))?;
+        if best.as_ref().is_none_or(|b| fit.seconds < b.seconds) {
+            best = Some(fit);
+        }
+    }
+    Ok((data, best.ok_or("--rounds must be at least 1")?))
+}

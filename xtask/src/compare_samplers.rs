@@ -1,0 +1,547 @@
+//! Which sampler can be trusted on the paper's lattice, and what does it cost?
+//!
+//! Every sampler runs some chains from exact draws, so that only its own memory is measured:
+//!
+//! ```text
+//! τ    integrated autocorrelation time in steps, of the energy and of s_i s_j for random pairs
+//! MSE  mean over i < j of (⟨s_i s_j⟩ from one chain's states − exact)², mean over chains
+//! ```
+//!
+//! A step visits every unit once; with parallel tempering once at every level.
+
+use crate::output::{Machine, Output, digits, markdown_table};
+use crate::plot::{BLUE, INK, RED, TEXT, TITLE};
+use crate::{Result, progress};
+use mpf_core::{Cancel, EnergyModel, rng};
+use mpf_ising::bits::get_bit;
+use mpf_ising::exact::spin_correlations;
+use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States};
+use mpf_samplers::{
+    ChainOptions, ChainRunner, ChainSampler, ExactLattice, Gibbs, Run, Scan, SwendsenWang, Tally,
+    Tempering, TemperingOptions, diagnostics,
+};
+use ndarray::Array2;
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use rand::RngExt;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Options of `compare-samplers`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// States recorded by every chain, one per step.
+    #[arg(long, default_value_t = 20_000)]
+    samples: usize,
+    /// Chains of every sampler.
+    #[arg(long, default_value_t = 8)]
+    chains: usize,
+    /// Random pairs whose τ is measured.
+    #[arg(long, default_value_t = 300)]
+    pairs: usize,
+    /// Variance of the couplings J (the paper: 10, a cold spin glass).
+    #[arg(long, default_value_t = 10.0)]
+    variance: f64,
+    /// Side of the square lattice.
+    #[arg(long, default_value_t = 10)]
+    lattice: usize,
+    /// Seed of the model and the chains.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Seconds for which the speed of a sampler is measured, on one core.
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Folder for the results [default: target/reproduce/samplers]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Results {
+    settings: Settings,
+    samplers: Vec<Measured>,
+}
+
+#[derive(Serialize)]
+struct Settings {
+    machine: Machine,
+    seed: u64,
+    samples: usize,
+    chains: usize,
+    pairs: usize,
+    lattice: usize,
+    variance: f64,
+    /// β of the tempering's levels.
+    ladder: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct Measured {
+    name: String,
+    tau_energy: f64,
+    /// Over the pairs that moved at all.
+    tau_pair_median: f64,
+    /// Beyond about a tenth of a chain this is only a lower bound.
+    tau_pair_worst: f64,
+    /// Pairs that never turned in any chain, though the exact draws say that they do.
+    pairs_stuck: usize,
+    updates_per_second: f64,
+    steps_per_second: f64,
+    /// Steps per second divided by the median τ of a pair.
+    effective_per_second: f64,
+    mse: f64,
+    /// From the spread over chains; errors share few directions, so it is large.
+    mse_standard_error: f64,
+    /// MSE against the number of states.
+    curve: Vec<Point>,
+}
+
+#[derive(Clone, Serialize)]
+struct Point {
+    states: usize,
+    mse: f64,
+    standard_error: f64,
+}
+
+/// The model and what is known about it.
+struct Bench<'a> {
+    args: &'a Args,
+    cancel: &'a Cancel,
+    theta: Vec<f64>,
+    model: IsingModel,
+    correlations: Array2<f64>,
+    pairs: Vec<(usize, usize)>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    let output = Output::new(args.out.as_deref(), "samplers")?;
+    let results = compute(args, cancel)?;
+    if results.samplers.is_empty() {
+        return Ok(());
+    }
+    output.write_json("results.json", &results)?;
+    output.write("samplers.svg", &draw(&results)?)?;
+    let table = table(&results);
+    output.write("table.md", &table)?;
+    println!("{table}");
+    println!(
+        "τ in steps (one visit to every unit, at every level of the tempering); MSE of ⟨s_i s_j⟩ \
+         from {} states.",
+        args.samples
+    );
+    for sampler in &results.samplers {
+        if sampler.pairs_stuck > 0 {
+            println!(
+                "{}: {} of {} pairs never turned in any chain.",
+                sampler.name, sampler.pairs_stuck, results.settings.pairs
+            );
+        }
+        if sampler.tau_pair_worst > 0.1 * args.samples as f64 {
+            println!(
+                "{}: the worst τ is of the order of the chains' length, so only a lower bound.",
+                sampler.name
+            );
+        }
+    }
+    println!("written to {}", output.shown());
+    Ok(())
+}
+
+fn table(results: &Results) -> String {
+    let rows: Vec<Vec<String>> = results
+        .samplers
+        .iter()
+        .map(|s| {
+            vec![
+                s.name.clone(),
+                digits(s.tau_energy),
+                digits(s.tau_pair_median),
+                digits(s.tau_pair_worst),
+                digits(1e-6 * s.updates_per_second),
+                digits(s.effective_per_second),
+                format!("{:.1e} ± {:.1e}", s.mse, s.mse_standard_error),
+            ]
+        })
+        .collect();
+    let header = [
+        "sampler",
+        "τ of energy",
+        "τ of a pair, median",
+        "worst",
+        "million updates/s",
+        "independent states/s",
+        "MSE",
+    ];
+    markdown_table(&header, &rows)
+}
+
+fn compute(args: &Args, cancel: &Cancel) -> Result<Results> {
+    let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
+    let couplings = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
+    let d = lattice.n_units();
+    let exact = ExactLattice::new(&couplings, &lattice)?;
+    let starts = exact.draw(args.chains, rng::next_seed(args.seed));
+    let tempering = Tempering::tune(
+        &couplings,
+        &TemperingOptions {
+            seed: args.seed,
+            ..Default::default()
+        },
+    )?;
+    let ladder = tempering.inverse_temperatures();
+    let bench = Bench {
+        args,
+        cancel,
+        theta: couplings.pack(),
+        model: IsingModel::new(d),
+        correlations: exact.spin_correlations(),
+        pairs: random_pairs(d, args.pairs, args.seed),
+    };
+    let bar = progress::bar(5).with_prefix("samplers");
+    let mut samplers = Vec::new();
+    let mut keep = |measured: Option<Measured>| {
+        bar.inc(1);
+        samplers.extend(measured);
+    };
+
+    let rows = || starts.rows();
+    keep(bench.measure("exact draws", &exact, rows().map(<[u64]>::to_vec), d)?);
+    let name = format!("parallel tempering, {} levels", ladder.len());
+    let tempered = tempered_starts(&tempering, &couplings, &lattice, args)?;
+    keep(bench.measure(&name, &tempering, tempered.into_iter(), d * ladder.len())?);
+    for (name, scan) in [
+        ("Gibbs", Scan::Sequential),
+        ("Gibbs, random scan", Scan::Random),
+    ] {
+        let gibbs = Gibbs::with_scan(&couplings, scan)?;
+        let states = rows().map(|row| gibbs.state(row).expect("a row of this model"));
+        keep(bench.measure(name, &gibbs, states, d)?);
+    }
+    let clusters = SwendsenWang::new(&couplings)?;
+    let states = rows().map(|row| clusters.state(row).expect("a row of this model"));
+    keep(bench.measure("Swendsen-Wang", &clusters, states, d)?);
+    bar.finish_and_clear();
+    Ok(Results {
+        settings: Settings {
+            machine: Machine::this(),
+            seed: args.seed,
+            samples: args.samples,
+            chains: args.chains,
+            pairs: bench.pairs.len(),
+            lattice: args.lattice,
+            variance: args.variance,
+            ladder,
+        },
+        samplers,
+    })
+}
+
+/// An exact draw for every level of every chain.
+fn tempered_starts(
+    tempering: &Tempering,
+    couplings: &Couplings,
+    lattice: &Lattice,
+    args: &Args,
+) -> Result<Vec<<Tempering as mpf_samplers::Sampler>::State>> {
+    let mut levels = Vec::new();
+    let mut seed = rng::next_seed(args.seed);
+    for beta in tempering.inverse_temperatures() {
+        let warmer = Couplings::new(couplings.as_array() * beta)?;
+        levels.push(ExactLattice::new(&warmer, lattice)?.draw(args.chains, seed));
+        seed = rng::next_seed(seed);
+    }
+    let chain = |chain: usize| {
+        let mut rows = States::new(lattice.n_units())?;
+        for level in &levels {
+            rows.push(level.row(chain));
+        }
+        Ok(tempering.state(&rows)?)
+    };
+    (0..args.chains).map(chain).collect()
+}
+
+/// Different pairs i < j, or all of them if there are no more.
+fn random_pairs(d: usize, n: usize, seed: u64) -> Vec<(usize, usize)> {
+    let mut all: Vec<(usize, usize)> = (0..d).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
+    let mut rng = rng::stream(seed, 1);
+    let n = n.min(all.len());
+    for k in 0..n {
+        let other = rng.random_range(k..all.len());
+        all.swap(k, other);
+    }
+    all.truncate(n);
+    all
+}
+
+impl Bench<'_> {
+    /// Everything about one sampler; nothing when cancelled.
+    fn measure<S>(
+        &self,
+        name: &str,
+        sampler: &S,
+        starts: impl Iterator<Item = S::State>,
+        updates_per_step: usize,
+    ) -> Result<Option<Measured>>
+    where
+        S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send + Clone> + Sync,
+    {
+        let starts: Vec<S::State> = starts.collect();
+        let runner = ChainRunner::new(ChainOptions {
+            seed: self.args.seed,
+            n_chains: self.args.chains,
+            n_draws: self.args.samples,
+            burn_in: 0,
+            thinning: 1,
+            cancel: self.cancel.clone(),
+        })?;
+        let steps_per_second = self.steps_per_second(sampler, starts[0].clone());
+        let run = runner.run_from(sampler, starts, |_| {})?;
+        if run.cancelled {
+            return Ok(None);
+        }
+        let energies = run.series(|row| self.model.energy(&self.theta, row));
+        let tau_energy = diagnostics::integrated_autocorrelation_time(&energies)?;
+        let (taus, stuck) = self.pair_times(&run)?;
+        let curve = self.curve(&run)?;
+        let last = curve[curve.len() - 1].clone();
+        let tau_pair_median = taus.get(taus.len() / 2).copied().unwrap_or(f64::NAN);
+        Ok(Some(Measured {
+            name: name.to_owned(),
+            tau_energy,
+            tau_pair_median,
+            tau_pair_worst: taus.last().copied().unwrap_or(f64::NAN),
+            pairs_stuck: stuck,
+            updates_per_second: steps_per_second * updates_per_step as f64,
+            steps_per_second,
+            effective_per_second: steps_per_second / tau_pair_median.max(1.0),
+            mse: last.mse,
+            mse_standard_error: last.standard_error,
+            curve,
+        }))
+    }
+
+    /// On this thread, for about the time that was asked for.
+    fn steps_per_second<S: ChainSampler>(&self, sampler: &S, mut state: S::State) -> f64 {
+        let mut rng = rng::stream(self.args.seed, 2);
+        let limit = Duration::from_secs_f64(self.args.seconds);
+        let clock = Instant::now();
+        let mut steps = 0u32;
+        while steps == 0 || clock.elapsed() < limit {
+            for _ in 0..100 {
+                sampler.step(&mut state, &mut rng);
+            }
+            steps += 100;
+        }
+        f64::from(steps) / clock.elapsed().as_secs_f64()
+    }
+
+    /// τ of the pairs that moved, in ascending order, and how many should have but did not.
+    fn pair_times<I: Sync>(&self, run: &Run<States, I>) -> Result<(Vec<f64>, usize)> {
+        let times: Vec<f64> = self
+            .pairs
+            .par_iter()
+            .map(|&(i, j)| {
+                let agree = |row: &[u64]| f64::from(u8::from(get_bit(row, i) == get_bit(row, j)));
+                diagnostics::integrated_autocorrelation_time(&run.series(agree))
+            })
+            .collect::<mpf_samplers::Result<_>>()?;
+        let total = (self.args.samples * self.args.chains) as f64;
+        let stuck = self.pairs.iter().zip(&times).filter(|&(&(i, j), tau)| {
+            // Ten turns would be expected of independent draws.
+            let turns = 0.5 * (1.0 - self.correlations[[i, j]].abs()) * total;
+            tau.is_nan() && turns > 10.0
+        });
+        let stuck = stuck.count();
+        let mut moved: Vec<f64> = times.into_iter().filter(|t| !t.is_nan()).collect();
+        moved.sort_by(f64::total_cmp);
+        Ok((moved, stuck))
+    }
+
+    /// The error of the correlations from the first states of a chain, 1-2-5 up to all of them.
+    fn curve<I>(&self, run: &Run<States, I>) -> Result<Vec<Point>> {
+        let mut sizes: Vec<usize> = (1..)
+            .flat_map(|power| [1, 2, 5].map(|digit| digit * 10usize.pow(power)))
+            .take_while(|&n| n < self.args.samples)
+            .collect();
+        sizes.push(self.args.samples);
+        let mut curve = Vec::new();
+        for states in sizes {
+            let mut errors = Vec::new();
+            for chain in &run.chains {
+                let samples = Samples::new(&chain.draws.slice(0..states))?;
+                let found = spin_correlations(&samples.pair_means());
+                errors.push(mean_square_difference(&found, &self.correlations));
+            }
+            let n = errors.len() as f64;
+            let mse = errors.iter().sum::<f64>() / n;
+            let square = errors.iter().map(|e| (e - mse).powi(2)).sum::<f64>();
+            curve.push(Point {
+                states,
+                mse,
+                standard_error: (square / (n * (n - 1.0))).sqrt(),
+            });
+        }
+        Ok(curve)
+    }
+}
+
+/// Over i < j.
+fn mean_square_difference(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
+    let d = a.nrows();
+    let squares = (a - b).mapv(|e| e * e);
+    // Both diagonals are 1.
+    squares.sum() / (d * (d - 1)).max(1) as f64
+}
+
+/// Colour, and pixels of a dash and the gap after it.
+const STYLES: [(RGBColor, Option<(u32, u32)>); 5] = [
+    (INK, None),
+    (BLUE, None),
+    (RED, None),
+    (RED, Some((3, 4))),
+    (RGBColor(200, 130, 0), Some((9, 4))),
+];
+
+fn draw(results: &Results) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (1080, 480)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let settings = &results.settings;
+        let caption = format!(
+            "{0}×{0} spin glass, variance {1}: error of the correlations, {2} chains",
+            settings.lattice, settings.variance, settings.chains
+        );
+        let root = root.titled(&caption, TITLE.into_font())?;
+        let (left, right) = root.split_horizontally(540);
+        panel(&left, results, "states drawn", |_, states| states, true)?;
+        let seconds = |s: &Measured, states: f64| states / s.steps_per_second;
+        panel(&right, results, "seconds on one core", seconds, false)?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+fn panel(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    results: &Results,
+    x_label: &str,
+    x: impl Fn(&Measured, f64) -> f64,
+    legend: bool,
+) -> Result {
+    let lines: Vec<Vec<(f64, f64)>> = results
+        .samplers
+        .iter()
+        .map(|s| {
+            let points = s.curve.iter().map(|p| (x(s, p.states as f64), p.mse));
+            points.collect()
+        })
+        .collect();
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| {
+            (low.min(v), high.max(v))
+        });
+        0.8 * low.max(1e-12)..1.25 * high
+    };
+    let x_range = range(&mut lines.iter().flatten().map(|p| p.0));
+    let y_range = range(&mut lines.iter().flatten().map(|p| p.1));
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .x_label_area_size(46)
+        .y_label_area_size(78)
+        .build_cartesian_2d(x_range.log_scale(), y_range.log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc(x_label)
+        .y_desc("mean square error of ⟨s_i s_j⟩")
+        .label_style(TEXT)
+        .axis_desc_style(TEXT)
+        .light_line_style(INK.mix(0.06))
+        .bold_line_style(INK.mix(0.15))
+        .x_label_formatter(&|v| power_of_ten(*v))
+        .y_label_formatter(&|v| power_of_ten(*v))
+        .draw()?;
+    for ((sampler, line), (colour, dash)) in results.samplers.iter().zip(lines).zip(STYLES) {
+        let style = colour.stroke_width(2);
+        let series = match dash {
+            None => chart.draw_series(LineSeries::new(line, style))?,
+            Some((on, off)) => chart.draw_series(DashedLineSeries::new(line, on, off, style))?,
+        };
+        if legend {
+            let (on, off) = dash.unwrap_or((24, 0));
+            series.label(&sampler.name).legend(move |(x, y)| {
+                let ends = [(x, y), (x + 24, y)];
+                DashedPathElement::new(ends, on, off.max(1), style)
+            });
+        }
+    }
+    if legend {
+        chart
+            .configure_series_labels()
+            .label_font(TEXT)
+            .background_style(WHITE.mix(0.9))
+            .border_style(INK.mix(0.3))
+            .position(SeriesLabelPosition::LowerLeft)
+            .draw()?;
+    }
+    Ok(())
+}
+
+fn power_of_ten(value: f64) -> String {
+    if (0.9..1e5).contains(&value) {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.0e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_glass_runs_through_and_ranks_as_expected() {
+        let args = Args {
+            samples: 2000,
+            chains: 2,
+            pairs: 20,
+            variance: 6.0,
+            lattice: 4,
+            seed: 1,
+            seconds: 0.0,
+            out: None,
+        };
+        let results = compute(&args, &Cancel::new()).unwrap();
+        let [exact, tempering, gibbs, _, clusters] = &results.samplers[..] else {
+            panic!("five samplers");
+        };
+        // Independent draws: 1, but for the noise of 4000 of them.
+        assert!(
+            (0.8..1.3).contains(&exact.tau_energy),
+            "{}",
+            exact.tau_energy
+        );
+        assert!(tempering.tau_energy < gibbs.tau_energy);
+        assert!(exact.mse < gibbs.mse && exact.mse < clusters.mse);
+        assert_eq!(exact.curve.last().unwrap().states, 2000);
+        let svg = draw(&results).unwrap();
+        assert!(svg.contains("Swendsen-Wang") && svg.contains("states drawn"));
+        assert_eq!(table(&results).lines().count(), 7);
+        let again = compute(&args, &Cancel::new()).unwrap();
+        assert_eq!(again.samplers[1].mse, tempering.mse);
+    }
+
+    #[test]
+    fn pairs_are_different_and_ordered() {
+        let mut pairs = random_pairs(10, 40, 3);
+        assert!(pairs.iter().all(|(i, j)| i < j && *j < 10));
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert_eq!(pairs.len(), 40);
+        assert_eq!(random_pairs(4, 100, 3).len(), 6);
+    }
+}

@@ -1,0 +1,221 @@
+//! How long does one evaluation of K and ∇K take? One JSON line, to compare with anything else.
+
+use crate::Result;
+use mpf_core::rng::stream;
+use mpf_core::{Form, Objective};
+use mpf_ising::couplings::n_packed;
+use mpf_ising::kernel::{Kernel, Path};
+use mpf_ising::{Couplings, IsingFlow, Neighbourhood, Samples, States};
+use ndarray::Array2;
+use rand::RngExt;
+use serde::Serialize;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Instant;
+
+/// Options of `time-objective`.
+#[derive(clap::Args, Clone)]
+pub struct Args {
+    /// Number of units d.
+    #[arg(long, default_value_t = 100)]
+    pub dim: usize,
+    /// Number of samples M.
+    #[arg(long, default_value_t = 20_000)]
+    pub samples: usize,
+    /// Fraction of bits set.
+    #[arg(long, default_value_t = 0.5)]
+    pub active: f64,
+    /// Threads to use.
+    #[arg(long, default_value_t = 1)]
+    pub threads: usize,
+    /// The code to time.
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub kernel: Choice,
+    /// Evaluations at least; more are made until half a second has passed.
+    #[arg(long, default_value_t = 5)]
+    pub repeats: usize,
+    /// 0/1 data (u8, one row per sample) instead of random ones.
+    #[arg(long, requires = "couplings")]
+    pub data: Option<PathBuf>,
+    /// The matrix J (f64) to evaluate at, instead of a random one.
+    #[arg(long)]
+    pub couplings: Option<PathBuf>,
+}
+
+/// Which code to time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Choice {
+    /// What a fit would choose.
+    Auto,
+    /// Tables, with vectors where the machine has them.
+    Dense,
+    /// Set bits, with vectors where the machine has them.
+    Sparse,
+    /// What a fit would choose, without vector instructions.
+    Portable,
+}
+
+impl Choice {
+    /// The kernel that it names.
+    pub fn kernel(self) -> Kernel {
+        Kernel {
+            path: match self {
+                Self::Auto | Self::Portable => Path::Auto,
+                Self::Dense => Path::Dense,
+                Self::Sparse => Path::Sparse,
+            },
+            portable: self == Self::Portable,
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+pub struct Timing {
+    dim: usize,
+    samples: usize,
+    distinct_samples: usize,
+    active: f64,
+    threads: usize,
+    kernel: String,
+    vectors: bool,
+    evaluations: usize,
+    /// Seconds of the fastest evaluation.
+    pub min_seconds: f64,
+    median_seconds: f64,
+    ns_per_sample: f64,
+    /// K.
+    pub value: f64,
+    gradient_hash: String,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result {
+    println!("{}", serde_json::to_string(&time(args)?)?);
+    Ok(())
+}
+
+/// Times evaluations on a pool of the given size.
+pub fn time(args: &Args) -> Result<Timing> {
+    let (samples, couplings) = problem(args)?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.threads)
+        .build()?;
+    pool.install(|| {
+        let kernel = args.kernel.kernel();
+        let mut flow =
+            IsingFlow::with_kernel(&samples, Neighbourhood::SingleFlips, Form::Sum, kernel)?;
+        let theta = couplings.pack();
+        let mut grad = vec![0.0; theta.len()];
+        let mut value = flow.value_and_gradient(&theta, &mut grad);
+        let mut seconds = Vec::new();
+        let began = Instant::now();
+        while seconds.len() < args.repeats || began.elapsed().as_secs_f64() < 0.5 {
+            let start = Instant::now();
+            value = flow.value_and_gradient(&theta, &mut grad);
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+        seconds.sort_by(f64::total_cmp);
+        let distinct = samples.n_distinct();
+        Ok(Timing {
+            dim: samples.n_units(),
+            samples: samples.n_observed(),
+            distinct_samples: distinct,
+            active: samples.means().iter().sum::<f64>() / samples.n_units() as f64,
+            threads: args.threads,
+            kernel: format!("{:?}", flow.path()).to_lowercase(),
+            vectors: !kernel.portable && mpf_ising::kernel::simd::available(),
+            evaluations: seconds.len(),
+            min_seconds: seconds[0],
+            median_seconds: seconds[seconds.len() / 2],
+            ns_per_sample: 1e9 * seconds[0] / distinct as f64,
+            value,
+            gradient_hash: hash(&grad),
+        })
+    })
+}
+
+fn problem(args: &Args) -> Result<(Samples, Couplings)> {
+    let states = match &args.data {
+        Some(path) => States::from_binary(read::<u8>(path)?.view())?,
+        None => random_states(args.samples, args.dim, args.active)?,
+    };
+    let couplings = match &args.couplings {
+        Some(path) => Couplings::new(read::<f64>(path)?)?,
+        None => random_couplings(states.n_units())?,
+    };
+    if couplings.n_units() != states.n_units() {
+        let (c, s) = (couplings.n_units(), states.n_units());
+        return Err(format!("the couplings have {c} units, the data {s}").into());
+    }
+    Ok((Samples::new(&states)?, couplings))
+}
+
+fn read<T: ndarray_npy::ReadableElement>(path: &FilePath) -> Result<Array2<T>> {
+    ndarray_npy::read_npy(path).map_err(|e| format!("cannot read {}: {e}", path.display()).into())
+}
+
+/// Independent units.
+pub fn random_states(n: usize, d: usize, active: f64) -> Result<States> {
+    let mut rng = stream(1, 0);
+    let mut states = States::new(d)?;
+    let mut row = vec![0u64; states.words_per_row()];
+    for _ in 0..n {
+        row.fill(0);
+        for unit in 0..d {
+            if rng.random::<f64>() < active {
+                row[unit / 64] |= 1 << (unit % 64);
+            }
+        }
+        states.push(&row);
+    }
+    Ok(states)
+}
+
+/// Couplings of the size of a real fit's.
+pub fn random_couplings(d: usize) -> Result<Couplings> {
+    let mut rng = stream(2, 0);
+    let scale = 1.0 / (d as f64).sqrt();
+    let packed: Vec<f64> = (0..n_packed(d))
+        .map(|_| scale * rng.random_range(-1.0..1.0))
+        .collect();
+    Ok(Couplings::unpack(d, &packed)?)
+}
+
+/// FNV-1a over the bits of every number: equal exactly when all digits are.
+fn hash(values: &[f64]) -> String {
+    let bytes = values.iter().flat_map(|v| v.to_bits().to_le_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_and_thread_count_agrees() {
+        let time = |kernel, threads| {
+            let args = Args {
+                dim: 33,
+                samples: 3000,
+                active: 0.4,
+                threads,
+                kernel,
+                repeats: 1,
+                data: None,
+                couplings: None,
+            };
+            super::time(&args).unwrap()
+        };
+        let one = time(Choice::Auto, 1);
+        let two = time(Choice::Auto, 2);
+        assert_eq!(one.gradient_hash, two.gradient_hash);
+        assert_eq!(one.value.to_bits(), two.value.to_bits());
+        for choice in [Choice::Dense, Choice::Sparse, Choice::Portable] {
+            let other = time(choice, 1);
+            assert!((other.value / one.value - 1.0).abs() < 1e-13);
+        }
+    }
+}
