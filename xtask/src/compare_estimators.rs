@@ -247,6 +247,13 @@ fn print(comparison: &Comparison, pairs: &[Pair]) -> usize {
         String::new(),
     ]);
     println!("{}", markdown_table(&header, &rows));
+    for pair in pairs {
+        for (name, fit) in [("MPF", &pair.mpf), ("PL", &pair.pl)] {
+            for warning in &fit.warnings {
+                println!("- seed {}, {name} warns: {warning}", pair.seed);
+            }
+        }
+    }
     let verdicts = comparison.verdicts(pairs);
     for (text, holds) in &verdicts {
         println!("- {}: {text}", if *holds { "pass" } else { "FAIL" });
