@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod compare_estimators;
 mod compare_peers;
 mod compare_samplers;
 mod fig1;
@@ -42,6 +43,8 @@ enum Command {
     ReproduceFig2(fig2::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
+    /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
+    CompareEstimators(compare_estimators::Args),
     /// Makes a page of what `cargo bench` measured.
     BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
             Command::ReproduceFig1(args) => fig1::run(&args),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
+            Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),

@@ -33,6 +33,27 @@ pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
     backend::symmetric_eigen(symmetric.view())
 }
 
+/// (AᵀA + λI)⁺Aᵀ of the symmetric A = V diag(μ) Vᵀ: the inverse of A for λ = 0, and where A has
+/// none its pseudo-inverse; damped by λ > 0. Exactly symmetric. O(n³).
+///
+/// Eigenvalues below n·ε of the largest count as zero.
+pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array2<f64> {
+    let n = values.len();
+    let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    let zero = n as f64 * f64::EPSILON * largest;
+    let damped = values.mapv(|v| {
+        if lambda > 0.0 {
+            v / (v * v + lambda)
+        } else if v.abs() > zero {
+            1.0 / v
+        } else {
+            0.0
+        }
+    });
+    let product = (vectors * &damped).dot(&vectors.t());
+    Array2::from_shape_fn((n, n), |(i, j)| product[[i.max(j), i.min(j)]])
+}
+
 fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
     let (rows, columns) = a.dim();
     if rows == columns {
@@ -128,6 +149,24 @@ mod tests {
     }
 
     #[test]
+    fn pseudo_inverse_inverts_what_can_be_inverted() {
+        for n in [1, 2, 7, 40] {
+            // Far from singular: eigenvalues of the random part stay well below 2n.
+            let a = random_symmetric(n, 3 + n as u64) + 2.0 * n as f64 * Array2::<f64>::eye(n);
+            let inverse = symmetric_pseudo_inverse(&symmetric_eigen(a.view()).unwrap(), 0.0);
+            let off = inverse.dot(&a) - Array2::<f64>::eye(n);
+            assert!(off.iter().all(|e| e.abs() < 1e-12));
+        }
+        // diag(2, 0): 1/2 and 0; with λ = 1, 2/(4 + 1) and 0.
+        let singular = symmetric_eigen(array![[2.0, 0.0], [0.0, 0.0]].view()).unwrap();
+        for (lambda, expected) in [(0.0, 0.5), (1.0, 0.4)] {
+            let inverse = symmetric_pseudo_inverse(&singular, lambda);
+            let off = inverse - array![[expected, 0.0], [0.0, 0.0]];
+            assert!(off.iter().all(|e| e.abs() < 1e-15));
+        }
+    }
+
+    #[test]
     fn bad_matrices_are_errors() {
         assert!(matches!(
             symmetric_eigen(Array2::zeros((2, 3)).view()),
@@ -148,9 +187,13 @@ mod tests {
     fn lapack_agrees_with_the_default() {
         for n in [1, 3, 40, 100] {
             let a = random_symmetric(n, 17 + n as u64);
-            let (ours, _) = default_backend::symmetric_eigen(a.view()).unwrap();
-            let (theirs, _) = symmetric_eigen(a.view()).unwrap();
-            assert!((ours - theirs).iter().all(|e| e.abs() < 1e-12));
+            let ours = default_backend::symmetric_eigen(a.view()).unwrap();
+            let theirs = symmetric_eigen(a.view()).unwrap();
+            assert!((&ours.0 - &theirs.0).iter().all(|e| e.abs() < 1e-12));
+            // Entries are at most 1/(2√λ) = 5, so that the errors of μ and V are not blown up.
+            let inverse = symmetric_pseudo_inverse(&ours, 0.01);
+            let off = inverse - symmetric_pseudo_inverse(&theirs, 0.01);
+            assert!(off.iter().all(|e| e.abs() < 1e-11));
         }
     }
 }

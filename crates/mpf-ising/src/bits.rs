@@ -201,6 +201,14 @@ impl States {
         }
     }
 
+    /// The same bits by unit, ⌈samples/64⌉ words each: bit m mod 64 of word m / 64 is sample m.
+    /// Bits beyond the last sample are zero.
+    pub fn columns(&self) -> Vec<u64> {
+        let blocks = transpose(self);
+        let by_unit = |unit: usize| blocks.iter().skip(unit).step_by(self.n_units);
+        (0..self.n_units).flat_map(by_unit).copied().collect()
+    }
+
     /// The samples as 0/1, one row each.
     pub fn to_binary(&self) -> Array2<u8> {
         Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
@@ -637,6 +645,9 @@ mod tests {
                 for m in 0..samples.n_distinct() {
                     let column: Vec<u64> = samples.column(u).collect();
                     assert_eq!(get_bit(&column, m), samples.states().get(m, u));
+                    let words = words_for(samples.n_distinct());
+                    let columns = samples.states().columns();
+                    assert_eq!(columns[u * words..(u + 1) * words], column[..words]);
                 }
             }
             let xf = x.mapv(f64::from);

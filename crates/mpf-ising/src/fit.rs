@@ -106,7 +106,19 @@ pub struct FitProgress<'a> {
     couplings: &'a dyn Fn() -> Couplings,
 }
 
-impl FitProgress<'_> {
+impl<'a> FitProgress<'a> {
+    /// For learners that do not go through a [`Fitter`]; `couplings` gives the present ones.
+    pub fn new(point: TracePoint, couplings: &'a dyn Fn() -> Couplings) -> Self {
+        Self {
+            iteration: point.iteration,
+            evaluations: point.evaluations,
+            value: point.value,
+            gradient_norm: point.gradient_norm,
+            seconds: point.seconds,
+            couplings,
+        }
+    }
+
     /// The couplings as they are now. O(d²).
     pub fn couplings(&self) -> Couplings {
         (self.couplings)()

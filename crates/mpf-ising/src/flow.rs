@@ -154,6 +154,57 @@ pub struct Terms<'a> {
     pub(crate) kernel: Kernel,
 }
 
+impl<'a> Terms<'a> {
+    /// All single flips of `units`, with the couplings of `pairs` free.
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] for units beyond those of the samples; [`Error::Edge`] for a pair that
+    /// is not one, or has no end among the units.
+    pub fn new(
+        samples: &'a Samples,
+        units: Range<usize>,
+        pairs: Vec<(usize, usize)>,
+    ) -> Result<Self> {
+        let n_units = samples.n_units();
+        if units.end > n_units {
+            return Err(Error::UnitCount {
+                what: "terms",
+                expected: n_units,
+                found: units.end,
+            });
+        }
+        let is_bad = |&&(i, j): &&(usize, usize)| {
+            i == j || i.max(j) >= n_units || !(units.contains(&i) || units.contains(&j))
+        };
+        if let Some(&(i, j)) = pairs.iter().find(is_bad) {
+            return Err(Error::Edge { i, j, n_units });
+        }
+        Ok(Self {
+            samples,
+            units,
+            pairs,
+            left_out: None,
+            complement: false,
+            kernel: Kernel::default(),
+        })
+    }
+
+    /// The data.
+    pub fn samples(&self) -> &'a Samples {
+        self.samples
+    }
+
+    /// The units whose flips are summed, and whose fields are the first parameters.
+    pub fn units(&self) -> Range<usize> {
+        self.units.clone()
+    }
+
+    /// The pairs whose couplings are the other parameters.
+    pub fn pairs(&self) -> &[(usize, usize)] {
+        &self.pairs
+    }
+}
+
 /// The slot of an end that is not among the units.
 const NOWHERE: u32 = u32::MAX;
 

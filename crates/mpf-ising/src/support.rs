@@ -73,9 +73,11 @@ pub enum Biases {
 }
 
 impl Biases {
+    /// Checks that fixed values are finite and as many as units.
+    ///
     /// # Errors
     /// [`Error::UnitCount`], [`Error::NotFinite`].
-    pub(crate) fn check(&self, n_units: usize) -> Result<()> {
+    pub fn check(&self, n_units: usize) -> Result<()> {
         let (Self::Fixed(values) | Self::FixedFields(values)) = self else {
             return Ok(());
         };

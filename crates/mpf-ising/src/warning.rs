@@ -36,6 +36,12 @@ pub enum Warning {
         /// The |K| beyond which couplings are named.
         limit: f64,
     },
+    /// Fields so large that the unit never changes, whatever the others do, though in the data it
+    /// does.
+    RunAwayFields {
+        /// The units with their h, largest first.
+        fields: Vec<(usize, f64)>,
+    },
     /// The minimisation was broken off.
     NotConverged {
         /// Why.
@@ -46,7 +52,8 @@ pub enum Warning {
 }
 
 impl Warning {
-    pub(crate) fn constant_units(means: &[f64]) -> Option<Self> {
+    /// Names the units whose mean is 0 or 1.
+    pub fn constant_units(means: &[f64]) -> Option<Self> {
         let those = |value: f64| -> Vec<usize> {
             let units = means.iter().enumerate();
             units
@@ -62,7 +69,8 @@ impl Warning {
         (fraction > 0.5).then_some(Self::MostFlipsLeftOut { fraction })
     }
 
-    pub(crate) fn separable_pairs(samples: &Samples, pairs: &[(usize, usize)]) -> Option<Self> {
+    /// Names the pairs of which some joint value never occurs.
+    pub fn separable_pairs(samples: &Samples, pairs: &[(usize, usize)]) -> Option<Self> {
         let pairs: Vec<_> = pairs
             .iter()
             .copied()
@@ -73,11 +81,9 @@ impl Warning {
 
     /// To see one exception to a coupling K takes about e^{2|K|} samples, so that W samples
     /// determine |K| only up to about ½ ln W.
-    pub(crate) fn run_away(
-        couplings: &Couplings,
-        pairs: &[(usize, usize)],
-        weight: f64,
-    ) -> Option<Self> {
+    ///
+    /// Names the pairs beyond that, `weight` being W.
+    pub fn run_away(couplings: &Couplings, pairs: &[(usize, usize)], weight: f64) -> Option<Self> {
         let limit = (0.5 * weight.ln()).max(1.0);
         let mut found: Vec<(usize, usize, f64)> = pairs
             .iter()
@@ -91,7 +97,27 @@ impl Warning {
         })
     }
 
-    pub(crate) fn not_converged(stop: StopReason, kkt_residual: f64) -> Option<Self> {
+    /// Names the units, not constant in the data, that the model leaves in the same state in all
+    /// but fewer than one of `weight` samples: |h_i| > Σ_j |K_ij| + ½ ln W.
+    pub fn run_away_fields(couplings: &Couplings, means: &[f64], weight: f64) -> Option<Self> {
+        let spins = couplings.to_spins();
+        let mut fields: Vec<(usize, f64)> = spins
+            .fields
+            .iter()
+            .enumerate()
+            .filter(|(i, h)| {
+                let reach: f64 = spins.couplings.row(*i).iter().map(|k| k.abs()).sum();
+                let varies = means[*i] > 0.0 && means[*i] < 1.0;
+                varies && h.abs() > reach + (0.5 * weight.ln()).max(1.0)
+            })
+            .map(|(i, &h)| (i, h))
+            .collect();
+        fields.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+        (!fields.is_empty()).then_some(Self::RunAwayFields { fields })
+    }
+
+    /// Says that a fit stopped before it was done.
+    pub fn not_converged(stop: StopReason, kkt_residual: f64) -> Option<Self> {
         (!stop.is_converged()).then_some(Self::NotConverged { stop, kkt_residual })
     }
 }
@@ -145,6 +171,11 @@ impl fmt::Display for Warning {
                 "spin couplings beyond |K| = {limit:.2} are more than these samples can \
                  determine: {}; use a penalty",
                 first(couplings, |(i, j, k)| format!("K({i}, {j}) = {k:.2}"))
+            ),
+            Self::RunAwayFields { fields } => write!(
+                f,
+                "fields that fix units which vary in the data: {}",
+                first(fields, |(i, h)| format!("h({i}) = {h:.2}"))
             ),
             Self::NotConverged { stop, kkt_residual } => {
                 write!(f, "not converged ({stop}): KKT residual {kkt_residual:.1e}")

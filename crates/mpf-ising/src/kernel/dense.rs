@@ -235,7 +235,7 @@ fn slopes<V: Lanes, L: MarginLoss>(
             Some(left_out) => present & !(left_out.row(m)[word] >> shift),
         };
         let weight = V::splat(task.samples.weight(m));
-        for half in 0..2 {
+        for (half, value) in value.iter_mut().enumerate() {
             let on = V::load(&MASKS.0[(bits >> (4 * half) & 15) as usize]);
             let kept = V::load(&MASKS.0[(kept >> (4 * half) & 15) as usize]);
             let z_half = V::load(&z.0[half]);
@@ -247,7 +247,7 @@ fn slopes<V: Lanes, L: MarginLoss>(
                 loss.value_and_slope(z_half.xor(on.and(V::splat(-0.0))))
             };
             let weight = weight.and(kept);
-            value[half] = phi.and(kept).times_plus(weight, value[half]);
+            *value = phi.and(kept).times_plus(weight, *value);
             // −s φ′: minus φ′ where the bit is set.
             let signed = slope.and(kept).xor(on.and(V::splat(-0.0)));
             signed.times(weight).store(&mut z.0[half]);

@@ -1,0 +1,88 @@
+//! Everything that can go wrong in this crate, with the place and the value.
+
+/// An error of `mpf-baselines`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option is outside its range.
+    #[error("option `{name}` is {value}, but it must be {requirement}")]
+    Option {
+        /// The option's name.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// What is allowed.
+        requirement: &'static str,
+    },
+    /// An option of MPF that this method does not have.
+    #[error("{method} does not have {option}: {reason}")]
+    NotOffered {
+        /// The method.
+        method: &'static str,
+        /// What was asked for.
+        option: &'static str,
+        /// Why it makes no sense, and what to do.
+        reason: &'static str,
+    },
+    /// Too many units for a sum over all states in every iteration.
+    #[error(
+        "{n_units} units have 2^{n_units} states, too many to sum over in every iteration: exact \
+         maximum likelihood stops at {limit} units; use pseudolikelihood or MPF"
+    )]
+    TooManyUnits {
+        /// Units of the data.
+        n_units: usize,
+        /// The most that are allowed.
+        limit: usize,
+    },
+    /// A unit without variance, where its variance has to be inverted.
+    #[error(
+        "unit {unit} is always {value}, so the covariance of the units has no inverse: leave the \
+         unit out, or use λ > 0"
+    )]
+    ConstantUnit {
+        /// The unit, from 0.
+        unit: usize,
+        /// The value that it always has.
+        value: u8,
+    },
+    /// The covariance of the units has no inverse though no unit is constant.
+    #[error(
+        "the covariance of the units is singular (smallest eigenvalue {eigenvalue:.1e}, mostly \
+         unit {unit}): that unit follows from the others or there are too few samples; use λ > 0"
+    )]
+    SingularSusceptibility {
+        /// The unit that weighs most in the direction without variance.
+        unit: usize,
+        /// The variance in that direction.
+        eigenvalue: f64,
+    },
+    /// Learning ran away.
+    #[error(
+        "after update {update} J[{i}, {j}] = {value:e}, beyond ±{limit}: the learning rate \
+         {rate} is too large for these data"
+    )]
+    Diverged {
+        /// The update after which it was noticed, from 1.
+        update: usize,
+        /// A unit.
+        i: usize,
+        /// The other unit; equal to `i` for a bias.
+        j: usize,
+        /// What its parameter became.
+        value: f64,
+        /// The largest size that is believed.
+        limit: f64,
+        /// The learning rate of that update.
+        rate: f64,
+    },
+    /// An error of the data, the support or the couplings.
+    #[error(transparent)]
+    Ising(#[from] mpf_ising::Error),
+    /// An error of the minimiser or of the linear algebra.
+    #[error(transparent)]
+    Core(#[from] mpf_core::Error),
+    /// An error of the sampler.
+    #[error(transparent)]
+    Sampler(#[from] mpf_samplers::Error),
+}

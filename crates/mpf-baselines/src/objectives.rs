@@ -1,0 +1,105 @@
+//! One model, one data set, every objective.
+//!
+//! ```text
+//! LL   = −⟨E⟩_data − ln Z                              exact, up to 24 units
+//! K    = mean_m Σ_i exp(−a_mi)                         MPF, all single flips
+//! PL   = mean_m Σ_i ln(1 + exp(−2 a_mi))
+//! RISE = mean_m exp(−a_mi) for every unit i; they sum to K.  logRISE = Σ_i ln RISE_i
+//! ```
+
+use crate::Result;
+use crate::pseudolikelihood::LogisticLoss;
+use mpf_core::{Form, Objective};
+use mpf_ising::flow::{MarginSum, Terms};
+use mpf_ising::kernel::MarginLoss;
+use mpf_ising::{Couplings, Estimator, Exact, Mpf, Samples, Support, exact};
+use serde::Serialize;
+
+/// The objectives of a model on a data set, without penalties.
+///
+/// ```
+/// use mpf_baselines::Objectives;
+/// use mpf_ising::{Couplings, Samples};
+/// use ndarray::array;
+///
+/// let samples = Samples::from_binary(array![[0, 1], [1, 1], [0, 0]].view())?;
+/// // All margins are zero: one per flip, ln 2 per unit.
+/// let at_zero = Objectives::of(&Couplings::zeros(2)?, &samples)?;
+/// assert!((at_zero.mpf - 2.0).abs() < 1e-15);
+/// assert!((at_zero.pseudolikelihood - 2.0 * 2f64.ln()).abs() < 1e-15);
+/// assert!((at_zero.log_likelihood.unwrap() + 2.0 * 2f64.ln()).abs() < 1e-15);
+/// # Ok::<(), mpf_baselines::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Objectives {
+    /// The mean log-likelihood in nats per sample (maximised, unlike the others); `None` beyond
+    /// [`exact::MAX_UNITS`] units.
+    pub log_likelihood: Option<f64>,
+    /// K of MPF over all single flips. +∞ when couplings are so large that it overflows.
+    pub mpf: f64,
+    /// Minus the log-pseudolikelihood, in nats per sample.
+    pub pseudolikelihood: f64,
+    /// RISE of every unit. Their sum is `mpf`.
+    pub rise: Vec<f64>,
+    /// logRISE summed over the units.
+    pub log_rise: f64,
+}
+
+impl Objectives {
+    /// Computes all of them. O(M d²), and O(2^d d) where the likelihood is.
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::UnitCount`] when model and data differ in size.
+    pub fn of(couplings: &Couplings, samples: &Samples) -> Result<Self> {
+        let d = couplings.n_units();
+        if samples.n_units() != d {
+            return Err(mpf_ising::Error::UnitCount {
+                what: "samples",
+                expected: d,
+                found: samples.n_units(),
+            }
+            .into());
+        }
+        let log_likelihood = if d <= exact::MAX_UNITS {
+            Some(Exact::new(couplings)?.log_likelihood(samples)?)
+        } else {
+            None
+        };
+        let log_rise_by_unit = (0..d)
+            .map(|unit| node_value(couplings, samples, unit))
+            .collect::<Result<Vec<f64>>>()?;
+        let rise: Vec<f64> = log_rise_by_unit.iter().map(|v| v.exp()).collect();
+        Ok(Self {
+            log_likelihood,
+            mpf: rise.iter().sum(),
+            pseudolikelihood: joint_value(couplings, samples, LogisticLoss)?,
+            rise,
+            log_rise: log_rise_by_unit.iter().sum(),
+        })
+    }
+}
+
+/// The mean over samples of Σ_i φ(a_i).
+fn joint_value(couplings: &Couplings, samples: &Samples, loss: impl MarginLoss) -> Result<f64> {
+    let d = samples.n_units();
+    let pairs = Support::Full.pairs(d)?;
+    let spins = couplings.to_spins();
+    let mut theta = spins.fields.to_vec();
+    theta.extend(pairs.iter().map(|&pair| spins.couplings[pair]));
+    let mut sum = MarginSum::new(Terms::new(samples, 0..d, pairs)?, loss);
+    Ok(sum.value_and_gradient(&theta, &mut vec![0.0; theta.len()]))
+}
+
+/// ln of the mean over samples of exp(−a_unit), which does not overflow.
+fn node_value(couplings: &Couplings, samples: &Samples, unit: usize) -> Result<f64> {
+    let spins = couplings.to_spins();
+    let pairs: Vec<(usize, usize)> = (0..samples.n_units())
+        .filter(|&j| j != unit)
+        .map(|j| (unit.min(j), unit.max(j)))
+        .collect();
+    let mut theta = vec![spins.fields[unit]];
+    theta.extend(pairs.iter().map(|&pair| spins.couplings[pair]));
+    let terms = Terms::new(samples, unit..unit + 1, pairs)?;
+    let mut log_flow = Mpf { form: Form::Log }.objective(terms);
+    Ok(log_flow.value_and_gradient(&theta, &mut vec![0.0; theta.len()]))
+}
