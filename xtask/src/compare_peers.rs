@@ -193,6 +193,7 @@ fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<(f64, 
         threads: 1,
         kernel: case.kernel,
         repeats: 5,
+        fit_iterations: 0,
         data: Some(data.clone()),
         couplings: Some(couplings.clone()),
     };
@@ -220,6 +221,7 @@ fn compare_threads(args: &Args) -> Result<(f64, f64)> {
             threads,
             kernel: Choice::Auto,
             repeats: 5,
+            fit_iterations: 0,
             data: None,
             couplings: None,
         })

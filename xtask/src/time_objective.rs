@@ -1,11 +1,11 @@
 //! How long does one evaluation of K and ∇K take? One JSON line, to compare with anything else.
 
-use crate::Result;
+use crate::{Result, progress};
 use mpf_core::rng::stream;
 use mpf_core::{Form, Objective};
 use mpf_ising::couplings::n_packed;
 use mpf_ising::kernel::{Kernel, Path};
-use mpf_ising::{Couplings, IsingFlow, Neighbourhood, Samples, States};
+use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Neighbourhood, Samples, States};
 use ndarray::Array2;
 use rand::RngExt;
 use serde::Serialize;
@@ -33,6 +33,9 @@ pub struct Args {
     /// Evaluations at least; more are made until half a second has passed.
     #[arg(long, default_value_t = 5)]
     pub repeats: usize,
+    /// Also fit, for this many iterations, with a progress bar.
+    #[arg(long, default_value_t = 0)]
+    pub fit_iterations: usize,
     /// 0/1 data (u8, one row per sample) instead of random ones.
     #[arg(long, requires = "couplings")]
     pub data: Option<PathBuf>,
@@ -86,6 +89,10 @@ pub struct Timing {
     /// K.
     pub value: f64,
     gradient_hash: String,
+    /// Seconds that the fit took, if one was asked for.
+    fit_seconds: Option<f64>,
+    /// The most memory that this process held at any time, where the system says it.
+    peak_memory_mib: Option<f64>,
 }
 
 /// Runs the command.
@@ -115,23 +122,51 @@ pub fn time(args: &Args) -> Result<Timing> {
             seconds.push(start.elapsed().as_secs_f64());
         }
         seconds.sort_by(f64::total_cmp);
+        let (path, gradient_hash) = (flow.path(), hash(&grad));
+        drop((flow, grad, theta));
         let distinct = samples.n_distinct();
+        let fit_seconds = (args.fit_iterations > 0)
+            .then(|| fit(args, &samples))
+            .transpose()?;
         Ok(Timing {
             dim: samples.n_units(),
             samples: samples.n_observed(),
             distinct_samples: distinct,
             active: samples.means().iter().sum::<f64>() / samples.n_units() as f64,
             threads: args.threads,
-            kernel: format!("{:?}", flow.path()).to_lowercase(),
+            kernel: format!("{path:?}").to_lowercase(),
             vectors: !kernel.portable && mpf_ising::kernel::simd::available(),
             evaluations: seconds.len(),
             min_seconds: seconds[0],
             median_seconds: seconds[seconds.len() / 2],
             ns_per_sample: 1e9 * seconds[0] / distinct as f64,
             value,
-            gradient_hash: hash(&grad),
+            gradient_hash,
+            fit_seconds,
+            peak_memory_mib: peak_memory_mib(),
         })
     })
+}
+
+/// A fit that stops after the given iterations; its learning time.
+fn fit(args: &Args, samples: &Samples) -> Result<f64> {
+    let bar = progress::bar(args.fit_iterations as u64).with_prefix("fit");
+    let mut options = FitOptions::default();
+    options.minimizer.max_iterations = args.fit_iterations;
+    let fit = Fitter::new(options)?.fit_observed(samples, |p| {
+        bar.set_position(p.iteration as u64);
+        bar.set_message(format!("K {:.6}", p.value));
+    })?;
+    bar.finish_and_clear();
+    Ok(fit.seconds)
+}
+
+/// The high-water mark of resident memory.
+fn peak_memory_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024.0)
 }
 
 fn problem(args: &Args) -> Result<(Samples, Couplings)> {
@@ -204,6 +239,7 @@ mod tests {
                 threads,
                 kernel,
                 repeats: 1,
+                fit_iterations: 0,
                 data: None,
                 couplings: None,
             };

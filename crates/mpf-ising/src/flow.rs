@@ -92,7 +92,7 @@ impl<'a> IsingFlow<'a> {
 
     /// The kernel's algorithm.
     pub fn path(&self) -> Path {
-        self.sum.rows.path()
+        self.sum.path()
     }
 
     /// The fraction of all flips that lead to data states and were left out.
@@ -251,6 +251,11 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
             rows,
             loss,
         }
+    }
+
+    /// The kernel's algorithm.
+    pub fn path(&self) -> Path {
+        self.rows.path()
     }
 
     /// z_i = −h_i + Σ_j K_ij (1 − 2 x_j).

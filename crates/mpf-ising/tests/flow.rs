@@ -3,8 +3,9 @@
 use mpf_core::gradcheck::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::{Flow, Form, Objective, OutsideData};
-use mpf_ising::couplings::n_packed;
-use mpf_ising::kernel::{Kernel, Path};
+use mpf_ising::couplings::{n_packed, packed_index};
+use mpf_ising::flow::{MarginSum, Terms};
+use mpf_ising::kernel::{FlowRate, Kernel, Path};
 use mpf_ising::model::BitFlips;
 use mpf_ising::{Couplings, Exact, IsingFlow, IsingModel, Neighbourhood, Samples, States};
 use proptest::prelude::*;
@@ -146,7 +147,14 @@ proptest! {
 
 #[test]
 fn every_kernel_equals_the_plain_sum_over_many_tiles() {
-    for (d, active) in [(10, 0.5), (65, 0.5), (100, 0.05)] {
+    for (d, active) in [
+        (1, 0.5),
+        (10, 0.5),
+        (63, 0.03),
+        (65, 0.5),
+        (100, 0.05),
+        (129, 0.5),
+    ] {
         let states = random_states(1000, d, active, d as u64);
         let samples = Samples::new(&states).unwrap();
         let theta = random_theta(d, 3.0 / (d as f64).sqrt(), 1);
@@ -159,6 +167,51 @@ fn every_kernel_equals_the_plain_sum_over_many_tiles() {
             }
         }
     }
+}
+
+/// A support's objective is the full one with zeros elsewhere.
+fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Path) {
+    let samples = Samples::new(&random_states(2000, d, 0.4, 3)).unwrap();
+    let mut rng = stream(4, 0);
+    let mut draw = || rng.random_range(-0.5..0.5);
+    let fields: Vec<f64> = (0..d).map(|_| draw()).collect();
+    let couplings: Vec<f64> = edges.iter().map(|_| draw()).collect();
+
+    let mut spins = mpf_ising::SpinCouplings {
+        fields: fields.clone().into(),
+        couplings: ndarray::Array2::zeros((d, d)),
+    };
+    for (&(i, j), &k) in edges.iter().zip(&couplings) {
+        spins.couplings[[i, j]] = k;
+        spins.couplings[[j, i]] = k;
+    }
+    let theta = Couplings::from_spins(&spins).unwrap().pack();
+    let (value, grad) = fast(&samples, Neighbourhood::SingleFlips, Form::Sum, &theta);
+
+    let terms = Terms::new(&samples, 0..d, edges.clone()).unwrap();
+    let mut sum = MarginSum::new(terms, FlowRate::default());
+    assert_eq!(sum.path(), expected);
+    let mut thin_grad = vec![0.0; d + edges.len()];
+    let params: Vec<f64> = fields.into_iter().chain(couplings).collect();
+    let thin = sum.value_and_gradient(&params, &mut thin_grad);
+    assert!((thin / value - 1.0).abs() < 1e-12);
+    // ∂/∂h_i = −2 ∂/∂J_ii and ∂/∂K_ij = −2 (∂/∂J_ij − ∂/∂J_ii − ∂/∂J_jj).
+    let bias = |i: usize| grad[packed_index(d, i, i)];
+    for i in 0..d {
+        assert!((thin_grad[i] + 2.0 * bias(i)).abs() < 1e-11 * value);
+    }
+    for (q, &(i, j)) in edges.iter().enumerate() {
+        let full = -2.0 * (grad[packed_index(d, i, j)] - bias(i) - bias(j));
+        assert!((thin_grad[d + q] - full).abs() < 1e-11 * value);
+    }
+}
+
+#[test]
+fn thin_supports_are_summed_by_patterns_or_rows() {
+    let lattice = mpf_ising::Lattice::new(6, 7, mpf_ising::Boundary::Open).unwrap();
+    check_support(42, lattice.edges(), Path::Patterns);
+    // A hub with 15 neighbours has too many patterns to count.
+    check_support(40, (1..16).map(|j| (0, j)).collect(), Path::Rows);
 }
 
 #[test]
