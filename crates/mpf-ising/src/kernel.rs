@@ -133,8 +133,9 @@ const TILE: usize = 256;
 const CHUNK: usize = 8192;
 /// About as many tasks as keep a large machine busy; more would only take memory.
 const TASKS: usize = 256;
-/// The activity below which walking set bits beats tables.
-const SPARSE_BELOW: f64 = 0.1;
+/// The activity below which lists of set bits beat tables: they cross near 0.25, but the lists take
+/// 3 bytes per set bit.
+const SPARSE_BELOW: f64 = 0.16;
 /// The part of all couplings below which rows beat panels.
 const THIN_BELOW: f64 = 1.0 / 8.0;
 /// |z| for which exp(z) is far from the ends of `f64`, even summed 10⁹ times.

@@ -159,6 +159,10 @@ fn every_kernel_equals_the_plain_sum_over_many_tiles() {
         let samples = Samples::new(&states).unwrap();
         let theta = random_theta(d, 3.0 / (d as f64).sqrt(), 1);
         for neighbourhood in neighbourhoods() {
+            if IsingFlow::new(&samples, neighbourhood, Form::Sum).is_err() {
+                // One unit: both states are data.
+                continue;
+            }
             let weights = vec![1.0; 1000];
             let plain = plain(&states, &weights, neighbourhood, Form::Sum, &theta);
             for kernel in kernels(d) {
@@ -197,8 +201,8 @@ fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Path) {
     assert!((thin / value - 1.0).abs() < 1e-12);
     // ∂/∂h_i = −2 ∂/∂J_ii and ∂/∂K_ij = −2 (∂/∂J_ij − ∂/∂J_ii − ∂/∂J_jj).
     let bias = |i: usize| grad[packed_index(d, i, i)];
-    for i in 0..d {
-        assert!((thin_grad[i] + 2.0 * bias(i)).abs() < 1e-11 * value);
+    for (i, field) in thin_grad[..d].iter().enumerate() {
+        assert!((field + 2.0 * bias(i)).abs() < 1e-11 * value);
     }
     for (q, &(i, j)) in edges.iter().enumerate() {
         let full = -2.0 * (grad[packed_index(d, i, j)] - bias(i) - bias(j));
