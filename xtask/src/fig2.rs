@@ -239,7 +239,7 @@ fn draw(results: &Results) -> Result<String> {
             .y_label_area_size(72)
             .build_cartesian_2d(
                 0.0..1.02 * longest,
-                (decade(low, f64::floor)..decade(high, f64::ceil)).log_scale(),
+                (0.9 * decade(low, f64::floor)..1.1 * decade(high, f64::ceil)).log_scale(),
             )?;
         chart
             .configure_mesh()
