@@ -16,21 +16,23 @@ pub fn config() -> Criterion {
         .measurement_time(Duration::from_secs(1))
 }
 
-/// Times evaluations of `objective` at [`couplings`], counted in flips: M·d each.
+/// Times evaluations of `objective` at [`couplings`] on one thread, counted in flips: M·d each.
 pub fn bench_objective(
     c: &mut Criterion,
     group: &str,
     id: BenchmarkId,
     samples: &Samples,
-    mut objective: impl Objective,
+    mut objective: impl Objective + Send,
 ) {
     let theta = couplings(samples.n_units());
     let mut grad = vec![0.0; theta.len()];
     let flips = samples.n_distinct() * samples.n_units();
     let mut group = c.benchmark_group(group);
     group.throughput(Throughput::Elements(flips as u64));
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let one_thread = one_thread.expect("a thread");
     group.bench_function(id, |b| {
-        b.iter(|| objective.value_and_gradient(&theta, &mut grad));
+        b.iter(|| one_thread.install(|| objective.value_and_gradient(&theta, &mut grad)));
     });
     group.finish();
 }

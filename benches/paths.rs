@@ -18,7 +18,7 @@ fn paths(c: &mut Criterion) {
             for path in [Path::Auto, Path::Dense, Path::Sparse] {
                 let kernel = Kernel {
                     path,
-                    portable: false,
+                    ..Kernel::default()
                 };
                 let neighbourhood = Neighbourhood::SingleFlips;
                 let flow = IsingFlow::with_kernel(&samples, neighbourhood, Form::Sum, kernel);

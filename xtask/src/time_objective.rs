@@ -67,6 +67,7 @@ impl Choice {
                 Self::Sparse => Path::Sparse,
             },
             portable: self == Self::Portable,
+            ..Kernel::default()
         }
     }
 }

@@ -401,6 +401,12 @@ impl Samples {
         self.total_weight
     }
 
+    /// How many samples the weights stand for: their sum when they are counts, the samples given
+    /// when they are only ratios (probabilities sum to 1).
+    pub(crate) fn n_effective(&self) -> f64 {
+        self.total_weight.max(self.n_observed as f64)
+    }
+
     /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
     pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
         let blocks = self.columns.chunks_exact(self.n_units());

@@ -115,6 +115,14 @@ pub enum Error {
         /// Columns asked for.
         columns: usize,
     },
+    /// A pair is given twice.
+    #[error("the pair ({i}, {j}) is given twice: a coupling is one parameter")]
+    RepeatedPair {
+        /// One end.
+        i: usize,
+        /// The other end.
+        j: usize,
+    },
     /// Too many units for a sum over all states.
     #[error("{n_units} units have 2^{n_units} states: exact enumeration stops at {limit} units")]
     TooManyUnits {
@@ -129,6 +137,15 @@ pub enum Error {
          states is identically zero: keep all flips (the default neighbourhood)"
     )]
     NoFlipsLeft,
+    /// Every flip of one unit leads to a data state, so its row has nothing to go by.
+    #[error(
+        "every flip of unit {unit} leads to a data state, so that its row of a node-wise fit is \
+         undetermined: keep all flips (the default neighbourhood), or fit jointly"
+    )]
+    NoFlipsLeftOfUnit {
+        /// The unit, from 0.
+        unit: usize,
+    },
     /// An option is outside its range.
     #[error("option `{name}` is {value}, but it must be {requirement}")]
     Option {

@@ -30,7 +30,8 @@ use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Whether J is fitted as one symmetric matrix or row by row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,6 +253,11 @@ impl Fitter {
         let mut pairs = self.options.support.pairs(d)?;
         pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
         let (left_out, left_out_fraction) = left_out_flips(samples, self.options.neighbourhood)?;
+        if self.options.mode == Mode::NodeWise
+            && let Some(unit) = left_out.as_ref().and_then(|l| l.first_without_flips(d))
+        {
+            return Err(Error::NoFlipsLeftOfUnit { unit });
+        }
         let problem = Problem {
             fitter: self,
             samples,
@@ -297,8 +303,8 @@ impl Problem<'_> {
             Biases::Fixed(biases) => Field::FixedBias(biases[unit]),
             Biases::FixedFields(fields) => Field::Fixed(fields[unit]),
             Biases::Free if self.constant[unit] => {
-                let weight = self.samples.total_weight();
-                let p = (mean * weight + 0.5) / (weight + 1.0);
+                let n = self.samples.n_effective();
+                let p = (mean * n + 0.5) / (n + 1.0);
                 // J_ii = ln((1 − p)/p) and no couplings: h = −J_ii/2.
                 Field::Fixed(0.5 * (p / (1.0 - p)).ln())
             }
@@ -346,7 +352,11 @@ impl Problem<'_> {
             pairs,
             left_out: self.left_out.clone(),
             complement: options.neighbourhood == Neighbourhood::SingleFlipsAndComplement,
-            kernel: Kernel::default(),
+            kernel: Kernel {
+                // Node by node, the units run in parallel already.
+                serial: options.mode == Mode::NodeWise,
+                ..Kernel::default()
+            },
         });
         let mut objective = Standardized::new(Ridge::new(flow, ridge)?, &basis);
         let minimum = minimizer.minimize_l1(
@@ -410,8 +420,8 @@ impl Problem<'_> {
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
         let d = self.samples.n_units();
-        let clock = std::time::Instant::now();
-        let state = Mutex::new((NodeFits::new(self), observer));
+        let fits = Mutex::new(NodeFits::new(self));
+        let observer = Mutex::new((observer, 0));
         (0..d).into_par_iter().try_for_each(|unit| -> Result<()> {
             let pairs: Vec<_> = self
                 .pairs
@@ -422,19 +432,32 @@ impl Problem<'_> {
             let free = !pairs.is_empty() || matches!(self.field(unit), Field::Free { .. });
             let fitted = if free {
                 let mut limits = self.fitter.minimizer.options().clone();
-                limits.max_seconds = (limits.max_seconds - clock.elapsed().as_secs_f64()).max(0.0);
+                let used = lock(&fits).clock.seconds();
+                limits.max_seconds = (limits.max_seconds - used).max(0.0);
                 let minimizer = Minimizer::new(limits)?;
                 let units = unit..unit + 1;
                 Some(self.minimize(estimator, units, pairs.clone(), 0.5, &minimizer, |_, _| {})?)
             } else {
                 None
             };
-            let (fits, observer) = &mut *state.lock().expect("no fit panicked");
-            fits.add(unit, &pairs, fitted, clock.elapsed().as_secs_f64());
-            observer(&fits.progress(&|| fits.couplings(self).expect("minima are finite")));
+            lock(&fits).add(unit, &pairs, fitted);
+            // Only one thread observes, without holding the fits: an observer may itself work in
+            // parallel and be made to run another unit meanwhile. What that unit adds is told by
+            // whoever is observing.
+            while let Ok(mut observing) = observer.try_lock() {
+                let (observer, told) = &mut *observing;
+                let now = lock(&fits).clone();
+                if now.units_done == *told {
+                    break;
+                }
+                *told = now.units_done;
+                let began = Instant::now();
+                observer(&now.progress(&|| now.couplings(self).expect("minima are finite")));
+                lock(&fits).clock.observed += began.elapsed();
+            }
             Ok(())
         })?;
-        let (fits, _) = state.into_inner().expect("no fit panicked");
+        let fits = fits.into_inner().unwrap_or_else(PoisonError::into_inner);
         fits.finish(self)
     }
 
@@ -464,14 +487,35 @@ impl Problem<'_> {
         warnings.extend(Warning::run_away(
             &fit.couplings,
             &self.pairs,
-            self.samples.total_weight(),
+            self.samples.n_effective(),
         ));
         warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
         warnings
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Learning time: what has passed, less what observers took.
+#[derive(Clone, Debug)]
+struct Clock {
+    began: Instant,
+    observed: Duration,
+}
+
+impl Clock {
+    fn seconds(&self) -> f64 {
+        self.began
+            .elapsed()
+            .saturating_sub(self.observed)
+            .as_secs_f64()
+    }
+}
+
 /// The rows that are fitted so far.
+#[derive(Clone)]
 struct NodeFits {
     fields: Vec<f64>,
     /// K_ij as row i sees it.
@@ -479,7 +523,7 @@ struct NodeFits {
     /// One minimum per unit, where it had free parameters and is done.
     minima: Vec<Option<Minimum>>,
     units_done: usize,
-    seconds: f64,
+    clock: Clock,
 }
 
 impl NodeFits {
@@ -496,17 +540,14 @@ impl NodeFits {
             rows: Array2::zeros((d, d)),
             minima: vec![None; d],
             units_done: 0,
-            seconds: 0.0,
+            clock: Clock {
+                began: Instant::now(),
+                observed: Duration::ZERO,
+            },
         }
     }
 
-    fn add(
-        &mut self,
-        unit: usize,
-        pairs: &[(usize, usize)],
-        fitted: Option<(Vec<f64>, Minimum)>,
-        seconds: f64,
-    ) {
+    fn add(&mut self, unit: usize, pairs: &[(usize, usize)], fitted: Option<(Vec<f64>, Minimum)>) {
         if let Some((spins, minimum)) = fitted {
             self.fields[unit] = spins[0];
             for (&(i, j), &k) in pairs.iter().zip(&spins[1..]) {
@@ -515,7 +556,6 @@ impl NodeFits {
             self.minima[unit] = Some(minimum);
         }
         self.units_done += 1;
-        self.seconds = seconds;
     }
 
     /// The minima that are there, by unit and not by the order in which threads finished.
@@ -529,7 +569,7 @@ impl NodeFits {
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             value: self.minima().map(|m| m.value).sum(),
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
-            seconds: self.seconds,
+            seconds: self.clock.seconds(),
             couplings,
         }
     }
@@ -587,7 +627,7 @@ impl NodeFits {
             kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             iterations: self.minima().map(|m| m.iterations).sum(),
             evaluations: self.minima().map(|m| m.evaluations).sum(),
-            seconds: self.seconds,
+            seconds: self.clock.seconds(),
             left_out_fraction: 0.0,
             asymmetry: Some(asymmetry),
             warnings: Vec::new(),

@@ -158,15 +158,15 @@ impl<'a> Terms<'a> {
     /// All single flips of `units`, with the couplings of `pairs` free.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] for units beyond those of the samples; [`Error::Edge`] for a pair that
-    /// is not one, or has no end among the units.
+    /// [`Error::UnitCount`] for no units or units beyond those of the samples; [`Error::Edge`] for
+    /// a pair that is not one, or has no end among the units; [`Error::RepeatedPair`].
     pub fn new(
         samples: &'a Samples,
         units: Range<usize>,
         pairs: Vec<(usize, usize)>,
     ) -> Result<Self> {
         let n_units = samples.n_units();
-        if units.end > n_units {
+        if units.is_empty() || units.end > n_units {
             return Err(Error::UnitCount {
                 what: "terms",
                 expected: n_units,
@@ -178,6 +178,12 @@ impl<'a> Terms<'a> {
         };
         if let Some(&(i, j)) = pairs.iter().find(is_bad) {
             return Err(Error::Edge { i, j, n_units });
+        }
+        let mut sorted: Vec<_> = pairs.iter().map(|&(i, j)| (i.min(j), i.max(j))).collect();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|w| w[0] == w[1]) {
+            let (i, j) = twice[0];
+            return Err(Error::RepeatedPair { i, j });
         }
         Ok(Self {
             samples,

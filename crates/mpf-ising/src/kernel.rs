@@ -15,7 +15,8 @@
 //! Four ways to the same sums, chosen by what the data and the support look like: `dense` tables,
 //! `sparse` set bits, one `row` at a time, and counted `patterns` of few neighbours. Work is cut
 //! into a fixed grid, units × chunks of samples, and partial sums are added in the grid's order,
-//! so that the number of threads cannot change a digit. Nothing of size M × d exists but the bits.
+//! so that the number of threads cannot change a digit. Nothing of size M × d exists but the bits,
+//! and for `sparse` lists of those that are set.
 
 mod dense;
 pub mod lanes;
@@ -88,7 +89,7 @@ pub enum Path {
     Sparse,
     /// Unit by unit: for thin supports and node-wise fits.
     Rows,
-    /// Counts of neighbour patterns: for units with at most ten neighbours.
+    /// Counts of neighbour patterns: for units with at most ten neighbours; others go by rows.
     Patterns,
 }
 
@@ -99,6 +100,8 @@ pub struct Kernel {
     pub path: Path,
     /// Whether to leave the machine's vector instructions alone.
     pub portable: bool,
+    /// Whether to stay on the calling thread, where the caller works in parallel already.
+    pub serial: bool,
 }
 
 /// Flips that are left out of the sum, one bit for every (distinct sample, unit).
@@ -122,6 +125,17 @@ impl LeftOut {
         &self.bits[sample * self.words..(sample + 1) * self.words]
     }
 
+    /// The first unit whose flips are all left out.
+    pub(crate) fn first_without_flips(&self, n_units: usize) -> Option<usize> {
+        let mut all = vec![u64::MAX; self.words];
+        for row in self.bits.chunks_exact(self.words) {
+            for (all, word) in all.iter_mut().zip(row) {
+                *all &= word;
+            }
+        }
+        (0..n_units).find(|&unit| get_bit(&all, unit))
+    }
+
     pub(crate) fn par_rows_mut(&mut self) -> impl IndexedParallelIterator<Item = &mut [u64]> {
         self.bits.par_chunks_exact_mut(self.words)
     }
@@ -133,9 +147,6 @@ const TILE: usize = 256;
 const CHUNK: usize = 8192;
 /// About as many tasks as keep a large machine busy; more would only take memory.
 const TASKS: usize = 256;
-/// The activity below which lists of set bits beat tables: they cross near 0.25, but the lists take
-/// 3 bytes per set bit.
-const SPARSE_BELOW: f64 = 0.16;
 /// The part of all couplings below which rows beat panels.
 const THIN_BELOW: f64 = 1.0 / 8.0;
 /// |z| for which exp(z) is far from the ends of `f64`, even summed 10⁹ times.
@@ -147,6 +158,7 @@ pub(crate) struct Rows<'a> {
     left_out: Option<Arc<LeftOut>>,
     units: Range<usize>,
     portable: bool,
+    serial: bool,
     layout: Layout,
     rows: Vec<f64>,
     offsets: Vec<f64>,
@@ -186,6 +198,7 @@ impl<'a> Rows<'a> {
         let largest = degrees.iter().copied().max().unwrap_or(0);
         let path = match kernel.path {
             Path::Auto => choose(samples, n, entries.len(), largest),
+            Path::Sparse if samples.n_units() > sparse::MOST_UNITS => Path::Dense,
             chosen => chosen,
         };
         let width = match path {
@@ -211,7 +224,13 @@ impl<'a> Rows<'a> {
                 Patterns::new(samples, left_out.as_deref(), units.start + k, columns)
             };
             let counted = path == Path::Patterns && largest <= patterns::MOST_NEIGHBOURS;
-            let patterns = counted.then(|| (0..n).into_par_iter().map(count).collect());
+            let patterns = counted.then(|| {
+                if kernel.serial {
+                    (0..n).map(count).collect()
+                } else {
+                    (0..n).into_par_iter().map(count).collect()
+                }
+            });
             let n_entries = neighbours.len();
             let layout = Layout::Rows {
                 neighbours,
@@ -225,6 +244,7 @@ impl<'a> Rows<'a> {
             left_out,
             units,
             portable: kernel.portable,
+            serial: kernel.serial,
             layout,
             rows: vec![0.0; n_entries],
             offsets: vec![0.0; n_offsets],
@@ -307,14 +327,17 @@ impl<'a> Rows<'a> {
         let most = TASKS.div_ceil(n_parts);
         let chunks = n.div_ceil(CHUNK).min(most).max(1);
         let size = n.div_ceil(chunks).next_multiple_of(TILE);
-        (0..n_parts * chunks)
-            .into_par_iter()
-            .map(|at| {
-                let (part, chunk) = (at / chunks, at % chunks);
-                let range = (chunk * size).min(n)..((chunk + 1) * size).min(n);
-                (part, task(part, range))
-            })
-            .collect()
+        let run = |at: usize| {
+            let (part, chunk) = (at / chunks, at % chunks);
+            let range = (chunk * size).min(n)..((chunk + 1) * size).min(n);
+            (part, task(part, range))
+        };
+        let tasks = 0..n_parts * chunks;
+        if self.serial {
+            tasks.map(run).collect()
+        } else {
+            tasks.into_par_iter().map(run).collect()
+        }
     }
 
     fn evaluate_dense(&mut self, loss: impl MarginLoss) -> f64 {
@@ -503,7 +526,9 @@ impl<'a> Rows<'a> {
                 }
             }
         }
-        bounds.into_iter().fold(0.0, f64::max)
+        // A NaN must not get lost: it bounds nothing.
+        let larger = |m: f64, b: f64| if b <= m { m } else { b };
+        bounds.into_iter().fold(0.0, larger)
     }
 
     /// The largest −a over all samples and flips: the shift that keeps exp(−a) below 1.
@@ -526,8 +551,10 @@ impl<'a> Rows<'a> {
             }
             largest
         };
-        let units = self.units.clone().into_par_iter();
-        units.map(of_unit).reduce(|| f64::NEG_INFINITY, f64::max)
+        self.units
+            .clone()
+            .map(of_unit)
+            .fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
@@ -540,7 +567,7 @@ fn choose(samples: &Samples, n_units: usize, n_entries: usize, largest_degree: u
         Path::Patterns
     } else if n_units == 1 || (n_entries as f64) < THIN_BELOW * all as f64 {
         Path::Rows
-    } else if samples.activity() < SPARSE_BELOW && samples.n_units() <= sparse::MOST_UNITS {
+    } else if sparse::is_worth_it(samples) {
         Path::Sparse
     } else {
         Path::Dense

@@ -300,8 +300,9 @@ fn observers_see_the_couplings_and_cancelling_keeps_them() {
     let mut units = 0;
     let rows = fitter(|o| o.mode = Mode::NodeWise)
         .fit_observed(&samples, |p| {
-            units += 1;
-            assert_eq!(p.iteration, units);
+            // Two units may be told of at once.
+            assert!(p.iteration > units);
+            units = p.iteration;
         })
         .unwrap();
     assert_eq!(units, 6);

@@ -383,7 +383,7 @@ impl<E: SmoothEnergy> Sampler for Hmc<E> {
             n_steps,
         );
         let rise = proposal.hamiltonian() - point.hamiltonian();
-        let diverged = rise.is_nan() || rise > self.options.divergence;
+        let diverged = !rise.is_finite() || rise > self.options.divergence;
         let acceptance = if diverged {
             0.0
         } else {

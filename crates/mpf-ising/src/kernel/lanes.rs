@@ -24,9 +24,9 @@ pub trait Lanes: Copy {
     fn over(self, other: Self) -> Self;
     /// a · b + c, rounded once where the machine can.
     fn times_plus(self, factor: Self, summand: Self) -> Self;
-    /// The smaller of the two.
+    /// The smaller of the two; NaN stays NaN.
     fn at_most(self, bound: Self) -> Self;
-    /// The larger of the two.
+    /// The larger of the two; NaN stays NaN.
     fn at_least(self, bound: Self) -> Self;
     /// The bits that both have.
     fn and(self, mask: Self) -> Self;
@@ -170,12 +170,12 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn at_most(self, bound: Self) -> Self {
-        self.zip(bound, |a, b| if a < b { a } else { b })
+        self.zip(bound, |a, b| if a > b { b } else { a })
     }
 
     #[inline(always)]
     fn at_least(self, bound: Self) -> Self {
-        self.zip(bound, |a, b| if a > b { a } else { b })
+        self.zip(bound, |a, b| if a < b { b } else { a })
     }
 
     #[inline(always)]
@@ -288,6 +288,7 @@ mod tests {
             assert!(edges[3] > 0.0 && edges[3] <= 1e-323);
             let beyond = exp([709.79, 1e300, -746.0, f64::NEG_INFINITY]);
             assert_eq!(beyond, [f64::INFINITY, f64::INFINITY, 0.0, 0.0]);
+            assert!(exp([f64::NAN; 4]).iter().all(|e| e.is_nan()));
         });
     }
 

@@ -130,12 +130,13 @@ mod avx2 {
 
         #[inline(always)]
         fn at_most(self, bound: Self) -> Self {
-            Self(unsafe { _mm256_min_pd(self.0, bound.0) })
+            // The instruction returns its second operand when one is NaN.
+            Self(unsafe { _mm256_min_pd(bound.0, self.0) })
         }
 
         #[inline(always)]
         fn at_least(self, bound: Self) -> Self {
-            Self(unsafe { _mm256_max_pd(self.0, bound.0) })
+            Self(unsafe { _mm256_max_pd(bound.0, self.0) })
         }
 
         #[inline(always)]

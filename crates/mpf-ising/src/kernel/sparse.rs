@@ -22,6 +22,22 @@ const FOURS: usize = PANEL / 4;
 /// One number for every unit of a panel.
 pub(super) type Panel = [[f64; 4]; FOURS];
 
+/// The activity below which lists of set bits beat tables. The two cross near 0.25, where they
+/// differ by little; below 0.16 the difference is worth the memory of the lists.
+const WORTH_BELOW: f64 = 0.16;
+/// The activity below which the lists are small in any case.
+const SMALL_BELOW: f64 = 0.05;
+/// Most bytes of lists, beyond that activity.
+const MOST_BYTES: usize = 1 << 28;
+
+/// Whether this path is the faster one, and its lists not too large.
+pub(super) fn is_worth_it(samples: &Samples) -> bool {
+    let activity = samples.activity();
+    let entries = samples.n_distinct() as f64 * samples.n_units() as f64;
+    let small = activity < SMALL_BELOW || 3.0 * activity * entries < MOST_BYTES as f64;
+    activity < WORTH_BELOW && small && samples.n_units() <= MOST_UNITS
+}
+
 /// The most units whose set bits can be listed.
 pub(super) const MOST_UNITS: usize = 1 << 16;
 
@@ -47,7 +63,9 @@ impl SetBits {
     /// Lists all set bits. O(M d / 64 + set bits).
     pub(super) fn new(samples: &Samples) -> Self {
         let d = samples.n_units();
-        let (mut units, mut unit_starts) = (Vec::new(), vec![0]);
+        let set = samples.activity() * (samples.n_distinct() * d) as f64;
+        let mut units = Vec::with_capacity(set.round() as usize);
+        let mut unit_starts = vec![0];
         for row in samples.states().rows() {
             for_each_set_bit(row, |unit| units.push(unit as u16));
             unit_starts.push(units.len());
