@@ -85,6 +85,9 @@ pub fn run(args: &Args) -> Result {
     for (group, series, exponent) in &report.exponents {
         println!("{group}, {series}: cost grows as the power {exponent:.2}");
     }
+    if let Some(worst) = worst_choice(&groups) {
+        println!("the automatic path is at most {worst:.2} times the better one");
+    }
     println!("peak of this core: {:.1} GFLOP/s", report.peak_gflops);
     println!("written to {}", output.shown());
     Ok(())
@@ -160,6 +163,26 @@ fn exponents(groups: &Groups) -> Vec<(String, String, f64)> {
         }
     }
     found
+}
+
+/// The largest ratio of the automatic path's time to the better of the two it chooses from.
+fn worst_choice(groups: &Groups) -> Option<f64> {
+    let at = |series: &BTreeMap<String, Vec<Point>>, name: &str, label: &str| {
+        let point = series.get(name)?.iter().find(|p| p.label == label)?;
+        Some(point.seconds)
+    };
+    let ratios = groups
+        .iter()
+        .filter(|(group, _)| group.starts_with("paths"))
+        .flat_map(|(_, series)| {
+            let points = series.get("auto").into_iter().flatten();
+            points.filter_map(move |p| {
+                let dense = at(series, "dense", &p.label)?;
+                let sparse = at(series, "sparse", &p.label)?;
+                Some(p.seconds / dense.min(sparse))
+            })
+        });
+    ratios.reduce(f64::max)
 }
 
 /// Seconds as they are against M; against d, where M changes too, seconds per sample.
@@ -256,12 +279,18 @@ fn page(report: &Report<'_>) -> Result<String> {
         if let Some(svg) = curve(group, series)? {
             html.push_str(&svg);
         }
-        html.push_str("<table><tr><th>series<th>at<th>time<th>elements/s");
+        html.push_str("<table><tr><th>series<th>at<th>time<th>elements/s<th>of peak");
         for (name, points) in series {
             for p in points {
                 let rate = p.per_second.map_or(String::new(), digits);
                 let time = digits(1e3 * p.seconds);
-                write!(html, "<tr><td>{name}<td>{}<td>{time} ms<td>{rate}", p.label)?;
+                let share = share_of_peak(group, name, p, 1e9 * report.peak_gflops);
+                let share = share.map_or(String::new(), |s| format!("{:.0} %", 100.0 * s));
+                let label = &p.label;
+                write!(
+                    html,
+                    "<tr><td>{name}<td>{label}<td>{time} ms<td>{rate}<td>{share}"
+                )?;
             }
         }
         html.push_str("</table>");

@@ -526,4 +526,62 @@ fn both_backends_find_the_same_couplings() {
         assert!(ours.stop.is_converged() && theirs.stop.is_converged());
         assert!(largest_difference(&ours.couplings, &theirs.couplings) < 1e-5);
     }
+    // Node by node, in threads that share the one lock of the C code.
+    let samples = draws(&random_couplings(14, 0.4, 25), 20_000, 26);
+    let rows = |backend| {
+        fitter(|o| {
+            o.mode = Mode::NodeWise;
+            o.minimizer.backend = backend;
+        })
+        .fit(&samples)
+        .unwrap()
+    };
+    let ours = rows(mpf_core::minimize::Backend::Basin);
+    let theirs = rows(mpf_core::minimize::Backend::Lbfgsb);
+    assert!(largest_difference(&ours.couplings, &theirs.couplings) < 1e-5);
+}
+
+#[test]
+fn node_wise_observers_may_work_in_parallel_and_do_not_count() {
+    use rayon::prelude::*;
+    use std::time::Instant;
+    let samples = draws(&random_couplings(10, 0.5, 22), 12_000, 23);
+    let began = Instant::now();
+    let mut observed = 0.0;
+    let fit = fitter(|o| o.mode = Mode::NodeWise)
+        .fit_observed(&samples, |_| {
+            let start = Instant::now();
+            // A worker that waits for this may be given another unit to fit.
+            (0..64)
+                .into_par_iter()
+                .for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
+            observed += start.elapsed().as_secs_f64();
+        })
+        .unwrap();
+    assert!(fit.stop.is_converged());
+    assert!(fit.seconds <= began.elapsed().as_secs_f64() - observed);
+}
+
+#[test]
+fn a_unit_without_flips_cannot_be_fitted_by_itself() {
+    // Unit 0 is flipped by another sample in every state; unit 1 is not.
+    let data = array![[0u8, 0, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0]];
+    let samples = Samples::from_binary(data.view()).unwrap();
+    let error = fitter(|o| {
+        o.mode = Mode::NodeWise;
+        o.neighbourhood = Neighbourhood::OutsideData;
+    })
+    .fit(&samples)
+    .unwrap_err();
+    assert_eq!(error, Error::NoFlipsLeftOfUnit { unit: 0 });
+}
+
+#[test]
+fn probabilities_as_weights_raise_no_false_alarm() {
+    // |K| up to 1.5, which a thousand states determine; weights that sum to 1 are not one sample.
+    let truth = random_couplings(10, 3.0, 24);
+    let fit = fitter(|_| {}).fit(&population(&truth)).unwrap();
+    let alarm = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
+    assert!(!fit.warnings.iter().any(alarm), "{:?}", fit.warnings);
+    assert!(largest_difference(&fit.couplings, &truth) < 1e-3);
 }

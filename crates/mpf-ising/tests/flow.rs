@@ -350,3 +350,20 @@ fn nan_is_not_lost() {
         assert!(value.is_nan(), "{kernel:?}");
     }
 }
+
+#[test]
+fn terms_are_checked() {
+    let samples = Samples::new(&random_states(5, 4, 0.5, 10)).unwrap();
+    let terms = |units, pairs| Terms::new(&samples, units, pairs).err().unwrap();
+    use mpf_ising::Error;
+    assert_eq!(
+        terms(0..4, vec![(0, 1), (2, 3), (1, 0)]),
+        Error::RepeatedPair { i: 0, j: 1 }
+    );
+    assert!(matches!(terms(2..2, vec![]), Error::UnitCount { .. }));
+    assert!(matches!(terms(0..5, vec![]), Error::UnitCount { .. }));
+    assert!(matches!(
+        terms(0..1, vec![(1, 2)]),
+        Error::Edge { i: 1, j: 2, .. }
+    ));
+}
