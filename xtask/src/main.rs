@@ -7,12 +7,14 @@ mod bench_report;
 mod compare_estimators;
 mod compare_peers;
 mod compare_samplers;
+mod correlations;
 mod fig1;
 mod fig2;
 mod output;
 mod plot;
 mod progress;
 mod recover_lattice;
+mod report;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
@@ -70,7 +72,7 @@ fn main() -> ExitCode {
         .map_err(Into::into)
         .and_then(|()| match cli.command {
             Command::ReproduceFig1(args) => fig1::run(&args),
-            Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
+            Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),

@@ -3,6 +3,8 @@
 //! One file, no scripts, nothing from the network; follows the reader's light or dark setting and
 //! fits a narrow screen.
 
+use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -106,6 +108,15 @@ impl Page {
         );
     }
 
+    /// Every field of `settings` and its value.
+    pub fn settings(&mut self, settings: &impl Serialize) {
+        let mut rows = Vec::new();
+        if let Ok(value) = serde_json::to_value(settings) {
+            flatten(&value, "", &mut rows);
+        }
+        self.table(&["setting", "value"], &rows);
+    }
+
     /// A link to another page.
     pub fn link(&mut self, address: &str, text: &str) {
         let _ = writeln!(
@@ -134,6 +145,22 @@ impl Page {
     }
 }
 
+/// The leaves of a JSON object, a row each.
+fn flatten(value: &Value, name: &str, rows: &mut Vec<Vec<String>>) {
+    let shown = match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                flatten(field, &key.replace('_', " "), rows);
+            }
+            return;
+        }
+        Value::String(text) => text.clone(),
+        Value::Null => "–".to_owned(),
+        other => other.to_string(),
+    };
+    rows.push(vec![name.to_owned(), shown]);
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -153,7 +180,10 @@ mod tests {
         page.list(&["one".into()]);
         page.figure("<svg></svg>", "what \"it\" shows");
         page.link("a/b.html", "more");
+        page.settings(&serde_json::json!({"inner": {"a_b": 1}, "none": null}));
         let html = page.finish();
+        assert!(html.contains("<td>a b</td><td>1</td>"));
+        assert!(html.contains("<td>none</td><td>–</td>"));
         assert!(html.contains("<h1>a &lt; b &amp; &quot;c&quot;</h1>"));
         assert!(html.contains("<td>&lt;2&gt;</td>"));
         assert!(html.contains("<div><svg></svg></div>"));
