@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
 mod compare_samplers;
@@ -47,6 +48,8 @@ enum Command {
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
     CompareEstimators(compare_estimators::Args),
+    /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
+    ChoosePenalty(choose_penalty::Args),
     /// Makes a page of what `cargo bench` measured.
     BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+            Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),
