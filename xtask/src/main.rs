@@ -11,11 +11,14 @@ mod compare_samplers;
 mod correlations;
 mod fig1;
 mod fig2;
+mod fig_e1;
+mod fig_f1;
 mod output;
 mod plot;
 mod progress;
 mod recover_lattice;
 mod report;
+mod reproduce_all;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
@@ -42,8 +45,14 @@ struct Cli {
 enum Command {
     /// Figure 1: dynamics from the data to the model in three stages of learning, computed.
     ReproduceFig1(fig1::Args),
-    /// Figure 2: error of the couplings of a 10×10 spin glass against learning time.
+    /// Figure 2 and Table E-1: errors of six methods on a 10×10 spin glass against learning time.
     ReproduceFig2(fig2::Args),
+    /// Figure E-1: time of an evaluation and of a fit against the number of samples.
+    ReproduceFigE1(fig_e1::Args),
+    /// Figure F-1: error of the correlations of 40 connected units against learning time.
+    ReproduceFigF1(fig_f1::Args),
+    /// Every figure and table of the paper, and a page that leads to them.
+    ReproduceAll(reproduce_all::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
@@ -74,8 +83,11 @@ fn main() -> ExitCode {
     let outcome = handler
         .map_err(Into::into)
         .and_then(|()| match cli.command {
-            Command::ReproduceFig1(args) => fig1::run(&args),
+            Command::ReproduceFig1(args) => fig1::run(&args).map(drop),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
+            Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
+            Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
+            Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
