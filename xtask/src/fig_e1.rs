@@ -22,10 +22,10 @@ use std::time::Instant;
 #[derive(Clone, clap::Args)]
 pub struct Args {
     /// Smallest number of samples.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 20)]
     from: usize,
     /// Largest number of samples.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 200_000)]
     to: usize,
     /// Numbers of samples per decade.
     #[arg(long, default_value_t = 2)]
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, default_value_t = 10)]
     lattice: usize,
     /// ℓ2 penalty on couplings and fields.
-    #[arg(long, default_value_t = 1e-3)]
+    #[arg(long, default_value_t = 0.01)]
     l2: f64,
     /// Seed of the model and the samples.
     #[arg(long, default_value_t = 0)]

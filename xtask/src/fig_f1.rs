@@ -315,7 +315,9 @@ fn reading(results: &Results) -> Vec<String> {
     {
         let difference = b.value - a.value;
         let noise = (a.standard_error.powi(2) + b.standard_error.powi(2)).sqrt();
-        let verdict = if difference.abs() < 2.0 * noise {
+        let verdict = if difference.abs() < 1e-3 * noise {
+            "so nothing: it leads to states that this model all but excludes"
+        } else if difference.abs() < 2.0 * noise {
             "which the chains cannot tell from nothing"
         } else if difference < 0.0 {
             "an improvement"
