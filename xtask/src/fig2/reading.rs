@@ -16,12 +16,15 @@ pub(super) fn of(results: &Results) -> Vec<String> {
     lines.extend(run_away(results));
     lines.push(independence(results));
     lines.extend(rates(results));
+    lines.extend(interrupted(results));
     lines.extend(budget(results));
     lines
 }
 
+/// A method by its name, unless it was interrupted.
 fn method<'a>(results: &'a Results, name: &str) -> Option<&'a Method> {
-    results.methods.iter().find(|m| m.name == name)
+    let mut done = results.methods.iter().filter(|m| m.stop != "cancelled");
+    done.find(|m| m.name == name)
 }
 
 /// When a method first had ε_J below `level`.
@@ -219,6 +222,18 @@ fn independence(results: &Results) -> String {
             data.tau_energy, data.effective_samples
         ),
     }
+}
+
+fn interrupted(results: &Results) -> Vec<String> {
+    let stopped = results.methods.iter().filter(|m| m.stop == "cancelled");
+    stopped
+        .map(|m| {
+            format!(
+                "{} was interrupted after {} iterations.",
+                m.name, m.iterations
+            )
+        })
+        .collect()
 }
 
 /// The paper's rates are 3.0 and 0.1.
