@@ -13,9 +13,10 @@
 //! Where it applies, the [sandwich](crate::errors) gives the same in the time of one fit.
 
 use crate::bits::{Samples, States};
+use crate::blocks::n_blocks;
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::errors::{ErrorBars, n_blocks};
+use crate::errors::ErrorBars;
 use mpf_core::rng::substream;
 use rand::RngExt;
 use rayon::prelude::*;

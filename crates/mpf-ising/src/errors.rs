@@ -29,11 +29,11 @@
 
 use crate::Result;
 use crate::bits::{States, get_bit};
+use crate::blocks::{n_blocks, part};
 use crate::couplings::{Couplings, SpinCouplings};
 use crate::error::Error;
 use crate::fit::{Estimator, FitOptions, Fitter, Mode, Mpf};
 use crate::flow::Neighbourhood;
-use crate::folds::range;
 use crate::kernel::{FlowRate, MarginLoss, at_one_margin};
 use crate::support::Biases;
 use mpf_core::linalg::positive_definite_inverse;
@@ -109,17 +109,6 @@ impl ErrorBars {
             couplings: errors,
         }
     }
-}
-
-/// The number of blocks that `n_samples` are cut into.
-pub(crate) fn n_blocks(n_samples: usize, block_length: usize) -> Result<usize> {
-    if block_length == 0 || 2 * block_length > n_samples {
-        return Err(Error::BlockLength {
-            block_length,
-            n_samples,
-        });
-    }
-    Ok(n_samples / block_length)
 }
 
 impl Fitter {
@@ -389,7 +378,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             let mut rows = Array2::zeros((TILE.min(n_blocks - first), width));
             let mut spins = vec![0.0; self.neighbours.len()];
             for k in 0..rows.nrows() {
-                for m in range(n, n_blocks, first + k) {
+                for m in part(n, n_blocks, first + k) {
                     self.add_score(m, &mut spins, rows.row_mut(k));
                 }
             }
@@ -409,7 +398,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             .map(|tile| {
                 let mut rows = scores(tile);
                 for (k, mut row) in rows.rows_mut().into_iter().enumerate() {
-                    let length = range(n, n_blocks, tile * TILE + k).len();
+                    let length = part(n, n_blocks, tile * TILE + k).len();
                     row.scaled_add(-(length as f64), &mean);
                 }
                 self.squared_influences(&rows, inverse, &places)

@@ -16,6 +16,7 @@
 
 mod basis;
 pub mod bits;
+pub mod blocks;
 pub mod bootstrap;
 pub mod couplings;
 pub mod error;
