@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod check_errors;
 mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
@@ -57,6 +58,8 @@ enum Command {
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
     CompareEstimators(compare_estimators::Args),
+    /// Do 95 % intervals cover the truth 95 % of the time? With and without autocorrelation.
+    CheckErrors(check_errors::Args),
     /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
     ChoosePenalty(choose_penalty::Args),
     /// Makes a page of what `cargo bench` measured.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
             Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+            Command::CheckErrors(args) => check_errors::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
