@@ -33,6 +33,7 @@
 //! # Ok::<(), mpf_core::Error>(())
 //! ```
 
+pub mod checkpoint;
 pub mod connectivity;
 pub mod dynamics;
 pub mod energy;
@@ -50,7 +51,7 @@ pub use energy::{EnergyModel, LinearEnergies};
 pub use error::Error;
 pub use flow::{Flow, Form};
 pub use minimize::{
-    Cancel, Minimizer, MinimizerOptions, Minimum, Progress, StopReason, TracePoint,
+    Cancel, Minimizer, MinimizerOptions, Minimum, Progress, Snapshot, StopReason, TracePoint,
 };
 pub use objective::{Objective, Ridge};
 
