@@ -13,10 +13,11 @@ use mpf_ising::{
     BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, MarginEstimator,
     Mode, Mpf, Samples, SpinCouplings, States, bootstrap,
 };
-use mpf_samplers::{ExactEnumeration, Gibbs, diagnostics};
+use mpf_samplers::{ExactEnumeration, ExactLattice, Gibbs, diagnostics};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
+use std::time::Instant;
 
 /// Options of `check-errors`.
 #[derive(clap::Args)]
@@ -39,6 +40,9 @@ pub struct Args {
     /// Data sets that are bootstrapped too; 0 for none.
     #[arg(long, default_value_t = 20)]
     bootstrapped: u64,
+    /// Only time the sandwich by node for 200 units, a 10×20 lattice with 20,000 samples.
+    #[arg(long)]
+    large: bool,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -194,8 +198,44 @@ fn chain(gibbs: &Gibbs, start: &States, args: &Args, seed: u64) -> Result<States
     Ok(states)
 }
 
+/// Times the sandwich for 200 units with all couplings free, fitted node by node.
+fn large(seed: u64) -> Result {
+    let lattice = Lattice::new(10, 20, Boundary::Open)?;
+    let truth = lattice.spin_glass(1.0, &mut rng::stream(seed, 0))?;
+    let states = ExactLattice::new(&truth, &lattice)?.draw(20_000, seed);
+    let mut options = FitOptions {
+        mode: Mode::NodeWise,
+        ..Default::default()
+    };
+    options.minimizer.gradient_tolerance = 1e-4;
+    let fitter = Fitter::new(options)?;
+    let fit = fitter.fit(&Samples::new(&states)?)?;
+    let clock = Instant::now();
+    let bars = fitter.sandwich(&Mpf::default(), &fit.couplings, &states, 1)?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let (found, spins) = (fit.couplings.to_spins(), truth.to_spins());
+    let (mut inside, mut all) = (0, 0);
+    for i in 0..200 {
+        for j in 0..i {
+            let off = found.couplings[[i, j]] - spins.couplings[[i, j]];
+            inside += usize::from(off.abs() < 1.96 * bars.couplings[i][j]);
+            all += 1;
+        }
+    }
+    println!(
+        "200 units, M = 20,000, node by node: fit {:.0} s, sandwich {seconds:.0} s, {:.1} % of \
+         {all} couplings covered",
+        fit.seconds,
+        100.0 * inside as f64 / all as f64
+    );
+    Ok(())
+}
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    if args.large {
+        return large(args.seed);
+    }
     let header = [
         "standard errors",
         "fields covered",

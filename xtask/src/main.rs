@@ -5,6 +5,7 @@
 
 mod bench_report;
 mod check_errors;
+mod check_missing;
 mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
@@ -60,6 +61,8 @@ enum Command {
     CompareEstimators(compare_estimators::Args),
     /// Do 95 % intervals cover the truth 95 % of the time? With and without autocorrelation.
     CheckErrors(check_errors::Args),
+    /// Couplings recovered when entries are missing at random: errors and bias.
+    CheckMissing(check_missing::Args),
     /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
     ChoosePenalty(choose_penalty::Args),
     /// Makes a page of what `cargo bench` measured.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::CheckErrors(args) => check_errors::run(&args, &cancel),
+            Command::CheckMissing(args) => check_missing::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
