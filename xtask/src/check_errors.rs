@@ -99,6 +99,12 @@ impl Coverage {
         ]
     }
 
+    /// Of a few repetitions only the couplings: the fields of one fit hang together, so that a
+    /// handful of fits says little about them.
+    fn couplings_are_right(&self) -> bool {
+        (0.92..=0.98).contains(&Self::share(self.couplings))
+    }
+
     fn is_right(&self) -> bool {
         [self.fields, self.couplings]
             .into_iter()
@@ -301,8 +307,9 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.bootstrapped > 0 {
         let n = args.bootstrapped.min(args.repetitions);
         let name = format!("MPF, bootstrap ({n} repetitions)");
-        failed += usize::from(!found[3].is_right());
-        rows.push(found[3].row(&name, right, found[3].is_right()));
+        let holds = found[3].couplings_are_right();
+        failed += usize::from(!holds);
+        rows.push(found[3].row(&name, "couplings 92 to 98 %", holds));
     }
     print!("{}", markdown_table(&header, &rows));
 
@@ -359,13 +366,19 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             continue;
         }
         let fails = Coverage::share(pair[0].couplings) < 0.92;
-        failed += usize::from(!fails) + usize::from(!pair[1].is_right());
+        let resampled = name.ends_with("bootstrap");
+        let (expected, holds) = if resampled {
+            ("couplings 92 to 98 %", pair[1].couplings_are_right())
+        } else {
+            (right, pair[1].is_right())
+        };
+        failed += usize::from(!fails) + usize::from(!holds);
         rows.push(pair[0].row(
             &format!("{name}, samples taken as independent"),
             "couplings below 92 %",
             fails,
         ));
-        rows.push(pair[1].row(&format!("{name}, blocks"), right, pair[1].is_right()));
+        rows.push(pair[1].row(&format!("{name}, blocks"), expected, holds));
     }
     print!("{}", markdown_table(&header, &rows));
     if failed > 0 {

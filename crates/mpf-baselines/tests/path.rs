@@ -65,7 +65,7 @@ fn the_largest_lambda_is_the_smallest_without_couplings() {
         |o| o.form = mpf_core::Form::Log,
     );
     check_largest(&Mpf::default(), |o| {
-        o.biases = Biases::FixedFields(vec![0.1; 6])
+        o.biases = Biases::FixedFields(vec![0.1; 6]);
     });
     check_largest(&Mpf::default(), |o| o.biases = Biases::Fixed(vec![0.3; 6]));
 }
