@@ -1,0 +1,21 @@
+//! Independent component analysis by Minimum Probability Flow over Hamiltonian neighbours.
+pub mod compare;
+pub mod connectivity;
+pub mod dead_leaves;
+pub mod error;
+pub mod flow;
+pub mod hamiltonian;
+pub mod likelihood;
+pub mod model;
+pub mod patches;
+pub mod whiten;
+mod batch;
+
+pub use connectivity::{HamiltonianNeighbours, Neighbours};
+pub use error::Error;
+pub use hamiltonian::Trajectory;
+pub use model::{Filters, LaplaceIca};
+pub use whiten::Whitening;
+
+/// What a fallible function of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
