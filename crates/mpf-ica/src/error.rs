@@ -64,6 +64,15 @@ pub enum Error {
         /// Their number.
         n_dims: usize,
     },
+    /// The filters ran off to infinity.
+    #[error(
+        "the filters are not finite after step {step}: whiten the data, or lower the rate of \
+         learning"
+    )]
+    Diverged {
+        /// The step, from 0.
+        step: usize,
+    },
     /// There is no image to take patches from.
     #[error("no images{}: PNG, JPEG, PGM and van Hateren's .iml are read", .folder.as_ref().map_or(String::new(), |f| format!(" in {}", f.display())))]
     NoImages {

@@ -109,11 +109,11 @@ pub(crate) struct Ensemble {
     /// q.
     pub(crate) positions: Vec<f64>,
     /// v.
-    pub(crate) momenta: Vec<f64>,
+    momenta: Vec<f64>,
     /// u = Jq.
     responses: Vec<f64>,
     /// s = sign(u).
-    pub(crate) signs: Vec<f64>,
+    signs: Vec<f64>,
     /// A s.
     forces: Vec<f64>,
     /// w = Jv.
@@ -143,10 +143,6 @@ impl Ensemble {
             position_sums: room(),
             steps: vec![(0.0, 0); capacity],
         }
-    }
-
-    pub(crate) fn n_states(&self) -> usize {
-        self.n_states
     }
 
     fn used(&self) -> usize {
@@ -247,6 +243,21 @@ impl Ensemble {
     /// H of state `row`.
     pub(crate) fn total(&self, row: usize) -> f64 {
         self.potential(row) + self.kinetic(row)
+    }
+
+    /// Multiplies the signs of state `row` by `weight`, for
+    /// [`Ensemble::add_signs_times_positions`].
+    pub(crate) fn scale_signs(&mut self, row: usize, weight: f64) {
+        for s in &mut self.signs[row * self.n_dims..(row + 1) * self.n_dims] {
+            *s *= weight;
+        }
+    }
+
+    /// `out` ← `keep` · `out` + Σ s qᵀ over the states.
+    pub(crate) fn add_signs_times_positions(&self, keep: f64, out: &mut Array2<f64>) {
+        let (n, d) = (self.n_states, self.n_dims);
+        let (s, q) = (view(&self.signs, n, d), view(&self.positions, n, d));
+        general_mat_mul(1.0, &s.t(), &q, keep, out);
     }
 
     /// Makes every state that of `other`.

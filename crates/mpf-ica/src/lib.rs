@@ -3,6 +3,7 @@ pub mod compare;
 pub mod connectivity;
 pub mod dead_leaves;
 pub mod error;
+pub mod fit;
 pub mod flow;
 pub mod hamiltonian;
 pub mod likelihood;
@@ -13,6 +14,7 @@ mod batch;
 
 pub use connectivity::{HamiltonianNeighbours, Neighbours};
 pub use error::Error;
+pub use fit::{Alternating, Fit, FitOptions, FitProgress, Fitter, Metropolis, Stochastic, Trainer};
 pub use hamiltonian::Trajectory;
 pub use model::{Filters, LaplaceIca};
 pub use whiten::Whitening;

@@ -18,7 +18,7 @@ use crate::error::{Error, check_count, check_finite};
 use mpf_core::linalg::{log_determinant_and_inverse, singular_values};
 use mpf_core::{EnergyModel, rng};
 use mpf_samplers::SmoothEnergy;
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 
@@ -142,6 +142,16 @@ impl Filters {
         let n_dims = theta.len().isqrt();
         let filters = Array2::from_shape_vec((n_dims, n_dims), theta.to_vec());
         Self(filters.expect("θ has d² entries"))
+    }
+
+    /// J ← J + `scale` · `direction`.
+    pub(crate) fn step(&mut self, scale: f64, direction: ArrayView2<'_, f64>) {
+        self.0.scaled_add(scale, &direction);
+    }
+
+    /// Replaces filter `k`.
+    pub(crate) fn replace(&mut self, k: usize, filter: ArrayView1<'_, f64>) {
+        self.0.row_mut(k).assign(&filter);
     }
 
     /// The singular values of J, from the largest to the smallest.
