@@ -1,7 +1,7 @@
 //! How alike two sets of filters are, whatever their order, signs and lengths.
 
-use crate::model::Filters;
 use crate::error::check_count;
+use crate::model::Filters;
 use crate::{Error, Result};
 use ndarray::{Array2, ArrayView2};
 

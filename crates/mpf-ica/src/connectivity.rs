@@ -16,9 +16,9 @@ use crate::batch::{BLOCK, blocks, groups};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
 use crate::model::{Filters, kinetic_energy};
 use mpf_core::{SampledConnectivity, rng};
-use mpf_samplers::hmc::{Hmc, HmcOptions, PhasePoint, leapfrog};
 use mpf_samplers::Sampler;
-use ndarray::{Array2, ArrayView2};
+use mpf_samplers::hmc::{Hmc, HmcOptions, PhasePoint, leapfrog};
+use ndarray::{Array2, ArrayView2, s};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
@@ -231,7 +231,7 @@ impl Neighbours {
                 visit(y, ln_weight + kinetic);
             });
         });
-        all.positions = all.positions.slice(ndarray::s![.., ..d]).to_owned();
+        all.positions = all.positions.slice(s![.., ..d]).to_owned();
         all
     }
 
@@ -266,6 +266,14 @@ impl Neighbours {
         Self {
             positions,
             ln_weights,
+        }
+    }
+
+    /// The neighbours in `rows`.
+    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        Self {
+            positions: self.positions.slice(s![rows.clone(), ..]).to_owned(),
+            ln_weights: self.ln_weights[rows].to_vec(),
         }
     }
 

@@ -66,7 +66,12 @@ impl DeadLeaves {
             check_option(name, value as f64, "at least 1", value >= 1)?;
         }
         let in_range = smallest > 0.0 && smallest < largest && largest.is_finite();
-        check_option("smallest", smallest, "positive and below `largest`", in_range)?;
+        check_option(
+            "smallest",
+            smallest,
+            "positive and below `largest`",
+            in_range,
+        )?;
         check_option("noise", noise, "not negative", noise >= 0.0)?;
         Ok((0..n_images)
             .into_par_iter()

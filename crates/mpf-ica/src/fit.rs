@@ -25,7 +25,7 @@ use crate::model::Filters;
 use crate::{Error, Result};
 use mpf_core::linalg::singular_values;
 use mpf_core::{Cancel, Minimizer, MinimizerOptions, StopReason};
-use ndarray::{ArrayView1, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -304,7 +304,10 @@ struct Outcome {
 impl Run<'_> {
     /// Learning time.
     fn seconds(&self) -> f64 {
-        self.began.elapsed().saturating_sub(self.paused).as_secs_f64()
+        self.began
+            .elapsed()
+            .saturating_sub(self.paused)
+            .as_secs_f64()
     }
 
     /// Measures the likelihood and tells the observer, off the clock.
@@ -397,6 +400,33 @@ impl Run<'_> {
             filters: outcome.filters,
             trace: self.trace,
         })
+    }
+}
+
+/// The mean of the filters of the last steps.
+struct RunningMean {
+    n: usize,
+    mean: Array2<f64>,
+}
+
+impl RunningMean {
+    fn new(n_dims: usize) -> Self {
+        Self {
+            n: 0,
+            mean: Array2::zeros((n_dims, n_dims)),
+        }
+    }
+
+    fn add(&mut self, filters: &Filters) {
+        self.n += 1;
+        let weight = 1.0 / self.n as f64;
+        self.mean.zip_mut_with(&filters.as_array(), |mean, j| {
+            *mean += weight * (j - *mean);
+        });
+    }
+
+    fn finish(self) -> Option<Filters> {
+        (self.n > 0).then(|| Filters::from_theta(self.mean.as_slice().expect("standard layout")))
     }
 }
 

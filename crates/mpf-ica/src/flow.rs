@@ -132,7 +132,10 @@ impl Group {
             for ((exponent, e_i), b) in exponents.iter_mut().zip(energies).zip(ln_weights) {
                 *exponent = b - 0.5 * e_i;
             }
-            for (exponents, u) in exponents.chunks_exact_mut(per_sample).zip(u.chunks_exact(d)) {
+            for (exponents, u) in exponents
+                .chunks_exact_mut(per_sample)
+                .zip(u.chunks_exact(d))
+            {
                 let half = 0.5 * energy(u);
                 exponents.iter_mut().for_each(|e| *e += half);
             }

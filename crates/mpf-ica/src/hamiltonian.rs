@@ -375,9 +375,8 @@ mod tests {
                 let (step, n_steps) = start.steps[row];
                 hmc::leapfrog(&filters, &mut point, step, n_steps);
                 point.negate_momentum();
-                let close = |a: &[f64], b: &[f64]| {
-                    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-11)
-                };
+                let close =
+                    |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-11);
                 // Thirty steps of rounding at 1e-15, unless a response is so close to 0 that
                 // rounding decides its sign: hardly ever.
                 let same = close(&states.positions[range.clone()], &point.position)
@@ -398,7 +397,10 @@ mod tests {
         states.integrate(&hamiltonian);
         states.integrate(&hamiltonian);
         let (there, back) = (&start.positions, &states.positions);
-        let off = there.iter().zip(back).filter(|(a, b)| (*a - *b).abs() > 1e-9);
+        let off = there
+            .iter()
+            .zip(back)
+            .filter(|(a, b)| (*a - *b).abs() > 1e-9);
         // At least 99.9 % of the states come back; the kink spoils a few.
         assert!(off.count() <= 12);
     }

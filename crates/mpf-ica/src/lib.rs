@@ -1,4 +1,5 @@
 //! Independent component analysis by Minimum Probability Flow over Hamiltonian neighbours.
+mod batch;
 pub mod compare;
 pub mod connectivity;
 pub mod dead_leaves;
@@ -10,7 +11,6 @@ pub mod likelihood;
 pub mod model;
 pub mod patches;
 pub mod whiten;
-mod batch;
 
 pub use connectivity::{HamiltonianNeighbours, Neighbours};
 pub use error::Error;

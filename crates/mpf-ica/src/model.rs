@@ -88,8 +88,7 @@ impl<M: EnergyModel<State = [f64]>> EnergyModel for WithMomentum<M> {
     }
 
     fn add_energy_grad(&self, theta: &[f64], x: &[f64], scale: f64, out: &mut [f64]) {
-        self.0
-            .add_energy_grad(theta, &x[..x.len() / 2], scale, out);
+        self.0.add_energy_grad(theta, &x[..x.len() / 2], scale, out);
     }
 }
 

@@ -50,7 +50,10 @@ impl Image {
     pub fn halved(&self) -> Self {
         let (rows, columns) = self.pixels.dim();
         let pixels = Array2::from_shape_fn((rows / 2, columns / 2), |(i, j)| {
-            self.pixels.slice(s![2 * i..2 * i + 2, 2 * j..2 * j + 2]).sum() / 4.0
+            self.pixels
+                .slice(s![2 * i..2 * i + 2, 2 * j..2 * j + 2])
+                .sum()
+                / 4.0
         });
         Self {
             name: self.name.clone(),

@@ -1,7 +1,7 @@
 //! The paper's procedure: minimise K with the neighbours fixed, set θ_H to the minimiser, draw
 //! neighbours again (Appendix H, "Iteratively improving the objective function").
 
-use super::{Fit, Outcome, Run};
+use super::{Fit, Outcome, Run, RunningMean};
 use crate::Result;
 use crate::connectivity::{CubeNeighbours, GaussianNeighbours, HamiltonianNeighbours, Neighbours};
 use crate::error::check_option;
@@ -38,6 +38,10 @@ pub struct Alternating {
     pub rounds: usize,
     /// L-BFGS iterations between draws; the paper: "perhaps 10 or 100". Default 10.
     pub inner_iterations: usize,
+    /// The result is the mean of J over so many last rounds, whose neighbours are drawn
+    /// independently and so are their errors. 1 is the paper's procedure to the letter.
+    /// Default 20.
+    pub averaged_rounds: usize,
     /// The neighbours. Default: Hamiltonian.
     pub rule: Rule,
 }
@@ -47,6 +51,7 @@ impl Default for Alternating {
         Self {
             rounds: 60,
             inner_iterations: 10,
+            averaged_rounds: 20,
             rule: Rule::Hamiltonian(Trajectory::default()),
         }
     }
@@ -101,6 +106,7 @@ impl Alternating {
         let mut seed = run.options.seed;
         let mut stop = StopReason::IterationLimit;
         let mut steps = 0;
+        let mut mean = RunningMean::new(filters.n_dims());
         for round in 0..self.rounds {
             if let Some(reason) = run.must_stop() {
                 stop = reason;
@@ -117,9 +123,12 @@ impl Alternating {
                 run.rescue(steps, &mut filters)?;
             }
             run.report(steps, &filters)?;
+            if steps + self.averaged_rounds > self.rounds {
+                mean.add(&filters);
+            }
         }
         run.finish(Outcome {
-            filters,
+            filters: mean.finish().unwrap_or(filters),
             stop,
             steps,
             acceptance: None,

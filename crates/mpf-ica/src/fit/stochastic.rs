@@ -9,12 +9,12 @@
 //! result is the mean over the last. In an optional last phase q′ is the state after a few
 //! Metropolis transitions, whose weights are 1 at θ = θ_H (Appendix D).
 
-use super::{Fit, Outcome, Run};
+use super::{Fit, Outcome, Run, RunningMean};
+use crate::Result;
 use crate::batch::{BLOCK, blocks};
 use crate::error::{Error, check_option};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
 use crate::model::Filters;
-use crate::Result;
 use mpf_core::{StopReason, rng};
 use ndarray::{Array2, ArrayView2};
 use rand::{Rng, RngExt, seq::SliceRandom};
@@ -154,8 +154,7 @@ impl Stochastic {
         let n_steps = self.n_steps();
         let mut filters = start;
         let mut direction = Array2::<f64>::zeros((d, d));
-        let mut mean = Array2::<f64>::zeros((d, d));
-        let mut averaged = 0;
+        let mut mean = RunningMean::new(d);
         let mut batches = Batches::new(n, self.batch, run.options.seed);
         let mut workers = workers(self.batch.min(n), d);
         let mut told = Told::default();
@@ -197,19 +196,14 @@ impl Stochastic {
                 }
             }
             if steps + self.averaged_steps > n_steps {
-                averaged += 1;
-                let change = &filters.as_array() - &mean;
-                mean.scaled_add(1.0 / averaged as f64, &change);
+                mean.add(&filters);
             }
             if steps % run.options.report_every == 0 && steps < n_steps {
                 run.report(steps, &filters)?;
             }
         }
-        if averaged > 0 {
-            filters = Filters::new(mean)?;
-        }
         run.finish(Outcome {
-            filters,
+            filters: mean.finish().unwrap_or(filters),
             stop,
             steps,
             acceptance,
