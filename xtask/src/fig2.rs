@@ -1,23 +1,36 @@
-//! Figure 2: error of the couplings of a two-dimensional spin glass against learning time.
+//! Figure 2 and Table E-1: five ways to learn a two-dimensional spin glass, and one more.
 //!
-//! A 10×10 lattice with J_ij ~ N(0, 10) between neighbours and no field; samples drawn exactly;
-//! all d(d+1)/2 parameters fitted by MPF. ε_J = ‖Ĵ − J‖²_F/d² after every iteration, against the
-//! time spent learning (neither drawing samples nor measuring errors counts).
+//! ```text
+//! J_ij ~ N(0, 10) between the neighbours of a 10×10 lattice, no field; M samples
+//! ε_J    = ‖Ĵ − J‖²_F / d²
+//! ε_corr = mean over i < j of (⟨s_i s_j⟩_Ĵ − ⟨s_i s_j⟩_J)²
+//! ```
+//!
+//! against the time spent learning: drawing samples and measuring errors do not count. All methods
+//! start from the same random parameters and use the same threads. How much each works is set in
+//! iterations and updates, so that errors do not depend on the clock.
 
+mod figure;
+mod methods;
+mod reading;
+
+use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
 use crate::output::{Machine, Output, digits, markdown_table};
-use crate::plot::{BLUE, INK, TEXT, TITLE};
+use crate::report::{Entry, Page};
 use crate::{Result, progress};
-use mpf_core::{Cancel, StopReason, rng};
-use mpf_ising::{Boundary, Couplings, FitOptions, Fitter, Lattice, Samples, Warning};
-use mpf_samplers::ExactLattice;
-use plotters::prelude::*;
+use methods::Learner;
+use mpf_core::{Cancel, EnergyModel, rng};
+use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States, Support};
+use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, SwendsenWang, diagnostics};
+use ndarray::Array2;
+use rand_distr::{Distribution, Normal};
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// Options of `reproduce-fig2`.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Args {
-    /// Independent samples.
+    /// Samples to learn from.
     #[arg(long, default_value_t = 20_000)]
     samples: usize,
     /// Variance of the couplings J (the paper: 10, a cold spin glass).
@@ -26,34 +39,178 @@ pub struct Args {
     /// Side of the square lattice.
     #[arg(long, default_value_t = 10)]
     lattice: usize,
-    /// Seed of the model and the samples.
+    /// Whether opposite sides of the lattice are joined.
+    #[arg(long, value_enum, default_value_t = Rim::Open)]
+    boundary: Rim,
+    /// Where the samples come from; the paper's Swendsen-Wang does not mix here.
+    #[arg(long, value_enum, default_value_t = Source::Exact)]
+    sampler: Source,
+    /// Which couplings are free.
+    #[arg(long, value_enum, default_value_t = Free::Full)]
+    support: Free,
+    /// Which methods to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
+    methods: Vec<Learner>,
+    /// Seed of the model, the samples and the start.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Most iterations of a fit.
+    /// Repeat for this many models (seeds `seed`, `seed` + 1, …) and print medians and ranges.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Most iterations of MPF and PL.
+    #[arg(long, default_value_t = 500)]
+    iterations: usize,
+    /// Updates of CD-1.
     #[arg(long, default_value_t = 300)]
-    max_iterations: usize,
+    cd1_updates: usize,
+    /// Updates of CD-10, each ten times the work of one of CD-1.
+    #[arg(long, default_value_t = 40)]
+    cd10_updates: usize,
+    /// Learning rate of the first update of CD. The paper's 3 overshoots when all couplings are
+    /// free.
+    #[arg(long, default_value_t = 1.0)]
+    cd_first_rate: f64,
+    /// Learning rate of the last update of CD (the paper's).
+    #[arg(long, default_value_t = 0.1)]
+    cd_last_rate: f64,
+    /// λ of the pseudo-inverse in MFT+TAP; the paper does not give its own.
+    #[arg(long, default_value_t = 1e-5)]
+    tap_lambda: f64,
+    /// Penalties tried for MPF with ℓ1.
+    #[arg(long, default_value_t = 12)]
+    lambdas: usize,
+    /// Most seconds of learning per method. Results then depend on the machine.
+    #[arg(long)]
+    budget: Option<f64>,
+    /// States per chain (of 8) from which final correlations are estimated.
+    #[arg(long, default_value_t = 6000)]
+    correlation_draws: usize,
     /// Folder for the results [default: target/reproduce/fig2]
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
+/// The rim of the lattice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Rim {
+    Open,
+    Periodic,
+}
+
+/// Where samples come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Source {
+    /// Independent draws by a transfer matrix.
+    Exact,
+    /// One chain, a state per sweep, after a tenth as many that are thrown away.
+    SwendsenWang,
+}
+
+/// Which couplings are learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Free {
+    /// All d(d + 1)/2 parameters.
+    Full,
+    /// Those of neighbours on the lattice, and the biases.
+    Lattice,
+}
+
+impl Args {
+    fn effort_at_the_end(&self) -> Effort {
+        Effort {
+            chains: 8,
+            draws: self.correlation_draws,
+            burn_in: self.correlation_draws / 8,
+        }
+    }
+
+    fn effort_on_the_way(&self) -> Effort {
+        let end = self.effort_at_the_end();
+        Effort {
+            draws: end.draws / 6,
+            burn_in: end.draws / 20,
+            ..end
+        }
+    }
+
+    fn check(&self) -> Result {
+        if self.seeds == 0 {
+            return Err("--seeds must be at least 1".into());
+        }
+        if self.correlation_draws < 100 {
+            return Err("--correlation-draws must be at least 100".into());
+        }
+        if self.samples < 10 {
+            return Err("--samples must be at least 10".into());
+        }
+        if self.methods.is_empty() {
+            return Err("--methods names none".into());
+        }
+        if self.boundary == Rim::Periodic && self.sampler == Source::Exact {
+            return Err(
+                "exact samples need an open boundary; use --sampler swendsen-wang \
+                 with --boundary periodic"
+                    .into(),
+            );
+        }
+        if self.budget.is_some_and(|b| !(b > 0.0)) {
+            return Err("--budget must be a positive number of seconds".into());
+        }
+        Ok(())
+    }
+}
+
+/// `results.json`; every field is described in `docs/results.md`.
 #[derive(Serialize)]
 struct Results {
     settings: Settings,
-    /// ε_J of Ĵ = 0.
-    eps_j_of_zero: f64,
+    data: Data,
+    no_couplings: NoCouplings,
     methods: Vec<Method>,
+    over_seeds: Vec<OverSeeds>,
+    reading: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Settings {
     machine: Machine,
     seed: u64,
+    seeds: u64,
     samples: usize,
-    distinct_samples: usize,
     lattice: usize,
+    boundary: Rim,
     variance: f64,
-    sampler: &'static str,
+    sampler: Source,
+    support: Free,
+    iterations: usize,
+    cd1_updates: usize,
+    cd10_updates: usize,
+    cd_first_rate: f64,
+    cd_last_rate: f64,
+    tap_lambda: f64,
+    lambdas: usize,
+    budget: Option<f64>,
+}
+
+/// What the samples are worth.
+#[derive(Serialize)]
+struct Data {
+    distinct_samples: usize,
+    /// Integrated autocorrelation time of the energy, in samples: 1 for independent ones.
+    tau_energy: f64,
+    effective_samples: f64,
+    /// ε_corr of the samples' own correlations: their noise.
+    eps_corr: f64,
+}
+
+/// The errors of Ĵ = 0.
+#[derive(Clone, Copy, Serialize)]
+struct NoCouplings {
+    eps_j: f64,
+    eps_corr: f64,
 }
 
 #[derive(Serialize)]
@@ -62,143 +219,215 @@ struct Method {
     eps_j: f64,
     eps_j_off_diagonal: f64,
     eps_j_diagonal: f64,
+    eps_corr: Option<Estimate>,
     seconds: f64,
     iterations: usize,
     evaluations: usize,
-    stop: StopReason,
-    warnings: Vec<Warning>,
-    paper: Paper,
+    stop: String,
+    /// The penalty that held-out data chose.
+    lambda: Option<f64>,
+    warnings: Vec<String>,
+    paper: Option<Paper>,
     trace: Vec<Point>,
 }
 
 /// Table E-1 of the paper.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Paper {
     eps_j: f64,
+    eps_corr: f64,
     seconds: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Point {
     iteration: usize,
     seconds: f64,
     eps_j: f64,
+    eps_corr: Option<Estimate>,
 }
 
-/// Runs the command.
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "fig2")?;
-    let results = compute(args, cancel)?;
-    output.write_json("results.json", &results)?;
-    output.write("fig2.svg", &draw(&results)?)?;
-    let rows: Vec<Vec<String>> = results
-        .methods
-        .iter()
-        .map(|m| {
-            vec![
-                m.name.to_owned(),
-                digits(m.eps_j),
-                digits(m.eps_j_off_diagonal),
-                digits(m.eps_j_diagonal),
-                format!("{:.1}", m.seconds),
-                m.iterations.to_string(),
-                m.stop.to_string(),
-                digits(m.paper.eps_j),
-                format!("{:.0}", m.paper.seconds),
-            ]
-        })
-        .collect();
-    let header = [
-        "method",
-        "ε_J",
-        "couplings",
-        "biases",
-        "seconds",
-        "iterations",
-        "stopped because",
-        "paper ε_J",
-        "paper s",
-    ];
-    let table = markdown_table(&header, &rows);
-    output.write("table.md", &table)?;
-    println!("{table}");
-    println!(
-        "ε_J of no couplings at all: {}",
-        digits(results.eps_j_of_zero)
-    );
-    for method in &results.methods {
-        let best = method
-            .trace
-            .iter()
-            .min_by(|a, b| a.eps_j.total_cmp(&b.eps_j));
-        if let Some(best) = best.filter(|b| b.eps_j < 0.9 * method.eps_j) {
-            println!(
-                "{} passed ε_J = {} at iteration {}, then overfitted.",
-                method.name,
-                digits(best.eps_j),
-                best.iteration
-            );
-        }
-        for warning in &method.warnings {
-            println!("{}: {warning}", method.name);
+/// A method over several models.
+#[derive(Serialize)]
+struct OverSeeds {
+    name: &'static str,
+    seeds: Vec<u64>,
+    eps_j: Spread,
+    eps_corr: Spread,
+    seconds: Spread,
+}
+
+/// Median, smallest and largest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let n = values.len();
+        Self {
+            median: 0.5 * (values[(n - 1) / 2] + values[n / 2]),
+            min: values[0],
+            max: values[n - 1],
         }
     }
-    println!("written to {}", output.shown());
-    Ok(())
+
+    fn shown(self) -> String {
+        format!(
+            "{} ({}–{})",
+            digits(self.median),
+            digits(self.min),
+            digits(self.max)
+        )
+    }
 }
 
-fn compute(args: &Args, cancel: &Cancel) -> Result<Results> {
-    let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
-    let truth = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
-    let states = ExactLattice::new(&truth, &lattice)?.draw(args.samples, rng::next_seed(args.seed));
-    let samples = Samples::new(&states)?;
+/// One spin glass, its samples, and what is known about it.
+struct Problem<'a> {
+    args: &'a Args,
+    cancel: &'a Cancel,
+    seed: u64,
+    lattice: Lattice,
+    truth: Couplings,
+    pair_means: Array2<f64>,
+    states: States,
+    samples: Samples,
+    support: Support,
+    start: Couplings,
+    start_eps_corr: Estimate,
+}
 
-    let bar = progress::bar(args.max_iterations as u64).with_prefix("MPF");
-    let mut trace = Vec::new();
-    let mut options = FitOptions::default();
-    options.minimizer.max_iterations = args.max_iterations;
-    options.minimizer.cancel = cancel.clone();
-    let fit = Fitter::new(options)?.fit_observed(&samples, |progress| {
-        let eps_j = progress.couplings().mean_square_error(&truth);
-        bar.set_position(progress.iteration as u64);
-        bar.set_message(format!("ε_J {}", digits(eps_j)));
-        trace.push(Point {
-            iteration: progress.iteration,
-            seconds: progress.seconds,
-            eps_j,
-        });
-    })?;
-    bar.finish_and_clear();
-    let diagonal = diagonal_error(&fit.couplings, &truth);
-    let eps_j = fit.couplings.mean_square_error(&truth);
-    Ok(Results {
-        settings: Settings {
-            machine: Machine::this(),
-            seed: args.seed,
-            samples: args.samples,
-            distinct_samples: samples.n_distinct(),
-            lattice: args.lattice,
-            variance: args.variance,
-            sampler: "exact",
-        },
-        eps_j_of_zero: Couplings::zeros(lattice.n_units())?.mean_square_error(&truth),
-        methods: vec![Method {
-            name: "MPF",
-            eps_j,
-            eps_j_off_diagonal: eps_j - diagonal,
-            eps_j_diagonal: diagonal,
-            seconds: fit.seconds,
-            iterations: fit.iterations,
-            evaluations: fit.evaluations,
-            stop: fit.stop,
-            warnings: fit.warnings,
-            paper: Paper {
-                eps_j: 0.0172,
-                seconds: 60.0,
+impl<'a> Problem<'a> {
+    /// Nothing when cancelled.
+    fn new(args: &'a Args, seed: u64, cancel: &'a Cancel) -> Result<Option<Self>> {
+        let boundary = match args.boundary {
+            Rim::Open => Boundary::Open,
+            Rim::Periodic => Boundary::Periodic,
+        };
+        let lattice = Lattice::new(args.lattice, args.lattice, boundary)?;
+        let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
+        let bar = progress::spinner(&format!("model {seed}: samples and true correlations"));
+        let sampling = rng::next_seed(seed);
+        let states = match args.sampler {
+            Source::Exact => ExactLattice::new(&truth, &lattice)?.draw(args.samples, sampling),
+            Source::SwendsenWang => {
+                let runner = ChainRunner::new(ChainOptions {
+                    seed: sampling,
+                    n_chains: 1,
+                    n_draws: args.samples,
+                    burn_in: args.samples / 10,
+                    thinning: 1,
+                    cancel: cancel.clone(),
+                })?;
+                let run = runner.run(&SwendsenWang::new(&truth)?)?;
+                if run.cancelled {
+                    return Ok(None);
+                }
+                run.pooled()
+            }
+        };
+        let measuring = rng::next_seed(sampling);
+        let long = Effort {
+            draws: 10 * args.correlation_draws,
+            ..args.effort_at_the_end()
+        };
+        let Some(known) = PairMeans::of(&truth, &lattice, long, measuring, cancel)? else {
+            return Ok(None);
+        };
+        let support = match args.support {
+            Free::Full => Support::Full,
+            Free::Lattice => Support::lattice(&lattice),
+        };
+        let start = random_start(lattice.n_units(), &support, seed)?;
+        bar.finish_and_clear();
+        let samples = Samples::new(&states)?;
+        let mut problem = Self {
+            args,
+            cancel,
+            seed,
+            lattice,
+            truth,
+            pair_means: known.mean(),
+            states,
+            samples,
+            support,
+            start,
+            start_eps_corr: Estimate {
+                value: f64::NAN,
+                standard_error: f64::NAN,
             },
-            trace,
-        }],
-    })
+        };
+        let Some(at_start) = problem.eps_corr(&problem.start, args.effort_on_the_way())? else {
+            return Ok(None);
+        };
+        problem.start_eps_corr = at_start;
+        Ok(Some(problem))
+    }
+
+    /// ε_corr; nothing when cancelled.
+    fn eps_corr(&self, couplings: &Couplings, effort: Effort) -> Result<Option<Estimate>> {
+        let seed = rng::next_seed(rng::next_seed(self.seed));
+        let means = PairMeans::of(couplings, &self.lattice, effort, seed, self.cancel)?;
+        let error = |found: &Array2<f64>| mean_square_spin_error(found, &self.pair_means);
+        Ok(means.map(|means| means.estimate(error)))
+    }
+
+    /// `couplings` where they are free, zero elsewhere.
+    fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
+        let d = couplings.n_units();
+        let mut kept = Array2::from_diag(&couplings.as_array().diag());
+        for (i, j) in self.support.pairs(d)? {
+            kept[[i, j]] = couplings.get(i, j);
+            kept[[j, i]] = couplings.get(i, j);
+        }
+        Ok(Couplings::new(kept)?)
+    }
+
+    fn data(&self) -> Result<Data> {
+        let model = IsingModel::new(self.lattice.n_units());
+        let theta = self.truth.pack();
+        let energies: Vec<f64> = self
+            .states
+            .rows()
+            .map(|row| model.energy(&theta, row))
+            .collect();
+        let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
+        Ok(Data {
+            distinct_samples: self.samples.n_distinct(),
+            tau_energy,
+            effective_samples: self.states.n_samples() as f64 / tau_energy.max(1.0),
+            eps_corr: mean_square_spin_error(&self.samples.pair_means(), &self.pair_means),
+        })
+    }
+
+    fn no_couplings(&self) -> Result<NoCouplings> {
+        let d = self.lattice.n_units();
+        let fair = Array2::from_shape_fn((d, d), |(i, j)| if i == j { 0.5 } else { 0.25 });
+        Ok(NoCouplings {
+            eps_j: Couplings::zeros(d)?.mean_square_error(&self.truth),
+            eps_corr: mean_square_spin_error(&fair, &self.pair_means),
+        })
+    }
+}
+
+/// J ~ N(0, .01) where it is free.
+fn random_start(d: usize, support: &Support, seed: u64) -> Result<Couplings> {
+    let mut rng = rng::stream(seed, 1);
+    let normal = Normal::new(0.0, 0.1)?;
+    let mut j = Array2::zeros((d, d));
+    for i in 0..d {
+        j[[i, i]] = normal.sample(&mut rng);
+    }
+    for (a, b) in support.pairs(d)? {
+        let value = normal.sample(&mut rng);
+        j[[a, b]] = value;
+        j[[b, a]] = value;
+    }
+    Ok(Couplings::new(j)?)
 }
 
 /// The part of ε_J that comes from the biases.
@@ -210,107 +439,237 @@ fn diagonal_error(fitted: &Couplings, truth: &Couplings) -> f64 {
     sum / (d * d) as f64
 }
 
-/// The power of ten below or above `value`.
-fn decade(value: f64, round: fn(f64) -> f64) -> f64 {
-    10f64.powf(round(value.log10()))
-}
-
-fn draw(results: &Results) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (760, 460)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let points = || results.methods.iter().flat_map(|m| &m.trace);
-        let longest = points().map(|p| p.seconds).fold(1e-3, f64::max);
-        let (low, high) = points()
-            .map(|p| p.eps_j)
-            .chain([results.eps_j_of_zero])
-            .fold((f64::INFINITY, 0.0f64), |(lo, hi), e| {
-                (lo.min(e), hi.max(e))
-            });
-        let caption = format!(
-            "{0}×{0} spin glass, variance {1}, {2} samples",
-            results.settings.lattice, results.settings.variance, results.settings.samples
-        );
-        let mut chart = ChartBuilder::on(&root)
-            .caption(caption, TITLE.into_font())
-            .margin(14)
-            .x_label_area_size(46)
-            .y_label_area_size(72)
-            .build_cartesian_2d(
-                0.0..1.02 * longest,
-                (0.9 * decade(low, f64::floor)..1.1 * decade(high, f64::ceil)).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .x_desc("learning time (s)")
-            .y_desc("mean square error of J")
-            .label_style(TEXT)
-            .axis_desc_style(TEXT)
-            .light_line_style(INK.mix(0.06))
-            .bold_line_style(INK.mix(0.15))
-            .y_label_formatter(&|v| digits(*v))
-            .draw()?;
-        for method in &results.methods {
-            let line = method.trace.iter().map(|p| (p.seconds, p.eps_j));
-            chart
-                .draw_series(LineSeries::new(line, BLUE.stroke_width(2)))?
-                .label(method.name)
-                .legend(|(x, y)| PathElement::new([(x, y), (x + 24, y)], BLUE.stroke_width(2)));
-        }
-        let zero = results.eps_j_of_zero;
-        chart
-            .draw_series(DashedLineSeries::new(
-                [(0.0, zero), (1.02 * longest, zero)],
-                7,
-                5,
-                INK.mix(0.6).stroke_width(1),
-            ))?
-            .label("no couplings")
-            .legend(|(x, y)| PathElement::new([(x, y), (x + 8, y)], INK.mix(0.6).stroke_width(1)));
-        chart
-            .configure_series_labels()
-            .label_font(TEXT)
-            .background_style(WHITE.mix(0.9))
-            .border_style(INK.mix(0.3))
-            .position(SeriesLabelPosition::LowerRight)
-            .draw()?;
-        root.present()?;
+/// Runs the command.
+pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+    let output = Output::new(args.out.as_deref(), "fig2")?;
+    let Some(results) = compute(args, cancel)? else {
+        return Ok(None);
+    };
+    output.write_json("results.json", &results)?;
+    let panels = figure::panels(&results)?;
+    let log_time = figure::log_time(&results)?;
+    output.write("fig2.svg", &panels)?;
+    output.write("fig2-log-time.svg", &log_time)?;
+    let (header, rows) = table(&results);
+    let mut text = markdown_table(&header, &rows);
+    if args.seeds > 1 {
+        let (header, rows) = seeds_table(&results);
+        text += "\n";
+        text += &markdown_table(&header, &rows);
     }
-    Ok(svg)
+    output.write("table.md", &text)?;
+    output.write("report.html", &page(&results, &panels, &log_time))?;
+    println!("{text}");
+    results.reading.iter().for_each(|line| println!("{line}"));
+    println!("written to {}", output.shown());
+    Ok(Some(Entry {
+        title: "Figure 2 and Table E-1: recovering a spin glass".to_owned(),
+        folder: output.folder().to_owned(),
+        figure: panels,
+        reading: results.reading,
+    }))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_lattice_runs_through_and_repeats() {
-        let args = Args {
-            samples: 2000,
-            variance: 1.0,
-            lattice: 4,
-            seed: 1,
-            max_iterations: 40,
-            out: None,
+/// Nothing when cancelled before the first method began.
+fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
+    args.check()?;
+    let mut first: Option<(Data, NoCouplings, Vec<Method>)> = None;
+    let mut over_seeds: Vec<(u64, Vec<Method>)> = Vec::new();
+    for seed in args.seed..args.seed + args.seeds {
+        let Some(problem) = Problem::new(args, seed, cancel)? else {
+            break;
         };
-        let results = compute(&args, &Cancel::new()).unwrap();
-        let method = &results.methods[0];
-        assert_eq!(method.trace.len(), method.iterations + 1);
-        assert!(
-            method
-                .trace
-                .windows(2)
-                .all(|w| w[0].seconds <= w[1].seconds)
-        );
-        let (split, whole) = (
-            method.eps_j_off_diagonal + method.eps_j_diagonal,
-            method.eps_j,
-        );
-        assert!((split - whole).abs() < 1e-12 * whole);
-        assert!(method.eps_j < results.eps_j_of_zero);
-        let again = compute(&args, &Cancel::new()).unwrap();
-        assert_eq!(again.methods[0].eps_j, method.eps_j);
-        assert!(draw(&results).unwrap().contains("learning time (s)"));
+        let mut methods = Vec::new();
+        for learner in &args.methods {
+            if cancel.is_cancelled() {
+                break;
+            }
+            methods.push(learner.run(&problem)?);
+        }
+        if first.is_none() {
+            first = Some((problem.data()?, problem.no_couplings()?, Vec::new()));
+        }
+        over_seeds.push((seed, methods));
+        if cancel.is_cancelled() {
+            break;
+        }
     }
+    let Some((data, no_couplings, _)) = first else {
+        return Ok(None);
+    };
+    let summary = summarise(args, &over_seeds);
+    let methods = over_seeds.swap_remove(0).1;
+    let mut results = Results {
+        settings: Settings {
+            machine: Machine::this(),
+            seed: args.seed,
+            seeds: args.seeds,
+            samples: args.samples,
+            lattice: args.lattice,
+            boundary: args.boundary,
+            variance: args.variance,
+            sampler: args.sampler,
+            support: args.support,
+            iterations: args.iterations,
+            cd1_updates: args.cd1_updates,
+            cd10_updates: args.cd10_updates,
+            cd_first_rate: args.cd_first_rate,
+            cd_last_rate: args.cd_last_rate,
+            tap_lambda: args.tap_lambda,
+            lambdas: args.lambdas,
+            budget: args.budget,
+        },
+        data,
+        no_couplings,
+        methods,
+        over_seeds: summary,
+        reading: Vec::new(),
+    };
+    results.reading = reading::of(&results);
+    Ok(Some(results))
+}
+
+/// Medians and ranges over the models that every method finished.
+fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverSeeds> {
+    let mut summary = Vec::new();
+    for (at, learner) in args.methods.iter().enumerate() {
+        let of_this: Vec<(u64, &Method)> = models
+            .iter()
+            .filter_map(|(seed, methods)| Some((*seed, methods.get(at)?)))
+            .collect();
+        if of_this.is_empty() {
+            continue;
+        }
+        let spread =
+            |f: fn(&Method) -> f64| Spread::of(of_this.iter().map(|(_, m)| f(m)).collect());
+        summary.push(OverSeeds {
+            name: learner.name(),
+            seeds: of_this.iter().map(|(seed, _)| *seed).collect(),
+            eps_j: spread(|m| m.eps_j),
+            eps_corr: spread(|m| m.eps_corr.map_or(f64::NAN, |e| e.value)),
+            seconds: spread(|m| m.seconds),
+        });
+    }
+    summary
+}
+
+fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let header = vec![
+        "method",
+        "ε_J",
+        "couplings",
+        "biases",
+        "ε_corr",
+        "seconds",
+        "iterations",
+        "stopped",
+        "paper ε_J",
+        "paper ε_corr",
+        "paper s",
+    ];
+    let rows = results
+        .methods
+        .iter()
+        .map(|m| {
+            let paper = |f: fn(Paper) -> f64| {
+                m.paper.map_or("–".to_owned(), |p| {
+                    let value = f(p);
+                    format!("{value}")
+                })
+            };
+            vec![
+                m.name.to_owned(),
+                digits(m.eps_j),
+                digits(m.eps_j_off_diagonal),
+                digits(m.eps_j_diagonal),
+                m.eps_corr.map_or("–".to_owned(), shown_estimate),
+                format!("{:.2}", m.seconds),
+                m.iterations.to_string(),
+                m.stop.clone(),
+                paper(|p| p.eps_j),
+                paper(|p| p.eps_corr),
+                paper(|p| p.seconds),
+            ]
+        })
+        .collect();
+    (header, rows)
+}
+
+fn shown_estimate(estimate: Estimate) -> String {
+    if estimate.standard_error > 0.0 {
+        format!("{:.1e} ± {:.0e}", estimate.value, estimate.standard_error)
+    } else {
+        format!("{:.1e}", estimate.value)
+    }
+}
+
+fn seeds_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let header = vec!["median (range)", "models", "ε_J", "ε_corr", "seconds"];
+    let rows = results
+        .over_seeds
+        .iter()
+        .map(|o| {
+            vec![
+                o.name.to_owned(),
+                o.seeds.len().to_string(),
+                o.eps_j.shown(),
+                o.eps_corr.shown(),
+                o.seconds.shown(),
+            ]
+        })
+        .collect();
+    (header, rows)
+}
+
+fn page(results: &Results, panels: &str, log_time: &str) -> String {
+    let s = &results.settings;
+    let mut page = Page::new(
+        "Figure 2 and Table E-1: recovering a spin glass",
+        &format!(
+            "A {0}×{0} lattice of binary units with couplings of variance {1}, learned from {2} \
+             samples by {3} methods from the same random start.",
+            s.lattice,
+            s.variance,
+            s.samples,
+            results.methods.len()
+        ),
+    );
+    page.heading("What was found");
+    page.list(&results.reading);
+    page.heading("Errors against learning time");
+    page.figure(
+        panels,
+        "Above: mean square error of the couplings. Below: mean square error of the pair \
+         correlations. Left: until MPF ended; middle: until PL ended; right: the whole run.",
+    );
+    page.figure(
+        log_time,
+        "The same against the logarithm of the learning time.",
+    );
+    page.heading("At the end, beside Table E-1 of the paper");
+    let (header, rows) = table(results);
+    page.table(&header, &rows);
+    page.text(
+        "ε_J is the mean square error over all entries of J; it is split into what the couplings \
+         and what the biases contribute. ε_corr is the mean square error of ⟨s_i s_j⟩ over pairs, \
+         with its standard error where it was sampled. Seconds are learning time: drawing samples \
+         and measuring errors do not count.",
+    );
+    if s.seeds > 1 {
+        page.heading(&format!("Over {} models", s.seeds));
+        let (header, rows) = seeds_table(results);
+        page.table(&header, &rows);
+    }
+    let warnings: Vec<String> = results
+        .methods
+        .iter()
+        .flat_map(|m| m.warnings.iter().map(|w| format!("{}: {w}.", m.name)))
+        .collect();
+    if !warnings.is_empty() {
+        page.heading("Warnings");
+        page.list(&warnings);
+    }
+    page.heading("What was run");
+    page.settings(s);
+    page.finish()
 }

@@ -4,15 +4,18 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
 mod compare_samplers;
+mod correlations;
 mod fig1;
 mod fig2;
 mod output;
 mod plot;
 mod progress;
 mod recover_lattice;
+mod report;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +48,8 @@ enum Command {
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
     CompareEstimators(compare_estimators::Args),
+    /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
+    ChoosePenalty(choose_penalty::Args),
     /// Makes a page of what `cargo bench` measured.
     BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
@@ -70,9 +75,10 @@ fn main() -> ExitCode {
         .map_err(Into::into)
         .and_then(|()| match cli.command {
             Command::ReproduceFig1(args) => fig1::run(&args),
-            Command::ReproduceFig2(args) => fig2::run(&args, &cancel),
+            Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+            Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),

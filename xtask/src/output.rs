@@ -42,6 +42,11 @@ impl Output {
         self.write(name, &(serde_json::to_string_pretty(value)? + "\n"))
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The folder, relative to where the user is if it is below.
     pub fn shown(&self) -> String {
         let here = std::env::current_dir().unwrap_or_default();

@@ -1,7 +1,9 @@
 //! What all plots share: lines that can be told apart in print and in grey.
 
 use crate::Result;
-use plotters::coord::ranged1d::Ranged;
+use plotters::coord::Shift;
+use plotters::coord::combinators::LogCoord;
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
@@ -69,6 +71,169 @@ impl Style {
     }
 }
 
+/// One line of a [`panel`].
+pub struct Series {
+    /// Its look.
+    pub style: Style,
+    /// Where it goes.
+    pub points: Vec<(f64, f64)>,
+    /// Whether every point is marked, or only the last.
+    pub marked: bool,
+}
+
+/// The axes of a [`panel`]; y is always logarithmic.
+pub struct Axes<'a> {
+    /// What is above.
+    pub title: &'a str,
+    /// What is along, with its unit.
+    pub x: &'a str,
+    /// What is up.
+    pub y: &'a str,
+    /// From, to.
+    pub x_range: (f64, f64),
+    /// From, to; both positive.
+    pub y_range: (f64, f64),
+    /// Whether x is logarithmic too.
+    pub log_x: bool,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// A chart without a legend: the panels of a figure share one.
+pub fn panel(area: &Area<'_>, axes: &Axes<'_>, series: &[Series]) -> Result {
+    let mut builder = ChartBuilder::on(area);
+    builder
+        .caption(axes.title, TITLE.into_font())
+        .margin(10)
+        .x_label_area_size(44)
+        .y_label_area_size(72);
+    let (x0, x1) = axes.x_range;
+    let y = (axes.y_range.0..axes.y_range.1).log_scale();
+    if axes.log_x {
+        fill(
+            builder.build_cartesian_2d((x0..x1).log_scale(), y)?,
+            axes,
+            series,
+        )
+    } else {
+        fill(builder.build_cartesian_2d(x0..x1, y)?, axes, series)
+    }
+}
+
+fn fill<X>(
+    mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, LogCoord<f64>>>,
+    axes: &Axes<'_>,
+    series: &[Series],
+) -> Result
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .x_labels(if axes.log_x { 8 } else { 5 })
+        .label_style(TEXT)
+        .axis_desc_style(TEXT)
+        .light_line_style(INK.mix(0.06))
+        .bold_line_style(INK.mix(0.15))
+        .x_label_formatter(&|v| short(*v))
+        .y_label_formatter(&|v| short(*v))
+        .draw()?;
+    for one in series {
+        let points = within(&one.points, axes.x_range);
+        let line = one.style.colour.stroke_width(2);
+        match one.style.dash {
+            None => chart.draw_series(LineSeries::new(points.iter().copied(), line))?,
+            Some((on, off)) => {
+                chart.draw_series(DashedLineSeries::new(points.iter().copied(), on, off, line))?
+            }
+        };
+        let first = if one.marked {
+            0
+        } else {
+            points.len().saturating_sub(1)
+        };
+        chart.draw_series(
+            points[first..]
+                .iter()
+                .map(|point| Circle::new(*point, 3, one.style.colour.filled())),
+        )?;
+    }
+    Ok(())
+}
+
+/// The part of a line with x in the range, cut where it leaves (y is logarithmic).
+fn within(points: &[(f64, f64)], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    let positive = points
+        .iter()
+        .copied()
+        .filter(|p| p.1 > 0.0 && p.1.is_finite());
+    let mut before: Option<(f64, f64)> = None;
+    for point in positive {
+        if point.0 > high {
+            if let Some((x, y)) = before.filter(|b| b.0 < high) {
+                let share = (high - x) / (point.0 - x);
+                kept.push((high, y * (point.1 / y).powf(share)));
+            }
+            break;
+        }
+        if point.0 >= low {
+            kept.push(point);
+        }
+        before = Some(point);
+    }
+    kept
+}
+
+/// The looks and names of all lines, side by side.
+pub fn legend(area: &Area<'_>, entries: &[(&str, Style)]) -> Result {
+    let (width, height) = area.dim_in_pixel();
+    let step = width as i32 / entries.len().max(1) as i32;
+    for (at, (name, style)) in entries.iter().enumerate() {
+        let (x, y) = (at as i32 * step + 20, height as i32 / 2);
+        let (on, off) = style.dash.unwrap_or((34, 1));
+        let line = style.colour.stroke_width(2);
+        area.draw(&DashedPathElement::new(
+            [(x, y), (x + 34, y)],
+            on,
+            off,
+            line,
+        ))?;
+        area.draw(&Text::new(
+            (*name).to_owned(),
+            (x + 42, y - 8),
+            TEXT.into_font(),
+        ))?;
+    }
+    Ok(())
+}
+
+/// The decades that hold all positive values.
+pub fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values
+        .filter(|v| *v > 0.0 && v.is_finite())
+        .fold((f64::INFINITY, 0.0f64), |(low, high), v| {
+            (low.min(v), high.max(v))
+        });
+    if low > high {
+        return (0.1, 1.0);
+    }
+    let decade = |v: f64, round: fn(f64) -> f64| 10f64.powf(round(v.log10()));
+    (0.9 * decade(low, f64::floor), 1.1 * decade(high, f64::ceil))
+}
+
+/// A number as short as it can be for an axis.
+pub fn short(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e5).contains(&value.abs()) {
+        let text = format!("{value:.4}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        format!("{value:.0e}")
+    }
+}
+
 /// A dashed polyline: segments of `on` and `off` units of the path's own length.
 pub fn dashes(points: &[(f64, f64)], on: f64, off: f64) -> Vec<Vec<(f64, f64)>> {
     let mut pieces = Vec::new();
@@ -90,4 +255,28 @@ pub fn dashes(points: &[(f64, f64)], on: f64, off: f64) -> Vec<Vec<(f64, f64)>> 
         pieces.push(piece);
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_where_they_leave() {
+        let line = [(0.0, 1.0), (1.0, 10.0), (3.0, 1000.0), (4.0, 1.0)];
+        assert_eq!(
+            within(&line, (0.0, 2.0)),
+            [(0.0, 1.0), (1.0, 10.0), (2.0, 100.0)]
+        );
+        assert_eq!(within(&line, (1.0, 9.0)).len(), 3);
+        assert_eq!(within(&[(0.0, -1.0)], (0.0, 1.0)), []);
+    }
+
+    #[test]
+    fn axes_have_short_numbers_and_whole_decades() {
+        let shown = [0.0, 0.001, 0.25, 60.0, 2e-5, 1e6].map(short);
+        assert_eq!(shown, ["0", "0.001", "0.25", "60", "2e-5", "1e6"]);
+        let (low, high) = decades([0.02, 3.0, 0.0, f64::NAN].into_iter());
+        assert!((low - 0.009).abs() < 1e-12 && (high - 11.0).abs() < 1e-12);
+    }
 }

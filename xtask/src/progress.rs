@@ -1,6 +1,7 @@
 //! Progress on a terminal, silence in a pipe.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
 
 /// A bar of `length` steps; hidden unless standard error is a terminal.
 pub fn bar(length: u64) -> ProgressBar {
@@ -9,4 +10,12 @@ pub fn bar(length: u64) -> ProgressBar {
         .expect("the template is valid")
         .progress_chars("=> ");
     bar.with_style(style)
+}
+
+/// Says what is being waited for where there are no steps to count; hidden like [`bar`].
+pub fn spinner(what: &str) -> ProgressBar {
+    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    spinner.set_message(what.to_owned());
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    spinner
 }

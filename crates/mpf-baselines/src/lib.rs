@@ -33,7 +33,7 @@ pub use error::Error;
 pub use max_likelihood::{MaximumLikelihood, independent};
 pub use mean_field::{Expansion, MeanField, MeanFieldFit};
 pub use objectives::Objectives;
-pub use pseudolikelihood::{Pseudolikelihood, log_rise, rise};
+pub use pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

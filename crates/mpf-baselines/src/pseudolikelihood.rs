@@ -61,8 +61,9 @@ pub struct Pseudolikelihood {
     fitter: Fitter,
 }
 
-/// Pseudolikelihood as one of [`Fitter`]'s estimators.
-struct PseudolikelihoodSum;
+/// Pseudolikelihood as one of [`Fitter`]'s estimators, for penalty paths and error bars.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PseudolikelihoodSum;
 
 impl Estimator for PseudolikelihoodSum {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {

@@ -162,6 +162,28 @@ pub enum Error {
     /// There is nothing to fit.
     #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
     NothingFree,
+    /// Samples cannot be dealt to so many folds.
+    #[error(
+        "{n_samples} samples cannot be held out in {n_folds} folds: at least 2 folds and a sample \
+         for each are needed"
+    )]
+    Folds {
+        /// Folds asked for.
+        n_folds: usize,
+        /// Samples there are.
+        n_samples: usize,
+    },
+    /// Folds were dealt for other data.
+    #[error("the folds are of {dealt} samples, but there are {found}")]
+    FoldSamples {
+        /// Samples that were dealt.
+        dealt: usize,
+        /// Samples found.
+        found: usize,
+    },
+    /// Work of many fits was broken off, so that there is no result.
+    #[error("cancelled before all fits were done")]
+    Cancelled,
     /// An error of the minimiser.
     #[error(transparent)]
     Core(#[from] mpf_core::Error),

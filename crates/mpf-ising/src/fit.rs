@@ -14,6 +14,9 @@
 //! A constant unit has no finite optimum. Its couplings are set to zero and its bias to the log
 //! odds of (n₁ + ½)/(W + 1), n₁ of W samples being 1, and a warning names it.
 
+mod evaluate;
+mod nodes;
+
 use crate::Result;
 use crate::basis::{Basis, Field, Standardized};
 use crate::bits::Samples;
@@ -27,11 +30,9 @@ use mpf_core::{
     Form, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, StopReason, TracePoint,
 };
 use ndarray::{Array1, Array2};
-use rayon::prelude::*;
 use serde::Serialize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 /// Whether J is fitted as one symmetric matrix or row by row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,6 +202,11 @@ impl Fitter {
         })
     }
 
+    /// The options that it was made from.
+    pub fn options(&self) -> &FitOptions {
+        &self.options
+    }
+
     /// Fits by minimum probability flow.
     ///
     /// # Errors
@@ -237,36 +243,8 @@ impl Fitter {
         samples: &Samples,
         mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
+        let problem = Problem::new(self, samples)?;
         let d = samples.n_units();
-        self.options.biases.check(d)?;
-        if let Some(start) = &self.options.start
-            && start.n_units() != d
-        {
-            return Err(Error::UnitCount {
-                what: "starting couplings",
-                expected: d,
-                found: start.n_units(),
-            });
-        }
-        let means = samples.means();
-        let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
-        let mut pairs = self.options.support.pairs(d)?;
-        pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
-        let (left_out, left_out_fraction) = left_out_flips(samples, self.options.neighbourhood)?;
-        if self.options.mode == Mode::NodeWise
-            && let Some(unit) = left_out.as_ref().and_then(|l| l.first_without_flips(d))
-        {
-            return Err(Error::NoFlipsLeftOfUnit { unit });
-        }
-        let problem = Problem {
-            fitter: self,
-            samples,
-            left_out,
-            start: self.options.start.as_ref().map(Couplings::to_spins),
-            means,
-            constant,
-            pairs,
-        };
         let any_free_field = (0..d).any(|i| matches!(problem.field(i), Field::Free { .. }));
         if problem.pairs.is_empty() && !any_free_field {
             return Err(Error::NothingFree);
@@ -275,7 +253,7 @@ impl Fitter {
             Mode::Joint => problem.fit_jointly(estimator, &mut observer)?,
             Mode::NodeWise => problem.fit_by_node(estimator, &mut observer)?,
         };
-        fit.left_out_fraction = left_out_fraction;
+        fit.left_out_fraction = problem.left_out_fraction;
         fit.warnings = problem.warnings(&fit);
         Ok(fit)
     }
@@ -286,10 +264,48 @@ struct Problem<'a> {
     fitter: &'a Fitter,
     samples: &'a Samples,
     left_out: Option<Arc<LeftOut>>,
+    left_out_fraction: f64,
     start: Option<SpinCouplings>,
     means: Vec<f64>,
     constant: Vec<bool>,
     pairs: Vec<(usize, usize)>,
+}
+
+impl<'a> Problem<'a> {
+    fn new(fitter: &'a Fitter, samples: &'a Samples) -> Result<Self> {
+        let options = &fitter.options;
+        let d = samples.n_units();
+        options.biases.check(d)?;
+        if let Some(start) = &options.start
+            && start.n_units() != d
+        {
+            return Err(Error::UnitCount {
+                what: "starting couplings",
+                expected: d,
+                found: start.n_units(),
+            });
+        }
+        let means = samples.means();
+        let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
+        let mut pairs = options.support.pairs(d)?;
+        pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
+        let (left_out, left_out_fraction) = left_out_flips(samples, options.neighbourhood)?;
+        if options.mode == Mode::NodeWise
+            && let Some(unit) = left_out.as_ref().and_then(|l| l.first_without_flips(d))
+        {
+            return Err(Error::NoFlipsLeftOfUnit { unit });
+        }
+        Ok(Self {
+            fitter,
+            samples,
+            left_out,
+            left_out_fraction,
+            start: options.start.as_ref().map(Couplings::to_spins),
+            means,
+            constant,
+            pairs,
+        })
+    }
 }
 
 impl Problem<'_> {
@@ -325,17 +341,35 @@ impl Problem<'_> {
         minimizer: &Minimizer,
         mut observer: impl FnMut(&mpf_core::Progress<'_>, &Basis),
     ) -> Result<(Vec<f64>, Minimum)> {
-        let options = self.options();
         let basis = Basis::new(units.clone(), &pairs, &self.means, |i| self.field(i));
         let n_spin_params = units.len() + pairs.len();
         let start = match &self.start {
             None => vec![0.0; basis.n_params()],
-            Some(start) => {
-                let fields = units.clone().map(|i| start.fields[i]);
-                let couplings = pairs.iter().map(|&pair| start.couplings[pair]);
-                basis.coordinates(&fields.chain(couplings).collect::<Vec<_>>())
-            }
+            Some(start) => basis.coordinates(&spin_params(start, &units, &pairs)),
         };
+        let penalised = self.penalised(estimator, units, pairs, share, &basis)?;
+        let mut objective = Standardized::new(penalised, &basis);
+        let minimum = minimizer.minimize_l1(
+            &mut objective,
+            &start,
+            &basis.l1_weights(share * self.options().l1),
+            |progress| observer(progress, &basis),
+        )?;
+        let mut spins = vec![0.0; n_spin_params];
+        basis.to_spins(&minimum.theta, &mut spins);
+        Ok((spins, minimum))
+    }
+
+    /// The objective with its smooth penalty, over (h of `units`, K of `pairs`).
+    fn penalised<'s>(
+        &'s self,
+        estimator: &impl Estimator,
+        units: Range<usize>,
+        pairs: Vec<(usize, usize)>,
+        share: f64,
+        basis: &Basis,
+    ) -> Result<Ridge<Box<dyn Objective + 's>>> {
+        let options = self.options();
         let l2_on_fields = if options.l2_on_fields {
             options.l2
         } else {
@@ -358,16 +392,7 @@ impl Problem<'_> {
                 ..Kernel::default()
             },
         });
-        let mut objective = Standardized::new(Ridge::new(flow, ridge)?, &basis);
-        let minimum = minimizer.minimize_l1(
-            &mut objective,
-            &start,
-            &basis.l1_weights(share * options.l1),
-            |progress| observer(progress, &basis),
-        )?;
-        let mut spins = vec![0.0; n_spin_params];
-        basis.to_spins(&minimum.theta, &mut spins);
-        Ok((spins, minimum))
+        Ok(Ridge::new(flow, ridge)?)
     }
 
     fn fit_jointly(
@@ -414,53 +439,6 @@ impl Problem<'_> {
         })
     }
 
-    fn fit_by_node(
-        &self,
-        estimator: &impl Estimator,
-        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let d = self.samples.n_units();
-        let fits = Mutex::new(NodeFits::new(self));
-        let observer = Mutex::new((observer, 0));
-        (0..d).into_par_iter().try_for_each(|unit| -> Result<()> {
-            let pairs: Vec<_> = self
-                .pairs
-                .iter()
-                .copied()
-                .filter(|&(i, j)| i == unit || j == unit)
-                .collect();
-            let free = !pairs.is_empty() || matches!(self.field(unit), Field::Free { .. });
-            let fitted = if free {
-                let mut limits = self.fitter.minimizer.options().clone();
-                let used = lock(&fits).clock.seconds();
-                limits.max_seconds = (limits.max_seconds - used).max(0.0);
-                let minimizer = Minimizer::new(limits)?;
-                let units = unit..unit + 1;
-                Some(self.minimize(estimator, units, pairs.clone(), 0.5, &minimizer, |_, _| {})?)
-            } else {
-                None
-            };
-            lock(&fits).add(unit, &pairs, fitted);
-            // Only one thread observes, without holding the fits: an observer may itself work in
-            // parallel and be made to run another unit meanwhile. What that unit adds is told by
-            // whoever is observing.
-            while let Ok(mut observing) = observer.try_lock() {
-                let (observer, told) = &mut *observing;
-                let now = lock(&fits).clone();
-                if now.units_done == *told {
-                    break;
-                }
-                *told = now.units_done;
-                let began = Instant::now();
-                observer(&now.progress(&|| now.couplings(self).expect("minima are finite")));
-                lock(&fits).clock.observed += began.elapsed();
-            }
-            Ok(())
-        })?;
-        let fits = fits.into_inner().unwrap_or_else(PoisonError::into_inner);
-        fits.finish(self)
-    }
-
     /// J from the fields of all units and the couplings of the free pairs.
     fn couplings(&self, fields: &[f64], couplings: &[f64]) -> Result<Couplings> {
         let d = self.samples.n_units();
@@ -494,144 +472,15 @@ impl Problem<'_> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// θ = (h of `units`, K of `pairs`).
+fn spin_params(spins: &SpinCouplings, units: &Range<usize>, pairs: &[(usize, usize)]) -> Vec<f64> {
+    let fields = units.clone().map(|i| spins.fields[i]);
+    let couplings = pairs.iter().map(|&pair| spins.couplings[pair]);
+    fields.chain(couplings).collect()
 }
 
-/// Learning time: what has passed, less what observers took.
-#[derive(Clone, Debug)]
-struct Clock {
-    began: Instant,
-    observed: Duration,
-}
-
-impl Clock {
-    fn seconds(&self) -> f64 {
-        self.began
-            .elapsed()
-            .saturating_sub(self.observed)
-            .as_secs_f64()
-    }
-}
-
-/// The rows that are fitted so far.
-#[derive(Clone)]
-struct NodeFits {
-    fields: Vec<f64>,
-    /// K_ij as row i sees it.
-    rows: Array2<f64>,
-    /// One minimum per unit, where it had free parameters and is done.
-    minima: Vec<Option<Minimum>>,
-    units_done: usize,
-    clock: Clock,
-}
-
-impl NodeFits {
-    fn new(problem: &Problem<'_>) -> Self {
-        let d = problem.samples.n_units();
-        Self {
-            fields: (0..d)
-                .map(|i| match problem.field(i) {
-                    Field::Fixed(h) => h,
-                    Field::FixedBias(bias) => -0.5 * bias,
-                    Field::Free { .. } => 0.0,
-                })
-                .collect(),
-            rows: Array2::zeros((d, d)),
-            minima: vec![None; d],
-            units_done: 0,
-            clock: Clock {
-                began: Instant::now(),
-                observed: Duration::ZERO,
-            },
-        }
-    }
-
-    fn add(&mut self, unit: usize, pairs: &[(usize, usize)], fitted: Option<(Vec<f64>, Minimum)>) {
-        if let Some((spins, minimum)) = fitted {
-            self.fields[unit] = spins[0];
-            for (&(i, j), &k) in pairs.iter().zip(&spins[1..]) {
-                self.rows[[unit, i + j - unit]] = k;
-            }
-            self.minima[unit] = Some(minimum);
-        }
-        self.units_done += 1;
-    }
-
-    /// The minima that are there, by unit and not by the order in which threads finished.
-    fn minima(&self) -> impl Iterator<Item = &Minimum> {
-        self.minima.iter().flatten()
-    }
-
-    fn progress<'a>(&self, couplings: &'a dyn Fn() -> Couplings) -> FitProgress<'a> {
-        FitProgress {
-            iteration: self.units_done,
-            evaluations: self.minima().map(|m| m.evaluations).sum(),
-            value: self.minima().map(|m| m.value).sum(),
-            gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
-            seconds: self.clock.seconds(),
-            couplings,
-        }
-    }
-
-    fn couplings(&self, problem: &Problem<'_>) -> Result<Couplings> {
-        let means: Vec<f64> = problem
-            .pairs
-            .iter()
-            .map(|&(i, j)| 0.5 * (self.rows[[i, j]] + self.rows[[j, i]]))
-            .collect();
-        let mut fields = self.fields.clone();
-        if let Biases::Fixed(biases) = &problem.options().biases {
-            // J_ii stays what it was, with the averaged couplings too.
-            for (h, bias) in fields.iter_mut().zip(biases) {
-                *h = -0.5 * bias;
-            }
-            for (&(i, j), k) in problem.pairs.iter().zip(&means) {
-                fields[i] += k;
-                fields[j] += k;
-            }
-        }
-        problem.couplings(&fields, &means)
-    }
-
-    fn finish(self, problem: &Problem<'_>) -> Result<Fit> {
-        let asymmetry = problem.pairs.iter().fold(0.0f64, |m, &(i, j)| {
-            m.max((self.rows[[i, j]] - self.rows[[j, i]]).abs())
-        });
-        let stop = [
-            StopReason::Cancelled,
-            StopReason::TimeLimit,
-            StopReason::EvaluationLimit,
-            StopReason::IterationLimit,
-            StopReason::NoProgress,
-        ]
-        .into_iter()
-        .find(|reason| self.minima().any(|m| m.stop == *reason))
-        .unwrap_or(StopReason::Converged);
-        let trace = self
-            .minima
-            .iter()
-            .enumerate()
-            .filter_map(|(unit, minimum)| {
-                let last = minimum.as_ref()?.trace.last()?;
-                Some(TracePoint {
-                    iteration: unit,
-                    ..*last
-                })
-            })
-            .collect();
-        Ok(Fit {
-            couplings: self.couplings(problem)?,
-            value: self.minima().map(|m| m.value).sum(),
-            stop,
-            kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
-            iterations: self.minima().map(|m| m.iterations).sum(),
-            evaluations: self.minima().map(|m| m.evaluations).sum(),
-            seconds: self.clock.seconds(),
-            left_out_fraction: 0.0,
-            asymmetry: Some(asymmetry),
-            warnings: Vec::new(),
-            trace,
-        })
-    }
+/// The pairs that have `unit` as an end.
+fn pairs_of(pairs: &[(usize, usize)], unit: usize) -> Vec<(usize, usize)> {
+    let touches = |&(i, j): &(usize, usize)| i == unit || j == unit;
+    pairs.iter().copied().filter(touches).collect()
 }

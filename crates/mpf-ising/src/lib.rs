@@ -21,9 +21,11 @@ pub mod error;
 pub mod exact;
 pub mod fit;
 pub mod flow;
+pub mod folds;
 pub mod kernel;
 pub mod lattice;
 pub mod model;
+pub mod path;
 pub mod support;
 pub mod warning;
 
@@ -33,8 +35,10 @@ pub use error::Error;
 pub use exact::Exact;
 pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
 pub use flow::{IsingFlow, Neighbourhood};
+pub use folds::{Dealing, Folds};
 pub use lattice::{Boundary, Lattice};
 pub use model::IsingModel;
+pub use path::{CrossValidation, PathOptions, PathPoint, Penalty, PenaltyPath, Rule};
 pub use support::{Biases, Support};
 pub use warning::Warning;
 

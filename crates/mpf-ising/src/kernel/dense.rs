@@ -24,6 +24,10 @@ pub(super) type Eight = [[f64; 4]; 2];
 /// One number for every unit of a panel, in a cache line of its own.
 pub(super) type Line = Aligned<Eight>;
 
+/// Words of a tile, and a cache line more: a power of two would put all words of a sample into
+/// the same few places of the cache.
+const STRIDE: usize = TILE + 8;
+
 const ZEROS: Line = Aligned([[0.0; 4]; 2]);
 
 /// For 16 groups of four bits, the sum (or product) of every pattern.
@@ -74,7 +78,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     }
     let mut sample_tables: Box<Tables> = Box::new([[ZEROS; 16]; 16]);
     let mut tile: Vec<Line> = vec![ZEROS; TILE];
-    let mut words: Vec<[u64; TILE]> = vec![[0; TILE]; n_words];
+    let mut words: Vec<[u64; STRIDE]> = vec![[0; STRIDE]; n_words];
     let mut partial = Partial {
         value: 0.0,
         offsets: ZEROS,
@@ -133,7 +137,7 @@ fn margins<V: Lanes>(
     task: &Task<'_>,
     tables: &[Tables],
     start: usize,
-    words: &mut [[u64; TILE]],
+    words: &mut [[u64; STRIDE]],
     tile: &mut [Line],
 ) {
     let states = task.samples.states();

@@ -1,0 +1,117 @@
+//! An estimator's objective at given couplings, and how hard the data pull at couplings.
+
+use super::{Estimator, Fitter, Mode, Problem, pairs_of, spin_params};
+use crate::Result;
+use crate::basis::{Basis, Standardized};
+use crate::bits::Samples;
+use crate::couplings::Couplings;
+use crate::error::Error;
+use crate::flow::{Neighbourhood, Terms, left_out_flips};
+use crate::kernel::Kernel;
+use mpf_core::Objective;
+use rayon::prelude::*;
+use std::ops::Range;
+
+impl Fitter {
+    /// The objective of `couplings` on `samples`, without penalties: what a fit minimises, on data
+    /// that need not be those of the fit. Node by node, the sum over the rows.
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] when model and data differ in size, [`Error::NoFlipsLeft`].
+    pub fn objective_value(
+        &self,
+        estimator: &impl Estimator,
+        couplings: &Couplings,
+        samples: &Samples,
+    ) -> Result<f64> {
+        let d = samples.n_units();
+        if couplings.n_units() != d {
+            return Err(Error::UnitCount {
+                what: "couplings",
+                expected: d,
+                found: couplings.n_units(),
+            });
+        }
+        let (left_out, _) = left_out_flips(samples, self.options.neighbourhood)?;
+        let spins = couplings.to_spins();
+        // A pair without coupling adds nothing to the margins, so that a sparse model is cheap.
+        let coupled: Vec<(usize, usize)> = (0..d)
+            .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
+            .filter(|&pair| spins.couplings[pair] != 0.0)
+            .collect();
+        let by_node = self.options.mode == Mode::NodeWise;
+        let value = |units: Range<usize>, pairs: Vec<(usize, usize)>| {
+            let theta = spin_params(&spins, &units, &pairs);
+            let mut objective = estimator.objective(Terms {
+                samples,
+                units,
+                pairs,
+                left_out: left_out.clone(),
+                complement: self.options.neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+                kernel: Kernel {
+                    serial: by_node,
+                    ..Kernel::default()
+                },
+            });
+            objective.value_and_gradient(&theta, &mut vec![0.0; theta.len()])
+        };
+        if by_node {
+            let rows: Vec<f64> = (0..d)
+                .into_par_iter()
+                .map(|unit| value(unit..unit + 1, pairs_of(&coupled, unit)))
+                .collect();
+            Ok(rows.iter().sum())
+        } else {
+            Ok(value(0..d, coupled))
+        }
+    }
+
+    /// How hard the data pull at every free coupling when the model is `couplings`, in units of
+    /// λ₁: a coupling that is zero stays zero while its pull is at most λ₁. Sorted pairs (i, j),
+    /// i < j; those of constant units are not free.
+    ///
+    /// # Errors
+    /// As [`Fitter::fit_with`].
+    pub fn coupling_pulls(
+        &self,
+        estimator: &impl Estimator,
+        couplings: &Couplings,
+        samples: &Samples,
+    ) -> Result<Vec<((usize, usize), f64)>> {
+        let problem = Problem::new(self, samples)?;
+        let spins = couplings.to_spins();
+        let d = samples.n_units();
+        let pulls = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
+            let basis = Basis::new(units.clone(), pairs, &problem.means, |i| problem.field(i));
+            let theta = basis.coordinates(&spin_params(&spins, &units, pairs));
+            let penalised =
+                problem.penalised(estimator, units, pairs.to_vec(), share, &basis)?;
+            let mut grad = vec![0.0; theta.len()];
+            Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
+            let weights = basis.l1_weights(share);
+            let first = theta.len() - pairs.len();
+            Ok((first..theta.len()).map(|k| grad[k].abs() / weights[k]).collect())
+        };
+        match self.options.mode {
+            Mode::Joint => {
+                let pulls: Vec<f64> = pulls(0..d, &problem.pairs, 1.0)?;
+                Ok(problem.pairs.iter().copied().zip(pulls).collect())
+            }
+            Mode::NodeWise => {
+                // Either row can make a coupling differ from zero.
+                let rows = (0..d)
+                    .into_par_iter()
+                    .map(|unit| pulls(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5))
+                    .collect::<Result<Vec<Vec<f64>>>>()?;
+                let mut rows: Vec<_> = rows.into_iter().map(Vec::into_iter).collect();
+                // Sorted pairs come in the order in which each row lists its own.
+                let mut next = |unit: usize| rows[unit].next().expect("one pull per pair");
+                Ok(problem
+                    .pairs
+                    .iter()
+                    .map(|&(i, j)| ((i, j), next(i).max(next(j))))
+                    .collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! Penalty paths, and the choice of a penalty by cross-validation or EBIC.
+//!
+//! ```text
+//! minimise F(h, K) + λ₁ Σ_{i<j} |K_ij|        or        F(h, K) + (λ₂/2) Σ_{i<j} K_ij²
+//!
+//! λ₁ max = max_ij |∂F/∂K_ij| at K = 0 and the best h: the smallest λ₁ without any coupling
+//! λ₂ max = 100 rms_ij |∂F/∂K_ij| at the same place: there the rms of K is at most .01
+//!
+//! CV(λ)   = Σ_f (M_f/M) F_f(fit without fold f)       F_f the objective on fold f, no penalty
+//! EBIC(λ) = 2 M F* + Σ_i k_i (ln M + 2 γ ln d)        k_i neighbours of unit i, F* the minimum
+//!                                                     of F over the couplings of that graph
+//! ```
+//!
+//! A path starts at the largest λ, where the answer is known, and every fit starts from the one
+//! before. Any [`Estimator`] will do; F is its own objective. Node by node λ₁ max is twice the
+//! largest slope of any row, as rows carry half of the penalty.
+//!
+//! No finite λ₂ makes couplings vanish. The bound on their rms holds since F, minimised over h, is
+//! convex in K with a gradient G that is monotone: at the minimum G = −λ₂ K, so that
+//! λ₂ ‖K‖² = −G(K)·K ≤ −G(0)·K ≤ ‖G(0)‖ ‖K‖.
+//!
+//! **EBIC** is the sum over rows of the criterion of Barber & Drton (2015) for neighbourhood
+//! selection by logistic regression, γ = ½ by default. It is exact for pseudolikelihood, whose
+//! rows are likelihoods. The functions of the margin of MPF and RISE agree with it to second
+//! order, exp(−a) = 1 − a + a²/2 … and ln(1 + exp(−2a)) = ln 2 − a + a²/2 …, so that there it
+//! holds for weak couplings only; for strong ones use cross-validation. It needs exact zeros, so
+//! that ridge paths have none.
+//!
+//! **Which rule?** The minimum of CV predicts best, and keeps false edges: it stops shrinking the
+//! true couplings before it has removed the last false one. For the graph use the
+//! one-standard-error rule or EBIC; for the couplings themselves the minimum.
+
+use crate::Result;
+use crate::bits::{Samples, States};
+use crate::couplings::Couplings;
+use crate::error::Error;
+use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
+use crate::folds::Folds;
+use crate::support::{Biases, Support};
+use mpf_core::{Form, StopReason};
+use ndarray::{Array2, aview1};
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// The largest λ₂ keeps the rms of K below this.
+const SMALL_COUPLING: f64 = 0.01;
+
+/// Most iterations of the unpenalised fits that EBIC needs. Where couplings run away they do not
+/// converge, and need not: the graph is then too large anyway.
+const REFIT_ITERATIONS: usize = 200;
+
+/// What is varied along a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Penalty {
+    /// λ₁; the fitter's own λ₁ is ignored, its λ₂ stays.
+    #[default]
+    L1,
+    /// λ₂; the fitter's own λ₂ is ignored, its λ₁ stays.
+    L2,
+}
+
+/// Options of a [`PenaltyPath`], unchecked.
+#[derive(Clone, Debug)]
+pub struct PathOptions {
+    /// What is varied. Default: λ₁.
+    pub penalty: Penalty,
+    /// How many λ's, from the computed largest one downwards in equal ratios. Default 30.
+    pub n_lambdas: usize,
+    /// The smallest λ as a part of the largest. Default 0.001.
+    pub smallest: f64,
+    /// These λ's instead, in any order.
+    pub lambdas: Option<Vec<f64>>,
+    /// How many λ's in a row may miss the smallest held-out score before cross-validation stops
+    /// going down: fits with too small a penalty take longest. Default 5.
+    pub patience: usize,
+    /// γ of EBIC: 0 for BIC, up to 1 for many units. Default 0.5.
+    pub gamma: f64,
+}
+
+impl Default for PathOptions {
+    fn default() -> Self {
+        Self {
+            penalty: Penalty::default(),
+            n_lambdas: 30,
+            smallest: 1e-3,
+            lambdas: None,
+            patience: 5,
+            gamma: 0.5,
+        }
+    }
+}
+
+/// Fits along a path of penalties, with checked options.
+///
+/// ```
+/// use mpf_ising::{Boundary, Dealing, Exact, Fitter, Folds, Lattice, Mpf, PenaltyPath, Rule};
+///
+/// let truth = Lattice::new(3, 3, Boundary::Open)?
+///     .spin_glass(1.0, &mut mpf_core::rng::stream(2, 0))?;
+/// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(2, 1));
+/// let folds = Folds::new(2000, 5, Dealing::Blocks)?;
+/// let found = PenaltyPath::default().cross_validate(
+///     &Fitter::default(), &Mpf::default(), &states, &folds, |_| {})?;
+/// let chosen = found.chosen(Rule::Minimum).expect("a path with scores");
+/// assert!(chosen.fit.couplings.mean_square_error(&truth) < 0.1);
+/// # Ok::<(), mpf_ising::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PenaltyPath {
+    options: PathOptions,
+}
+
+/// One fit on a path.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathPoint {
+    /// λ₁ or λ₂.
+    pub lambda: f64,
+    /// Couplings that differ from zero.
+    pub n_couplings: usize,
+    /// The objective without penalties.
+    pub objective: f64,
+    /// The extended Bayesian information criterion; `None` on a ridge path.
+    pub ebic: Option<f64>,
+    /// The fit, with its KKT residual.
+    pub fit: Fit,
+}
+
+/// The held-out score of one λ.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeldOutScore {
+    /// The mean over all held-out samples of the estimator's own objective, without penalties.
+    pub mean: f64,
+    /// Its standard error, from the spread over folds.
+    pub standard_error: f64,
+    /// The objective on every fold.
+    pub folds: Vec<f64>,
+}
+
+/// How a point of a path is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// The smallest held-out score: for prediction.
+    Minimum,
+    /// The largest λ whose score is within one standard error of the smallest: for few couplings.
+    OneStandardError,
+    /// The smallest EBIC: for the graph.
+    Ebic,
+}
+
+/// A path of fits to all data, from the largest λ, and the held-out scores of its λ's.
+#[derive(Clone, Debug, Serialize)]
+#[must_use = "ask for the point `chosen` by a rule"]
+pub struct CrossValidation {
+    /// What was varied.
+    pub penalty: Penalty,
+    /// Fits to all data.
+    pub path: Vec<PathPoint>,
+    /// Held-out scores, one per point of the path.
+    pub scores: Vec<HeldOutScore>,
+}
+
+/// A path under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathProgress {
+    /// Points that are done.
+    pub done: usize,
+    /// Points to do at most.
+    pub total: usize,
+    /// The λ that was done last.
+    pub lambda: f64,
+}
+
+/// One data set on its way down the λ's.
+struct Walker<'a, E> {
+    estimator: &'a E,
+    samples: Samples,
+    penalty: Penalty,
+    options: FitOptions,
+}
+
+impl<'a, E: Estimator> Walker<'a, E> {
+    fn new(fitter: &Fitter, estimator: &'a E, samples: Samples, penalty: Penalty) -> Self {
+        Self {
+            estimator,
+            samples,
+            penalty,
+            options: fitter.options().clone(),
+        }
+    }
+
+    fn step(&mut self, lambda: f64) -> Result<Fit> {
+        match self.penalty {
+            Penalty::L1 => self.options.l1 = lambda,
+            Penalty::L2 => self.options.l2 = lambda,
+        }
+        let fitter = Fitter::new(self.options.clone())?;
+        let fit = fitter.fit_with(self.estimator, &self.samples, |_| {})?;
+        if fit.stop == StopReason::Cancelled {
+            return Err(Error::Cancelled);
+        }
+        self.options.start = Some(fit.couplings.clone());
+        Ok(fit)
+    }
+}
+
+impl PenaltyPath {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a λ that is negative or not finite, no λ at all, a smallest part
+    /// outside 0 < r < 1, or a γ outside 0 ≤ γ ≤ 1.
+    pub fn new(options: PathOptions) -> Result<Self> {
+        let check = |name, value: f64, requirement, holds| {
+            if holds {
+                Ok(())
+            } else {
+                Err(Error::Option {
+                    name,
+                    value,
+                    requirement,
+                })
+            }
+        };
+        let n = options.lambdas.as_ref().map_or(options.n_lambdas, Vec::len);
+        check("n_lambdas", n as f64, "at least 1", n > 0)?;
+        let patience = options.patience;
+        check("patience", patience as f64, "at least 1", patience > 0)?;
+        for &lambda in options.lambdas.iter().flatten() {
+            let holds = lambda >= 0.0 && lambda.is_finite();
+            check("lambdas", lambda, "finite and not negative", holds)?;
+        }
+        let smallest = options.smallest;
+        let holds = smallest > 0.0 && smallest < 1.0;
+        check("smallest", smallest, "between 0 and 1", holds)?;
+        let gamma = options.gamma;
+        check("gamma", gamma, "from 0 to 1", (0.0..=1.0).contains(&gamma))?;
+        Ok(Self { options })
+    }
+
+    /// The λ's of the path, largest first. Those that are not given begin at the λ max of the
+    /// data.
+    ///
+    /// # Errors
+    /// Those of [`Fitter::fit_with`].
+    pub fn lambdas(
+        &self,
+        fitter: &Fitter,
+        estimator: &impl Estimator,
+        samples: &Samples,
+    ) -> Result<Vec<f64>> {
+        if let Some(given) = &self.options.lambdas {
+            let mut lambdas = given.clone();
+            lambdas.sort_by(|a, b| b.total_cmp(a));
+            return Ok(lambdas);
+        }
+        let largest = self.largest(fitter, estimator, samples)?;
+        let last = (self.options.n_lambdas.max(2) - 1) as f64;
+        Ok((0..self.options.n_lambdas)
+            .map(|k| largest * self.options.smallest.powf(k as f64 / last))
+            .collect())
+    }
+
+    /// λ max.
+    fn largest(
+        &self,
+        fitter: &Fitter,
+        estimator: &impl Estimator,
+        samples: &Samples,
+    ) -> Result<f64> {
+        let options = fitter.options();
+        let independent = match &options.biases {
+            Biases::Free => {
+                let without_couplings = Fitter::new(FitOptions {
+                    support: Support::Edges(Vec::new()),
+                    start: None,
+                    ..options.clone()
+                })?;
+                let fit = without_couplings.fit_with(estimator, samples, |_| {})?;
+                fit.couplings
+            }
+            Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases)))?,
+            Biases::FixedFields(fields) => {
+                Couplings::new(-2.0 * Array2::from_diag(&aview1(fields)))?
+            }
+        };
+        let pulls = fitter.coupling_pulls(estimator, &independent, samples)?;
+        Ok(match self.options.penalty {
+            Penalty::L1 => pulls.iter().fold(0.0, |m, (_, pull)| m.max(*pull)),
+            Penalty::L2 => {
+                let squares: f64 = pulls.iter().map(|(_, pull)| pull * pull).sum();
+                (squares / pulls.len().max(1) as f64).sqrt() / SMALL_COUPLING
+            }
+        })
+    }
+
+    /// Fits along the path, each fit starting from the one before, and calls `observer` after
+    /// each.
+    ///
+    /// # Errors
+    /// Those of [`Fitter::fit_with`]; [`Error::Cancelled`].
+    pub fn fit(
+        &self,
+        fitter: &Fitter,
+        estimator: &impl Estimator,
+        samples: &Samples,
+        mut observer: impl FnMut(&PathProgress),
+    ) -> Result<Vec<PathPoint>> {
+        let lambdas = self.lambdas(fitter, estimator, samples)?;
+        let mut walker = Walker::new(fitter, estimator, samples.clone(), self.options.penalty);
+        let mut path = Vec::with_capacity(lambdas.len());
+        for &lambda in &lambdas {
+            let fit = walker.step(lambda)?;
+            path.push(self.point(fitter, &walker, lambda, fit)?);
+            observer(&PathProgress {
+                done: path.len(),
+                total: lambdas.len(),
+                lambda,
+            });
+        }
+        Ok(path)
+    }
+
+    /// Fits along the path to all data and to the training samples of every fold, and scores the
+    /// latter on what they have not seen. `observer` is called after every λ. The path is broken
+    /// off when the score has missed its minimum [`PathOptions::patience`] times in a row.
+    ///
+    /// # Errors
+    /// [`Error::FoldSamples`] for folds of other data; those of [`Fitter::fit_with`];
+    /// [`Error::Cancelled`].
+    pub fn cross_validate(
+        &self,
+        fitter: &Fitter,
+        estimator: &impl Estimator,
+        states: &States,
+        folds: &Folds,
+        mut observer: impl FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        let penalty = self.options.penalty;
+        let samples = Samples::new(states)?;
+        let mut parts = (0..folds.n_folds())
+            .map(|fold| {
+                let (training, held_out) = folds.split(states, fold)?;
+                let training = Samples::new(&training)?;
+                let walker = Walker::new(fitter, estimator, training, penalty);
+                Ok((walker, Samples::new(&held_out)?))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let sizes: Vec<f64> = parts.iter().map(|(_, out)| out.total_weight()).collect();
+        let lambdas = self.lambdas(fitter, estimator, &samples)?;
+        let mut all = Walker::new(fitter, estimator, samples, penalty);
+        let mut found = CrossValidation {
+            penalty,
+            path: Vec::with_capacity(lambdas.len()),
+            scores: Vec::with_capacity(lambdas.len()),
+        };
+        for &lambda in &lambdas {
+            let (point, scores) = rayon::join(
+                || {
+                    let fit = all.step(lambda)?;
+                    self.point(fitter, &all, lambda, fit)
+                },
+                || {
+                    parts
+                        .par_iter_mut()
+                        .map(|(walker, held_out)| {
+                            let fit = walker.step(lambda)?;
+                            fitter.objective_value(estimator, &fit.couplings, held_out)
+                        })
+                        .collect::<Result<Vec<f64>>>()
+                },
+            );
+            found.path.push(point?);
+            found.scores.push(HeldOutScore::new(scores?, &sizes));
+            observer(&PathProgress {
+                done: found.path.len(),
+                total: lambdas.len(),
+                lambda,
+            });
+            let best = found.index(Rule::Minimum).unwrap_or(0);
+            if found.scores.len() - 1 - best >= self.options.patience {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn point<E: Estimator>(
+        &self,
+        fitter: &Fitter,
+        walker: &Walker<'_, E>,
+        lambda: f64,
+        fit: Fit,
+    ) -> Result<PathPoint> {
+        let samples = &walker.samples;
+        let d = samples.n_units();
+        let coupled: Vec<(usize, usize)> = (0..d)
+            .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
+            .filter(|&(i, j)| fit.couplings.get(i, j) != 0.0)
+            .collect();
+        let n_couplings = coupled.len();
+        let ebic = match self.options.penalty {
+            Penalty::L1 => Some(self.ebic(fitter, walker, &fit, coupled)?),
+            Penalty::L2 => None,
+        };
+        Ok(PathPoint {
+            lambda,
+            n_couplings,
+            objective: fitter.objective_value(walker.estimator, &fit.couplings, samples)?,
+            ebic,
+            fit,
+        })
+    }
+
+    /// EBIC of the graph of a fit: the couplings are fitted again without λ₁, so that what is
+    /// judged is the graph and not how much the penalty shrank its couplings.
+    fn ebic<E: Estimator>(
+        &self,
+        fitter: &Fitter,
+        walker: &Walker<'_, E>,
+        fit: &Fit,
+        coupled: Vec<(usize, usize)>,
+    ) -> Result<f64> {
+        let (samples, estimator) = (&walker.samples, walker.estimator);
+        let n_couplings = coupled.len();
+        let mut options = FitOptions {
+            l1: 0.0,
+            support: Support::Edges(coupled),
+            start: Some(fit.couplings.clone()),
+            ..fitter.options().clone()
+        };
+        let limits = &mut options.minimizer;
+        limits.max_iterations = limits.max_iterations.min(REFIT_ITERATIONS);
+        let (form, mode) = (options.form, options.mode);
+        let couplings = match Fitter::new(options)?.fit_with(estimator, samples, |_| {}) {
+            // Fixed biases and no coupling leave nothing to fit.
+            Err(Error::NothingFree) => fit.couplings.clone(),
+            refit => refit?.couplings,
+        };
+        let value = fitter.objective_value(estimator, &couplings, samples)?;
+        // EBIC is about sums over samples, which a joint logarithm hides.
+        let sum = if form == Form::Log && mode == Mode::Joint {
+            value.exp()
+        } else {
+            value
+        };
+        let n = samples.n_effective();
+        let price = n.ln() + 2.0 * self.options.gamma * (samples.n_units() as f64).ln();
+        // Every coupling makes two neighbours.
+        Ok(2.0 * n * sum + 2.0 * n_couplings as f64 * price)
+    }
+}
+
+impl HeldOutScore {
+    fn new(folds: Vec<f64>, sizes: &[f64]) -> Self {
+        let total: f64 = sizes.iter().sum();
+        let mean = folds.iter().zip(sizes).map(|(s, n)| s * n).sum::<f64>() / total;
+        let squares: f64 = folds.iter().map(|s| (s - mean) * (s - mean)).sum();
+        let k = folds.len() as f64;
+        Self {
+            mean,
+            standard_error: (squares / (k * (k - 1.0))).sqrt(),
+            folds,
+        }
+    }
+}
+
+impl CrossValidation {
+    /// The index of the point that `rule` chooses; `None` for EBIC on a ridge path.
+    pub fn index(&self, rule: Rule) -> Option<usize> {
+        let smallest = |values: &mut dyn Iterator<Item = f64>| {
+            values
+                .enumerate()
+                .min_by(|a, b| a.1.total_cmp(&b.1))
+                .map(|(k, _)| k)
+        };
+        let minimum = smallest(&mut self.scores.iter().map(|s| s.mean))?;
+        match rule {
+            Rule::Minimum => Some(minimum),
+            Rule::OneStandardError => {
+                let best = &self.scores[minimum];
+                let limit = best.mean + best.standard_error;
+                self.scores.iter().position(|s| s.mean <= limit)
+            }
+            Rule::Ebic => {
+                let ebic: Option<Vec<f64>> = self.path.iter().map(|p| p.ebic).collect();
+                smallest(&mut ebic?.into_iter())
+            }
+        }
+    }
+
+    /// The point that `rule` chooses; `None` for EBIC on a ridge path.
+    pub fn chosen(&self, rule: Rule) -> Option<&PathPoint> {
+        self.index(rule).map(|k| &self.path[k])
+    }
+}

@@ -1,0 +1,205 @@
+//! How good are the penalties that cross-validation and EBIC choose?
+//!
+//! A ±K lattice, where the graph is to be found, and the paper's cold spin glass, where couplings
+//! run away without a penalty. All couplings are free; five contiguous folds.
+
+use crate::output::{digits, markdown_table};
+use crate::{Result, progress};
+use mpf_baselines::PseudolikelihoodSum;
+use mpf_core::{Cancel, rng};
+use mpf_ising::{
+    Boundary, Couplings, CrossValidation, Dealing, Estimator, FitOptions, Fitter, Folds, Lattice,
+    Mode, Mpf, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
+};
+use mpf_samplers::ExactLattice;
+use ndarray::{Array1, Array2};
+use rand::RngExt;
+use std::time::Instant;
+
+/// Options of `choose-penalty`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Models per problem.
+    #[arg(long, default_value_t = 3)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    first_seed: u64,
+    /// Only this problem.
+    #[arg(long)]
+    only: Option<Problem>,
+    /// Only this estimator.
+    #[arg(long)]
+    method: Option<Method>,
+    /// How many penalties a path has.
+    #[arg(long, default_value_t = 30)]
+    lambdas: usize,
+    /// Gradient tolerance of a fit, in standardised units.
+    #[arg(long, default_value_t = 1e-5)]
+    tolerance: f64,
+}
+
+/// A lattice and its samples.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Problem {
+    /// |K| = .4 with random signs, M = 5000.
+    Graph,
+    /// J ~ N(0, 10), M = 20,000.
+    Glass,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Method {
+    Mpf,
+    Pl,
+    Rise,
+}
+
+const RULES: [(Rule, &str); 3] = [
+    (Rule::Minimum, "minimum"),
+    (Rule::OneStandardError, "one standard error"),
+    (Rule::Ebic, "EBIC"),
+];
+
+impl Problem {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Graph => "±K lattice, |K| = .4, M = 5000",
+            Self::Glass => "spin glass, J ~ N(0, 10), M = 20,000",
+        }
+    }
+
+    fn make(self, seed: u64) -> Result<(Lattice, Couplings, States)> {
+        let lattice = Lattice::new(10, 10, Boundary::Open)?;
+        let mut rng = rng::stream(seed, 0);
+        let (truth, n_samples) = match self {
+            Self::Graph => (plus_minus(&lattice, 0.4, &mut rng)?, 5000),
+            Self::Glass => (lattice.spin_glass(10.0, &mut rng)?, 20_000),
+        };
+        let states = ExactLattice::new(&truth, &lattice)?.draw(n_samples, rng::next_seed(seed));
+        Ok((lattice, truth, states))
+    }
+}
+
+/// K_ij = ±`size` on the edges of a lattice, without field.
+fn plus_minus(lattice: &Lattice, size: f64, rng: &mut impl rand::Rng) -> Result<Couplings> {
+    let d = lattice.n_units();
+    let mut couplings = Array2::zeros((d, d));
+    for (i, j) in lattice.edges() {
+        let k = if rng.random::<bool>() { size } else { -size };
+        couplings[[i, j]] = k;
+        couplings[[j, i]] = k;
+    }
+    let fields = Array1::zeros(d);
+    Ok(Couplings::from_spins(&SpinCouplings { fields, couplings })?)
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mpf => "MPF",
+            Self::Pl => "PL",
+            Self::Rise => "RISE",
+        }
+    }
+
+    fn cross_validate(
+        self,
+        states: &States,
+        args: &Args,
+        cancel: &Cancel,
+    ) -> Result<CrossValidation> {
+        let mut options = FitOptions::default();
+        options.minimizer.gradient_tolerance = args.tolerance;
+        options.minimizer.cancel = cancel.clone();
+        if self == Self::Rise {
+            options.mode = Mode::NodeWise;
+        }
+        match self {
+            Self::Pl => cross_validate(&PseudolikelihoodSum, options, states, args),
+            _ => cross_validate(&Mpf::default(), options, states, args),
+        }
+    }
+}
+
+fn cross_validate(
+    estimator: &impl Estimator,
+    options: FitOptions,
+    states: &States,
+    args: &Args,
+) -> Result<CrossValidation> {
+    let folds = Folds::new(states.n_samples(), 5, Dealing::Blocks)?;
+    let path = PenaltyPath::new(PathOptions {
+        n_lambdas: args.lambdas,
+        ..Default::default()
+    })?;
+    let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
+    let found = path.cross_validate(&Fitter::new(options)?, estimator, states, &folds, |_| {
+        bar.inc(1);
+    })?;
+    bar.finish_and_clear();
+    Ok(found)
+}
+
+/// True edges that were missed, and edges that are not there.
+fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
+    let d = truth.n_units();
+    let pairs = (0..d).flat_map(|i| (i + 1..d).map(move |j| (i, j)));
+    pairs.fold((0, 0), |(missed, false_ones), (i, j)| {
+        let (is, was) = (found.get(i, j) != 0.0, truth.get(i, j) != 0.0);
+        (
+            missed + usize::from(was && !is),
+            false_ones + usize::from(is && !was),
+        )
+    })
+}
+
+/// Runs the command.
+pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    for problem in [Problem::Graph, Problem::Glass] {
+        if args.only.is_some_and(|only| only != problem) {
+            continue;
+        }
+        println!("\n## {}\n", problem.title());
+        let mut rows = Vec::new();
+        for seed in args.first_seed..args.first_seed + args.seeds {
+            let (_, truth, states) = problem.make(seed)?;
+            for method in [Method::Mpf, Method::Pl, Method::Rise] {
+                if args.method.is_some_and(|only| only != method) {
+                    continue;
+                }
+                let clock = Instant::now();
+                let found = method.cross_validate(&states, args, cancel)?;
+                let seconds = clock.elapsed().as_secs_f64();
+                for (rule, name) in RULES {
+                    let point = found.chosen(rule).expect("the path is of λ₁");
+                    let (missed, false_ones) = wrong_edges(&point.fit.couplings, &truth);
+                    rows.push(vec![
+                        seed.to_string(),
+                        method.name().into(),
+                        name.into(),
+                        digits(point.lambda),
+                        digits(point.fit.couplings.mean_square_error(&truth)),
+                        missed.to_string(),
+                        false_ones.to_string(),
+                        format!("{:.0e}", point.fit.kkt_residual),
+                        format!("{seconds:.1}"),
+                    ]);
+                }
+            }
+        }
+        let header = [
+            "seed",
+            "method",
+            "rule",
+            "λ₁",
+            "ε_J",
+            "edges missed",
+            "false edges",
+            "KKT residual",
+            "seconds",
+        ];
+        print!("{}", markdown_table(&header, &rows));
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Correlations of a model, and how far they are from another's.
+//!
+//! Exact where the couplings are those of an open lattice; otherwise from several chains, whose
+//! spread gives the standard error, and whose noise is taken out of squared errors (jackknife
+//! over chains: exact for a mean of squares).
+
+use crate::Result;
+use mpf_core::Cancel;
+use mpf_ising::States;
+use mpf_ising::exact::spin_correlations;
+use mpf_ising::{Boundary, Couplings, Lattice, Samples};
+use mpf_samplers::{
+    ChainOptions, ChainRunner, ChainSampler, ExactLattice, Tally, Tempering, TemperingOptions,
+};
+use ndarray::Array2;
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// A number and how sure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Its standard error; 0 where it was computed exactly.
+    pub standard_error: f64,
+}
+
+/// How long chains run.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Independent chains.
+    pub chains: usize,
+    /// Recorded states per chain.
+    pub draws: usize,
+    /// Steps before.
+    pub burn_in: usize,
+}
+
+/// ⟨x_i x_j⟩ of a model: exactly, or chain by chain.
+pub enum PairMeans {
+    /// Without error.
+    Exact(Array2<f64>),
+    /// From every chain.
+    Chains(Vec<Array2<f64>>),
+}
+
+impl PairMeans {
+    /// From the transfer matrix of an open lattice, where `couplings` are on one; otherwise by
+    /// parallel tempering. Nothing when cancelled.
+    pub fn of(
+        couplings: &Couplings,
+        lattice: &Lattice,
+        effort: Effort,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Option<Self>> {
+        if lattice.boundary() == Boundary::Open
+            && let Ok(exact) = ExactLattice::new(couplings, lattice)
+        {
+            return Ok(Some(Self::Exact(exact.pair_means())));
+        }
+        // From no couplings at all: fitted ones may be so large that 0.1 of them is still cold.
+        let tempering = Tempering::tune(
+            couplings,
+            &TemperingOptions {
+                hottest: 0.0,
+                seed,
+                ..Default::default()
+            },
+        )?;
+        Self::sampled(&tempering, effort, seed, cancel)
+    }
+
+    /// From chains of any sampler. Nothing when cancelled.
+    pub fn sampled<S>(
+        sampler: &S,
+        effort: Effort,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Option<Self>>
+    where
+        S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
+    {
+        let runner = ChainRunner::new(ChainOptions {
+            seed,
+            n_chains: effort.chains,
+            n_draws: effort.draws,
+            burn_in: effort.burn_in,
+            thinning: 1,
+            cancel: cancel.clone(),
+        })?;
+        let run = runner.run(sampler)?;
+        if run.cancelled {
+            return Ok(None);
+        }
+        let means = run
+            .chains
+            .par_iter()
+            .map(|chain| Ok(Samples::new(&chain.draws)?.pair_means()))
+            .collect::<Result<_>>()?;
+        Ok(Some(Self::Chains(means)))
+    }
+
+    /// The best single answer.
+    pub fn mean(&self) -> Array2<f64> {
+        match self {
+            Self::Exact(means) => means.clone(),
+            Self::Chains(chains) => mean_without(chains, None),
+        }
+    }
+
+    /// `statistic` of the pair means, free of the chains' noise to first order.
+    pub fn estimate(&self, statistic: impl Fn(&Array2<f64>) -> f64) -> Estimate {
+        match self {
+            Self::Exact(means) => Estimate {
+                value: statistic(means),
+                standard_error: 0.0,
+            },
+            Self::Chains(chains) => jackknife(chains, statistic),
+        }
+    }
+}
+
+fn mean_without(chains: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> {
+    let mut sum = Array2::zeros(chains[0].raw_dim());
+    let mut n = 0.0;
+    for (at, means) in chains.iter().enumerate() {
+        if Some(at) != left_out {
+            sum += means;
+            n += 1.0;
+        }
+    }
+    sum / n
+}
+
+/// R θ̂ − (R − 1) mean θ̂₍₋ᵣ₎, and √((R − 1)/R Σ (θ̂₍₋ᵣ₎ − mean)²).
+fn jackknife(chains: &[Array2<f64>], statistic: impl Fn(&Array2<f64>) -> f64) -> Estimate {
+    let n = chains.len() as f64;
+    let all = statistic(&mean_without(chains, None));
+    let without: Vec<f64> = (0..chains.len())
+        .map(|left_out| statistic(&mean_without(chains, Some(left_out))))
+        .collect();
+    let mean = without.iter().sum::<f64>() / n;
+    let spread: f64 = without.iter().map(|w| (w - mean).powi(2)).sum();
+    Estimate {
+        value: n * all - (n - 1.0) * mean,
+        standard_error: ((n - 1.0) / n * spread).sqrt(),
+    }
+}
+
+/// ε_corr: the mean over i < j of (⟨s_i s_j⟩ − ⟨s_i s_j⟩′)².
+pub fn mean_square_spin_error(pair_means: &Array2<f64>, truth: &Array2<f64>) -> f64 {
+    let (a, b) = (spin_correlations(pair_means), spin_correlations(truth));
+    mean_over_pairs(a.nrows(), |i, j| (a[[i, j]] - b[[i, j]]).powi(2))
+}
+
+/// The mean over i < j of |ρ_ij − ρ_ij′|, ρ the correlation coefficients.
+pub fn mean_absolute_pearson_error(pair_means: &Array2<f64>, truth: &Array2<f64>) -> f64 {
+    mean_over_pairs(truth.nrows(), |i, j| {
+        (pearson(pair_means, i, j) - pearson(truth, i, j)).abs()
+    })
+}
+
+/// The correlation coefficient of bits i and j; 0 where one is constant.
+fn pearson(pair_means: &Array2<f64>, i: usize, j: usize) -> f64 {
+    let (a, b) = (pair_means[[i, i]], pair_means[[j, j]]);
+    let scale = (a * (1.0 - a) * b * (1.0 - b)).sqrt();
+    if scale > 0.0 {
+        (pair_means[[i, j]] - a * b) / scale
+    } else {
+        0.0
+    }
+}
+
+fn mean_over_pairs(d: usize, f: impl Fn(usize, usize) -> f64) -> f64 {
+    let sum: f64 = (0..d)
+        .flat_map(|j| (0..j).map(move |i| (i, j)))
+        .map(|(i, j)| f(i, j))
+        .sum();
+    sum / (d * (d - 1) / 2).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpf_core::rng;
+    use ndarray::array;
+
+    #[test]
+    fn errors_of_correlations_by_hand() {
+        // Independent fair bits against bits that are always equal.
+        let free = array![[0.5, 0.25], [0.25, 0.5]];
+        let equal = array![[0.5, 0.5], [0.5, 0.5]];
+        assert_eq!(mean_square_spin_error(&free, &equal), 1.0);
+        assert_eq!(mean_absolute_pearson_error(&free, &equal), 1.0);
+        let constant = array![[0.0, 0.0], [0.0, 0.5]];
+        assert_eq!(mean_absolute_pearson_error(&constant, &free), 0.0);
+    }
+
+    #[test]
+    fn the_jackknife_takes_noise_out_of_squares() {
+        // Mean of squares of one entry: chains ±1 around 3 give 3² exactly, not 3² + 1/R.
+        let chains: Vec<Array2<f64>> = [2.0, 4.0, 2.0, 4.0].map(|v| array![[v]]).to_vec();
+        let found = jackknife(&chains, |m| m[[0, 0]].powi(2));
+        // The plain estimate is 9; the variance of the mean is Σ(x−3)²/(R(R−1)) = 4/12.
+        assert!((found.value - (9.0 - 4.0 / 12.0)).abs() < 1e-12);
+        let linear = jackknife(&chains, |m| m[[0, 0]]);
+        assert!((linear.value - 3.0).abs() < 1e-12);
+        assert!((linear.standard_error - (4.0f64 / 12.0).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn tempering_agrees_with_the_transfer_matrix() {
+        let lattice = Lattice::new(3, 3, Boundary::Open).unwrap();
+        let j = lattice.spin_glass(10.0, &mut rng::stream(3, 0)).unwrap();
+        let effort = Effort {
+            chains: 8,
+            draws: 4000,
+            burn_in: 200,
+        };
+        let exact = PairMeans::of(&j, &lattice, effort, 1, &Cancel::new());
+        let exact = exact.unwrap().unwrap().mean();
+        let tempering = Tempering::tune(&j, &TemperingOptions::default()).unwrap();
+        let sampled = PairMeans::sampled(&tempering, effort, 1, &Cancel::new());
+        let error = sampled
+            .unwrap()
+            .unwrap()
+            .estimate(|means| mean_square_spin_error(means, &exact));
+        // Nothing is wrong, so what is left is noise around zero.
+        assert!(error.value.abs() < 5.0 * error.standard_error, "{error:?}");
+        assert!(error.standard_error < 1e-4);
+    }
+}

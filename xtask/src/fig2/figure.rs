@@ -1,0 +1,190 @@
+//! The six panels of Figure 2, and the same against the logarithm of time.
+
+use super::{Method, Results};
+use crate::Result;
+use crate::plot::{self, Axes, STYLES, Series, Style};
+use plotters::prelude::*;
+
+/// Most points of a line: enough for any panel, and a small file.
+const MOST_POINTS: usize = 250;
+
+/// Which error a panel shows.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    Couplings,
+    Correlations,
+}
+
+impl Shown {
+    fn axis(self) -> &'static str {
+        match self {
+            Self::Couplings => "MSE of J",
+            Self::Correlations => "MSE of correlations",
+        }
+    }
+
+    fn points(self, method: &Method) -> Vec<(f64, f64)> {
+        let all: Vec<(f64, f64)> = method
+            .trace
+            .iter()
+            .filter_map(|p| match self {
+                Self::Couplings => Some((p.seconds, p.eps_j)),
+                Self::Correlations => p.eps_corr.map(|e| (p.seconds, e.value)),
+            })
+            .collect();
+        thinned(all)
+    }
+}
+
+/// At most [`MOST_POINTS`] points, the first and the last among them, early ones closer together.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    if points.len() <= MOST_POINTS {
+        return points;
+    }
+    let last = points.len() - 1;
+    let mut kept = Vec::with_capacity(MOST_POINTS);
+    let mut at = 0;
+    for k in 0..MOST_POINTS {
+        let share = k as f64 / (MOST_POINTS - 1) as f64;
+        let wanted = (last as f64).powf(share) as usize;
+        at = wanted.max(at + usize::from(k > 0)).min(last);
+        kept.push(points[at]);
+    }
+    kept.dedup();
+    if kept.last() != points.last() {
+        kept.push(points[last]);
+    }
+    kept
+}
+
+fn style(at: usize) -> Style {
+    STYLES[at % STYLES.len()]
+}
+
+/// The lines of one error up to a time. A method without steps stays where it is.
+fn lines(results: &Results, shown: Shown, until: f64) -> Vec<Series> {
+    results
+        .methods
+        .iter()
+        .enumerate()
+        .map(|(at, method)| {
+            let mut points = shown.points(method);
+            if method.stop == "closed-form" {
+                points.retain(|p| p.0 > 0.0);
+                if let Some(&(_, error)) = points.last() {
+                    points.push((until, error));
+                }
+            }
+            Series {
+                style: style(at),
+                points,
+                marked: shown == Shown::Correlations,
+            }
+        })
+        .collect()
+}
+
+fn y_range(results: &Results, shown: Shown) -> (f64, f64) {
+    let values = results.methods.iter().flat_map(|m| shown.points(m));
+    plot::decades(values.map(|p| p.1))
+}
+
+fn entries(results: &Results) -> Vec<(&str, Style)> {
+    let methods = results.methods.iter().enumerate();
+    methods.map(|(at, m)| (m.name, style(at))).collect()
+}
+
+/// Two rows of three panels.
+pub(super) fn panels(results: &Results) -> Result<String> {
+    let seconds = |name: &str| {
+        results
+            .methods
+            .iter()
+            .find(|m| m.name == name)
+            .map(|m| m.seconds)
+    };
+    let whole = results
+        .methods
+        .iter()
+        .map(|m| m.seconds)
+        .fold(1e-3, f64::max);
+    let columns = [
+        ("until MPF ended", seconds("MPF").unwrap_or(whole)),
+        ("until PL ended", seconds("PL").unwrap_or(whole)),
+        ("whole run", whole),
+    ];
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (1180, 720)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (charts, bottom) = root.split_vertically(676);
+        let letters = ["(a)", "(b)", "(c)", "(d)", "(e)", "(f)"];
+        for (at, area) in charts.split_evenly((2, 3)).iter().enumerate() {
+            let shown = [Shown::Couplings, Shown::Correlations][at / 3];
+            let (name, until) = columns[at % 3];
+            let until = until.max(1e-6);
+            let axes = Axes {
+                title: &format!("{} {name}", letters[at]),
+                x: "learning time (s)",
+                y: shown.axis(),
+                x_range: (0.0, until),
+                y_range: y_range(results, shown),
+                log_x: false,
+            };
+            plot::panel(area, &axes, &lines(results, shown, until))?;
+        }
+        plot::legend(&bottom, &entries(results))?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+/// One panel for each error.
+pub(super) fn log_time(results: &Results) -> Result<String> {
+    let times = || {
+        let points = results.methods.iter().flat_map(|m| &m.trace);
+        points.map(|p| p.seconds).filter(|s| *s > 0.0)
+    };
+    let range = (
+        times().fold(f64::INFINITY, f64::min).min(1.0) * 0.9,
+        times().fold(1e-3, f64::max) * 1.1,
+    );
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (1180, 440)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (charts, bottom) = root.split_vertically(396);
+        for (area, shown) in charts
+            .split_evenly((1, 2))
+            .iter()
+            .zip([Shown::Couplings, Shown::Correlations])
+        {
+            let axes = Axes {
+                title: shown.axis(),
+                x: "learning time (s)",
+                y: shown.axis(),
+                x_range: range,
+                y_range: y_range(results, shown),
+                log_x: true,
+            };
+            plot::panel(area, &axes, &lines(results, shown, range.1))?;
+        }
+        plot::legend(&bottom, &entries(results))?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_keep_their_ends() {
+        let line: Vec<(f64, f64)> = (0..5000).map(|k| (f64::from(k), 1.0)).collect();
+        let short = thinned(line.clone());
+        assert!(short.len() <= MOST_POINTS + 1);
+        assert_eq!((short[0], short[short.len() - 1]), (line[0], line[4999]));
+        assert!(short.windows(2).all(|w| w[0].0 < w[1].0));
+    }
+}

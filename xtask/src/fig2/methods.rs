@@ -1,0 +1,379 @@
+//! The learners of Figure 2, each from the same start, with the error along its way.
+
+use super::{Args, Method, Paper, Point, Problem};
+use crate::output::digits;
+use crate::{Result, progress};
+use indicatif::ProgressBar;
+use mpf_baselines::{
+    ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField,
+    Pseudolikelihood,
+};
+use mpf_core::{Cancel, MinimizerOptions, TracePoint};
+use mpf_ising::{Couplings, Fit, FitOptions, FitProgress, Fitter, Mpf, PathOptions, PenaltyPath, Samples};
+use std::time::Instant;
+
+/// A method of Figure 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Learner {
+    /// Minimum probability flow.
+    Mpf,
+    /// Pseudolikelihood.
+    Pl,
+    /// Contrastive divergence, one sweep per update.
+    #[value(name = "cd-1")]
+    Cd1,
+    /// Contrastive divergence, ten sweeps per update.
+    #[value(name = "cd-10")]
+    Cd10,
+    /// Mean field theory with TAP correction.
+    Tap,
+    /// Minimum probability flow with an ℓ1 penalty chosen on held-out data.
+    #[value(name = "mpf-l1")]
+    MpfL1,
+}
+
+impl Learner {
+    /// All of them, in the order of the figure's legend.
+    pub const ALL: [Self; 6] = [
+        Self::Mpf,
+        Self::Pl,
+        Self::Cd1,
+        Self::Cd10,
+        Self::Tap,
+        Self::MpfL1,
+    ];
+
+    /// What the figure calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mpf => "MPF",
+            Self::Pl => "PL",
+            Self::Cd1 => "CD-1",
+            Self::Cd10 => "CD-10",
+            Self::Tap => "MFT+TAP",
+            Self::MpfL1 => "MPF + ℓ1",
+        }
+    }
+
+    /// Its line of the paper's Table E-1.
+    pub fn paper(self) -> Option<Paper> {
+        let (eps_j, eps_corr, seconds) = match self {
+            Self::Mpf => (0.0172, 0.0025, 60.0),
+            Self::Pl => (0.0582, 0.0036, 800.0),
+            Self::Cd1 => (0.3196, 0.0127, 20_000.0),
+            Self::Cd10 => (0.3341, 0.0123, 20_000.0),
+            Self::Tap => (7.7704, 0.0983, 0.1),
+            Self::MpfL1 => return None,
+        };
+        Some(Paper {
+            eps_j,
+            eps_corr,
+            seconds,
+        })
+    }
+
+    /// Learns, watching the error. Nothing when cancelled before the first step.
+    pub fn run(self, problem: &Problem<'_>) -> Result<Method> {
+        let args = problem.args;
+        let mut watch = Watch::new(self, problem);
+        let outcome = match self {
+            Self::Mpf => flow(problem, &mut watch),
+            Self::Pl => pseudolikelihood(problem, &mut watch),
+            Self::Cd1 => contrastive(problem, 1, args.cd1_updates, &mut watch),
+            Self::Cd10 => contrastive(problem, 10, args.cd10_updates, &mut watch),
+            Self::MpfL1 => penalised(problem, &mut watch),
+            Self::Tap => return mean_field(problem, watch),
+        };
+        match outcome {
+            Ok(fit) => watch.finish(
+                &fit.couplings,
+                Ending {
+                    seconds: fit.seconds,
+                    iterations: fit.iterations,
+                    evaluations: fit.evaluations,
+                    stop: kebab(&fit.stop),
+                    warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+                },
+            ),
+            // The others can still be run, and what this one did is worth seeing.
+            Err(error) => watch.give_up(error.as_ref()),
+        }
+    }
+}
+
+fn kebab(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    text.trim_matches('"').to_owned()
+}
+
+fn fit_options(problem: &Problem<'_>) -> FitOptions {
+    FitOptions {
+        support: problem.support.clone(),
+        start: Some(problem.start.clone()),
+        minimizer: minimizer(problem.args, problem.cancel),
+        ..Default::default()
+    }
+}
+
+fn flow(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
+    let fitter = Fitter::new(fit_options(problem))?;
+    Ok(fitter.fit_observed(&problem.samples, |p| watch.see(p))?)
+}
+
+fn pseudolikelihood(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
+    let fitter = Pseudolikelihood::new(fit_options(problem))?;
+    Ok(fitter.fit_observed(&problem.samples, |p| watch.see(p))?)
+}
+
+fn minimizer(args: &Args, cancel: &Cancel) -> MinimizerOptions {
+    MinimizerOptions {
+        max_iterations: args.iterations,
+        max_seconds: args.budget.unwrap_or(f64::INFINITY),
+        cancel: cancel.clone(),
+        ..Default::default()
+    }
+}
+
+fn contrastive(
+    problem: &Problem<'_>,
+    sweeps: usize,
+    updates: usize,
+    watch: &mut Watch<'_>,
+) -> Result<Fit> {
+    let learner = ContrastiveDivergence::new(ContrastiveOptions {
+        sweeps,
+        updates,
+        learning_rate: LearningRate {
+            first: problem.args.cd_first_rate,
+            last: problem.args.cd_last_rate,
+        },
+        support: problem.support.clone(),
+        start: Some(problem.start.clone()),
+        seed: problem.seed,
+        max_seconds: problem.args.budget.unwrap_or(f64::INFINITY),
+        cancel: problem.cancel.clone(),
+        ..Default::default()
+    })?;
+    Ok(learner.fit_observed(&problem.samples, |p| watch.see(p))?)
+}
+
+/// One step, so there is no way to watch. Zero couplings where the support has none.
+fn mean_field(problem: &Problem<'_>, watch: Watch<'_>) -> Result<Method> {
+    let fit = match MeanField::new(Expansion::Tap, problem.args.tap_lambda)?.fit(&problem.samples) {
+        Ok(fit) => fit,
+        Err(error) => return watch.give_up(&error),
+    };
+    let mut warnings: Vec<String> = fit.warnings.iter().map(ToString::to_string).collect();
+    if !fit.clipped.is_empty() {
+        warnings.push(format!(
+            "the TAP equation of {:.1} % of the pairs has no solution and was clipped",
+            100.0 * fit.clipped_fraction
+        ));
+    }
+    let couplings = problem.on_support(&fit.couplings)?;
+    watch.finish(
+        &couplings,
+        Ending {
+            seconds: fit.seconds,
+            iterations: 1,
+            evaluations: 1,
+            stop: "closed-form".to_owned(),
+            warnings,
+        },
+    )
+}
+
+/// A path of penalties on four fifths of the samples, the λ with the best objective on the last
+/// fifth, and a fit with it to all of them. All of that is learning time.
+fn penalised(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
+    let n = problem.states.n_samples();
+    let cut = n - n / 5;
+    let training = Samples::new(&problem.states.slice(0..cut))?;
+    let held_out = Samples::new(&problem.states.slice(cut..n))?;
+    let estimator = Mpf::default();
+    let fitter = Fitter::new(fit_options(problem))?;
+    let path = PenaltyPath::new(PathOptions {
+        n_lambdas: problem.args.lambdas,
+        ..Default::default()
+    })?;
+    let bar = watch.bar.clone();
+    let points = path.fit(&fitter, &estimator, &training, |p| {
+        bar.set_message(format!("λ {} ({} of {})", digits(p.lambda), p.done, p.total));
+    })?;
+    let clock = Instant::now();
+    let mut best: Option<(f64, usize)> = None;
+    let mut before = TracePoint {
+        iteration: 0,
+        evaluations: 0,
+        value: f64::NAN,
+        gradient_norm: f64::NAN,
+        seconds: 0.0,
+    };
+    for (k, point) in points.iter().enumerate() {
+        let score = fitter.objective_value(&estimator, &point.fit.couplings, &held_out)?;
+        if best.is_none_or(|(lowest, _)| score < lowest) {
+            best = Some((score, k));
+        }
+        before.iteration += point.fit.iterations;
+        before.evaluations += point.fit.evaluations;
+        before.seconds += point.fit.seconds;
+        let couplings = || point.fit.couplings.clone();
+        watch.see(&FitProgress::new(before, &couplings));
+    }
+    let (_, chosen) = best.ok_or("cancelled before the first penalty was tried")?;
+    before.seconds += clock.elapsed().as_secs_f64();
+    watch.lambda = Some(points[chosen].lambda);
+    let last = Fitter::new(FitOptions {
+        l1: points[chosen].lambda,
+        start: Some(points[chosen].fit.couplings.clone()),
+        ..fit_options(problem)
+    })?;
+    let fit = last.fit_observed(&problem.samples, |p| {
+        let now = TracePoint {
+            iteration: before.iteration + p.iteration,
+            evaluations: before.evaluations + p.evaluations,
+            seconds: before.seconds + p.seconds,
+            value: p.value,
+            gradient_norm: p.gradient_norm,
+        };
+        watch.see(&FitProgress::new(now, &|| p.couplings()));
+    })?;
+    Ok(Fit {
+        iterations: before.iteration + fit.iterations,
+        evaluations: before.evaluations + fit.evaluations,
+        seconds: before.seconds + fit.seconds,
+        ..fit
+    })
+}
+
+/// How a method ended.
+struct Ending {
+    seconds: f64,
+    iterations: usize,
+    evaluations: usize,
+    stop: String,
+    warnings: Vec<String>,
+}
+
+/// Measures the errors of a method on its way.
+struct Watch<'a> {
+    learner: Learner,
+    problem: &'a Problem<'a>,
+    bar: ProgressBar,
+    trace: Vec<Point>,
+    /// When ε_corr is measured next.
+    next: usize,
+    latest: Couplings,
+    /// The penalty that was chosen.
+    lambda: Option<f64>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(learner: Learner, problem: &'a Problem<'a>) -> Self {
+        let steps = match learner {
+            Learner::Cd1 => problem.args.cd1_updates,
+            Learner::Cd10 => problem.args.cd10_updates,
+            Learner::Tap => 1,
+            _ => problem.args.iterations,
+        };
+        let mut watch = Self {
+            learner,
+            problem,
+            bar: progress::bar(steps as u64).with_prefix(learner.name()),
+            trace: Vec::new(),
+            next: 1,
+            latest: problem.start.clone(),
+            lambda: None,
+        };
+        watch.trace.push(Point {
+            iteration: 0,
+            seconds: 0.0,
+            eps_j: problem.start.mean_square_error(&problem.truth),
+            eps_corr: Some(problem.start_eps_corr),
+        });
+        watch
+    }
+
+    /// A point of the trace. ε_corr takes longer than an iteration, so it is measured at
+    /// iterations 1, 2, 4, 8, …: which ones does not depend on the clock.
+    fn see(&mut self, progress: &FitProgress<'_>) {
+        if progress.iteration == 0 {
+            return;
+        }
+        self.latest = progress.couplings();
+        let eps_j = self.latest.mean_square_error(&self.problem.truth);
+        self.bar.set_position(progress.iteration as u64);
+        self.bar.set_message(format!("ε_J {}", digits(eps_j)));
+        let mut eps_corr = None;
+        if progress.iteration >= self.next {
+            while self.next <= progress.iteration {
+                self.next *= 2;
+            }
+            eps_corr = self
+                .problem
+                .eps_corr(&self.latest, self.problem.args.effort_on_the_way())
+                .unwrap_or(None);
+        }
+        self.trace.push(Point {
+            iteration: progress.iteration,
+            seconds: progress.seconds,
+            eps_j,
+            eps_corr,
+        });
+    }
+
+    fn finish(mut self, couplings: &Couplings, ending: Ending) -> Result<Method> {
+        self.bar.set_message("correlations");
+        let truth = &self.problem.truth;
+        let eps_j = couplings.mean_square_error(truth);
+        let diagonal = super::diagonal_error(couplings, truth);
+        let mut warnings = ending.warnings;
+        let eps_corr = self
+            .problem
+            .eps_corr(couplings, self.problem.args.effort_at_the_end())
+            .unwrap_or_else(|error| {
+                warnings.push(format!("no correlations: {error}"));
+                None
+            });
+        let last = Point {
+            iteration: ending.iterations,
+            seconds: ending.seconds,
+            eps_j,
+            eps_corr,
+        };
+        match self.trace.last_mut() {
+            Some(point) if point.iteration == last.iteration => *point = last,
+            _ => self.trace.push(last),
+        }
+        self.bar.finish_and_clear();
+        Ok(Method {
+            name: self.learner.name(),
+            eps_j,
+            eps_j_off_diagonal: eps_j - diagonal,
+            eps_j_diagonal: diagonal,
+            eps_corr,
+            seconds: ending.seconds,
+            iterations: ending.iterations,
+            evaluations: ending.evaluations,
+            stop: ending.stop,
+            lambda: self.lambda,
+            warnings,
+            paper: self.learner.paper(),
+            trace: self.trace,
+        })
+    }
+
+    /// Keeps what a method did before it failed.
+    fn give_up(self, error: &dyn std::error::Error) -> Result<Method> {
+        let last = self.trace.last().expect("the start is always there");
+        let ending = Ending {
+            seconds: last.seconds,
+            iterations: last.iteration,
+            evaluations: last.iteration,
+            stop: "failed".to_owned(),
+            warnings: vec![error.to_string()],
+        };
+        let latest = self.latest.clone();
+        self.finish(&latest, ending)
+    }
+}

@@ -1,0 +1,193 @@
+//! A self-contained page: what was run, the figures, the tables, and a reading of them.
+//!
+//! One file, no scripts, nothing from the network; follows the reader's light or dark setting and
+//! fits a narrow screen.
+
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// What `reproduce-all` says of a finished experiment.
+pub struct Entry {
+    /// What it is.
+    pub title: String,
+    /// Where its `report.html` lies.
+    pub folder: PathBuf,
+    /// Its main figure as SVG.
+    pub figure: String,
+    /// What was found, a sentence each.
+    pub reading: Vec<String>,
+}
+
+const STYLE: &str = "\
+:root { color-scheme: light dark; --ink: #1e1e1e; --page: #fdfdfb; --line: #d5d5d0; --soft: #5c5c58; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e4; --page: #1b1c1e; --line: #47484c; --soft: #a9a9a4; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 76rem; margin: 0 auto; padding: 1.2rem 1rem 4rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+p, li { max-width: 46rem; }
+a { color: inherit; }
+figure { margin: 1rem 0; }
+figure > div { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem;
+  overflow-x: auto; }
+figure svg { max-width: 100%; height: auto; display: block; margin: 0 auto; }
+figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; margin-top: .4rem; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .93rem; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+th { font-weight: 600; }
+footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
+";
+
+/// A page under construction.
+pub struct Page {
+    title: String,
+    body: String,
+}
+
+impl Page {
+    /// A page with a title and a sentence that says what it is.
+    pub fn new(title: &str, lead: &str) -> Self {
+        let mut page = Self {
+            title: title.to_owned(),
+            body: String::new(),
+        };
+        page.add("h1", title);
+        page.text(lead);
+        page
+    }
+
+    /// Starts a section.
+    pub fn heading(&mut self, text: &str) {
+        self.add("h2", text);
+    }
+
+    /// A paragraph.
+    pub fn text(&mut self, text: &str) {
+        self.add("p", text);
+    }
+
+    /// A bullet for every item.
+    pub fn list(&mut self, items: &[String]) {
+        self.body.push_str("<ul>\n");
+        for item in items {
+            self.add("li", item);
+        }
+        self.body.push_str("</ul>\n");
+    }
+
+    /// A table; the first column holds names, the others numbers.
+    pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
+        self.body
+            .push_str("<div class=\"table\"><table>\n<thead><tr>");
+        for cell in header {
+            let _ = write!(self.body, "<th>{}</th>", escape(cell));
+        }
+        self.body.push_str("</tr></thead>\n<tbody>\n");
+        for row in rows {
+            self.body.push_str("<tr>");
+            for cell in row {
+                let _ = write!(self.body, "<td>{}</td>", escape(cell));
+            }
+            self.body.push_str("</tr>\n");
+        }
+        self.body.push_str("</tbody></table></div>\n");
+    }
+
+    /// A drawing and what it shows. On white in either theme, as it would be printed.
+    pub fn figure(&mut self, svg: &str, caption: &str) {
+        let caption = escape(caption);
+        let _ = writeln!(
+            self.body,
+            "<figure role=\"img\" aria-label=\"{caption}\"><div>{svg}</div>\
+             <figcaption>{caption}</figcaption></figure>"
+        );
+    }
+
+    /// Every field of `settings` and its value.
+    pub fn settings(&mut self, settings: &impl Serialize) {
+        let mut rows = Vec::new();
+        if let Ok(value) = serde_json::to_value(settings) {
+            flatten(&value, "", &mut rows);
+        }
+        self.table(&["setting", "value"], &rows);
+    }
+
+    /// A link to another page.
+    pub fn link(&mut self, address: &str, text: &str) {
+        let _ = writeln!(
+            self.body,
+            "<p><a href=\"{}\">{}</a></p>",
+            escape(address),
+            escape(text)
+        );
+    }
+
+    /// The whole page.
+    pub fn finish(self) -> String {
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{}\
+             <footer>mpf {}, minimum probability flow in Rust</footer>\n</body>\n</html>\n",
+            escape(&self.title),
+            self.body,
+            env!("CARGO_PKG_VERSION"),
+        )
+    }
+
+    fn add(&mut self, element: &str, text: &str) {
+        let _ = writeln!(self.body, "<{element}>{}</{element}>", escape(text));
+    }
+}
+
+/// The leaves of a JSON object, a row each.
+fn flatten(value: &Value, name: &str, rows: &mut Vec<Vec<String>>) {
+    let shown = match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                flatten(field, &key.replace('_', " "), rows);
+            }
+            return;
+        }
+        Value::String(text) => text.clone(),
+        Value::Null => "–".to_owned(),
+        other => other.to_string(),
+    };
+    rows.push(vec![name.to_owned(), shown]);
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_drawings_are_not() {
+        let mut page = Page::new("a < b & \"c\"", "lead");
+        page.heading("table");
+        page.table(&["x", "<y>"], &[vec!["1".into(), "<2>".into()]]);
+        page.list(&["one".into()]);
+        page.figure("<svg></svg>", "what \"it\" shows");
+        page.link("a/b.html", "more");
+        page.settings(&serde_json::json!({"inner": {"a_b": 1}, "none": null}));
+        let html = page.finish();
+        assert!(html.contains("<td>a b</td><td>1</td>"));
+        assert!(html.contains("<td>none</td><td>–</td>"));
+        assert!(html.contains("<h1>a &lt; b &amp; &quot;c&quot;</h1>"));
+        assert!(html.contains("<td>&lt;2&gt;</td>"));
+        assert!(html.contains("<div><svg></svg></div>"));
+        assert!(html.contains("aria-label=\"what &quot;it&quot; shows\""));
+        assert!(!html.contains("http"), "nothing from the network");
+    }
+}
