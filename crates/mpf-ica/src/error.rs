@@ -64,11 +64,19 @@ pub enum Error {
         /// Their number.
         n_dims: usize,
     },
-    /// The filters ran off to infinity.
+    /// Data whose scale is far from 1.
     #[error(
-        "the filters are not finite after step {step}: whiten the data, or lower the rate of \
-         learning"
+        "column {column} of the data has a root mean square of {root_mean_square:.3e}: the \
+         neighbours' reach is of order 1, so whiten the data first"
     )]
+    NotWhitened {
+        /// The column.
+        column: usize,
+        /// The root of the mean square of its entries.
+        root_mean_square: f64,
+    },
+    /// The filters ran off to infinity.
+    #[error("the filters are not finite after step {step}: lower the rate of learning")]
     Diverged {
         /// The step, from 0.
         step: usize,

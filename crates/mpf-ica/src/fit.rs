@@ -25,7 +25,7 @@ use crate::model::Filters;
 use crate::{Error, Result};
 use mpf_core::linalg::singular_values;
 use mpf_core::{Cancel, Minimizer, MinimizerOptions, StopReason};
-use ndarray::{Array2, ArrayView1, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -234,8 +234,9 @@ impl Fitter {
     ///
     /// # Errors
     /// [`Error::TooFewSamples`] unless there are more samples than dimensions,
-    /// [`Error::NonFinite`], [`Error::SingularFilters`] for a start without an inverse, and
-    /// [`Error::Diverged`] for data of a scale that the trainer cannot cope with.
+    /// [`Error::NonFinite`], [`Error::SingularFilters`] for a start without an inverse,
+    /// [`Error::NotWhitened`] for MPF of data whose scale is far from 1, and [`Error::Diverged`]
+    /// for a rate that is far too high.
     pub fn fit(&self, data: ArrayView2<'_, f64>) -> Result<Fit> {
         self.fit_observed(data, |_| {})
     }
@@ -269,6 +270,9 @@ impl Fitter {
             trace: Vec::new(),
             rescued: Vec::new(),
         };
+        if !matches!(self.options.trainer, Trainer::MaximumLikelihood { .. }) {
+            check_scale(run.data)?;
+        }
         match &self.options.trainer {
             Trainer::Stochastic(trainer) => trainer.run(run, start),
             Trainer::Alternating(trainer) => trainer.run(run, start),
@@ -277,6 +281,21 @@ impl Fitter {
             }
         }
     }
+}
+
+/// Checks that every column is of order 1, as the reach of the neighbours is.
+fn check_scale(data: ArrayView2<'_, f64>) -> Result<()> {
+    let n = data.nrows() as f64;
+    for (column, values) in data.axis_iter(Axis(1)).enumerate() {
+        let root_mean_square = (values.dot(&values) / n).sqrt();
+        if !(0.1..=10.0).contains(&root_mean_square) {
+            return Err(Error::NotWhitened {
+                column,
+                root_mean_square,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// A fit under way: what the trainers share.

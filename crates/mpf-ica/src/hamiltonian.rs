@@ -298,15 +298,13 @@ fn leapfrog(
         *c = length * s;
         *e = 0.5 * length * length * s;
     }
-    let kick = |w: &mut [f64], f: &[f64], by: f64| {
-        for (w, f) in w.iter_mut().zip(f) {
-            *w -= by * f;
-        }
-    };
-    kick(w, f, 0.5 * step);
     for done in 1..=n_steps {
-        for (u, w) in u.iter_mut().zip(&*w) {
-            *u += step * w;
+        // The closing half kick of a step and the opening one of the next come together. The
+        // last is left out: v′ follows from the sums.
+        let kick = if done == 1 { 0.5 * step } else { step };
+        for ((u, w), f) in u.iter_mut().zip(w.iter_mut()).zip(&*f) {
+            *w -= kick * f;
+            *u += step * *w;
         }
         let left = (n_steps - done) as f64;
         for k in 0..d {
@@ -324,8 +322,6 @@ fn leapfrog(
                 }
             }
         }
-        // The closing half kick and the next opening one, together.
-        kick(w, f, if done == n_steps { 0.5 * step } else { step });
     }
 }
 

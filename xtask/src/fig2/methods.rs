@@ -5,11 +5,12 @@ use crate::output::digits;
 use crate::{Result, progress};
 use indicatif::ProgressBar;
 use mpf_baselines::{
-    ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField,
-    Pseudolikelihood,
+    ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField, Pseudolikelihood,
 };
 use mpf_core::{Cancel, MinimizerOptions, TracePoint};
-use mpf_ising::{Couplings, Fit, FitOptions, FitProgress, Fitter, Mpf, PathOptions, PenaltyPath, Samples};
+use mpf_ising::{
+    Couplings, Fit, FitOptions, FitProgress, Fitter, Mpf, PathOptions, PenaltyPath, Samples,
+};
 use std::time::Instant;
 
 /// A method of Figure 2.
@@ -198,7 +199,12 @@ fn penalised(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
     })?;
     let bar = watch.bar.clone();
     let points = path.fit(&fitter, &estimator, &training, |p| {
-        bar.set_message(format!("λ {} ({} of {})", digits(p.lambda), p.done, p.total));
+        bar.set_message(format!(
+            "λ {} ({} of {})",
+            digits(p.lambda),
+            p.done,
+            p.total
+        ));
     })?;
     let clock = Instant::now();
     let mut best: Option<(f64, usize)> = None;

@@ -152,7 +152,11 @@ fn against_the_paper(results: &Results) -> Vec<String> {
     }
     if let (Some(mpf), Some(cd)) = (mpf, method(results, "CD-1")) {
         // The best that CD got to.
-        let best = cd.trace.iter().map(|p| p.eps_j).fold(f64::INFINITY, f64::min);
+        let best = cd
+            .trace
+            .iter()
+            .map(|p| p.eps_j)
+            .fold(f64::INFINITY, f64::min);
         let level = best * (1.0 + 1e-9);
         if let (Some(a), Some(b)) = (reached(mpf, level), reached(cd, level)) {
             judge(

@@ -84,13 +84,14 @@ impl Fitter {
         let pulls = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
             let basis = Basis::new(units.clone(), pairs, &problem.means, |i| problem.field(i));
             let theta = basis.coordinates(&spin_params(&spins, &units, pairs));
-            let penalised =
-                problem.penalised(estimator, units, pairs.to_vec(), share, &basis)?;
+            let penalised = problem.penalised(estimator, units, pairs.to_vec(), share, &basis)?;
             let mut grad = vec![0.0; theta.len()];
             Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
             let weights = basis.l1_weights(share);
             let first = theta.len() - pairs.len();
-            Ok((first..theta.len()).map(|k| grad[k].abs() / weights[k]).collect())
+            Ok((first..theta.len())
+                .map(|k| grad[k].abs() / weights[k])
+                .collect())
         };
         match self.options.mode {
             Mode::Joint => {
