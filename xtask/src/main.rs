@@ -11,6 +11,7 @@ mod compare_samplers;
 mod correlations;
 mod fig1;
 mod fig2;
+mod fig3;
 mod output;
 mod plot;
 mod progress;
@@ -44,6 +45,8 @@ enum Command {
     ReproduceFig1(fig1::Args),
     /// Figure 2: error of the couplings of a 10×10 spin glass against learning time.
     ReproduceFig2(fig2::Args),
+    /// Figure 3: ICA filters of image patches, by MPF and by maximum likelihood.
+    ReproduceFig3(fig3::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         .and_then(|()| match cli.command {
             Command::ReproduceFig1(args) => fig1::run(&args),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
+            Command::ReproduceFig3(args) => fig3::run(&args, &cancel).map(drop),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
