@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod check_ica;
 mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
@@ -53,6 +54,8 @@ enum Command {
     CompareEstimators(compare_estimators::Args),
     /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
     ChoosePenalty(choose_penalty::Args),
+    /// ICA and score matching at full size, against bounds that were measured independently.
+    CheckIca(check_ica::Args),
     /// Makes a page of what `cargo bench` measured.
     BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
+            Command::CheckIca(args) => check_ica::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),

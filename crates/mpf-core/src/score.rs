@@ -17,6 +17,7 @@
 //! kink and has no such trouble.
 
 use crate::Result;
+use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
 use crate::error::{Error, check_entries, check_length};
 use crate::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
@@ -84,6 +85,81 @@ impl<M: StateDerivatives> Objective for ScoreMatching<'_, M> {
                 .add_state_derivatives_grad(theta, x, &self.gradient, -weight, grad);
         }
         weight * sum
+    }
+}
+
+/// Appendix C's connectivity: all of a cube of side ε about x, by Gauss-Legendre quadrature, so
+/// that K is the integral itself. For a few dimensions: nᵈ neighbours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cube {
+    /// Offsets from the middle, and ln of their weights, along one axis.
+    nodes: Vec<(f64, f64)>,
+}
+
+impl Cube {
+    /// A cube of side `side`, with `n_nodes` nodes along every axis.
+    ///
+    /// # Errors
+    /// [`Error::Option`] unless the side is positive and there are nodes.
+    pub fn new(side: f64, n_nodes: usize) -> Result<Self> {
+        let option = |name, value, requirement| Error::Option {
+            name,
+            value,
+            requirement,
+        };
+        if !(side > 0.0 && side.is_finite()) {
+            return Err(option("side", side, "positive and finite"));
+        }
+        if n_nodes == 0 {
+            return Err(option("n_nodes", 0.0, "at least 1"));
+        }
+        let scaled = |(node, weight): (f64, f64)| (0.5 * side * node, (0.5 * side * weight).ln());
+        let nodes = gauss_legendre(n_nodes).into_iter().map(scaled).collect();
+        Ok(Self { nodes })
+    }
+}
+
+/// Nodes and weights over [−1, 1]: the roots x of the Legendre polynomial P_n by Newton's method,
+/// and 2/((1 − x²) P_n′(x)²).
+fn gauss_legendre(n: usize) -> Vec<(f64, f64)> {
+    let root = |i: usize| {
+        let mut x = (std::f64::consts::PI * (i as f64 + 0.75) / (n as f64 + 0.5)).cos();
+        let mut slope = 1.0;
+        // Quadratic convergence from a good guess: a handful would do.
+        for _ in 0..20 {
+            let (mut p, mut before) = (1.0, 0.0);
+            for k in 0..n {
+                let k = k as f64;
+                (p, before) = (((2.0 * k + 1.0) * x * p - k * before) / (k + 1.0), p);
+            }
+            slope = n as f64 * (x * p - before) / (x * x - 1.0);
+            x -= p / slope;
+        }
+        (x, 2.0 / ((1.0 - x * x) * slope * slope))
+    };
+    (0..n).map(root).collect()
+}
+
+impl Connectivity<[f64]> for Cube {
+    fn for_each_neighbour(
+        &self,
+        _sample: usize,
+        x: &[f64],
+        scratch: &mut [f64],
+        mut visit: impl FnMut(&[f64], f64),
+    ) {
+        let n = self.nodes.len();
+        for cell in 0..n.pow(x.len() as u32) {
+            let mut rest = cell;
+            let mut ln_weight = 0.0;
+            for (y, x) in scratch.iter_mut().zip(x) {
+                let (offset, ln) = self.nodes[rest % n];
+                rest /= n;
+                *y = x + offset;
+                ln_weight += ln;
+            }
+            visit(scratch, ln_weight);
+        }
     }
 }
 

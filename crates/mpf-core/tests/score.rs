@@ -2,7 +2,7 @@
 
 use mpf_core::gradcheck::gradient_error;
 use mpf_core::rng::stream;
-use mpf_core::score::{GaussianPrecision, StateDerivatives, closed_form};
+use mpf_core::score::{Cube, GaussianPrecision, StateDerivatives, closed_form};
 use mpf_core::{
     Connectivity, DenseConnectivity, Dynamics, EnergyModel, Error, Flow, LinearEnergies, Minimizer,
     MinimizerOptions, Objective, ScoreMatching,
@@ -10,56 +10,6 @@ use mpf_core::{
 use ndarray::{Array2, ArrayView1};
 use rand::RngExt;
 use rand_distr::StandardNormal;
-
-/// Nodes and weights of Gauss-Legendre quadrature over [−1, 1], by Newton's method.
-fn gauss_legendre(n: usize) -> Vec<(f64, f64)> {
-    (0..n)
-        .map(|i| {
-            let mut x = (std::f64::consts::PI * (i as f64 + 0.75) / (n as f64 + 0.5)).cos();
-            let mut slope = 1.0;
-            for _ in 0..100 {
-                let (mut p, mut before) = (1.0, 0.0);
-                for k in 0..n {
-                    let k = k as f64;
-                    (p, before) = (((2.0 * k + 1.0) * x * p - k * before) / (k + 1.0), p);
-                }
-                slope = n as f64 * (x * p - before) / (x * x - 1.0);
-                x -= p / slope;
-            }
-            (x, 2.0 / ((1.0 - x * x) * slope * slope))
-        })
-        .collect()
-}
-
-/// Appendix C's connectivity: all of a cube of side ε about x, by quadrature, so that K is the
-/// integral itself.
-struct Cube {
-    side: f64,
-    rule: Vec<(f64, f64)>,
-}
-
-impl Connectivity<[f64]> for Cube {
-    fn for_each_neighbour(
-        &self,
-        _sample: usize,
-        x: &[f64],
-        scratch: &mut [f64],
-        mut visit: impl FnMut(&[f64], f64),
-    ) {
-        let n = self.rule.len();
-        for cell in 0..n.pow(x.len() as u32) {
-            let mut rest = cell;
-            let mut ln_weight = 0.0;
-            for (y, x) in scratch.iter_mut().zip(x) {
-                let (node, weight) = self.rule[rest % n];
-                rest /= n;
-                *y = x + 0.5 * self.side * node;
-                ln_weight += (0.5 * self.side * weight).ln();
-            }
-            visit(scratch, ln_weight);
-        }
-    }
-}
 
 /// A smooth energy that is linear in nothing: E = a (sin(t₀ x₀ + b) + t₁ x₀² x₁ + t₀ t₁ cosh(c x₁)).
 struct Curved {
@@ -183,8 +133,7 @@ fn mpf_over_shrinking_cubes_tends_to_score_matching() {
         (
             &|side| {
                 let states = random_states(9, 2, 3);
-                let rule = gauss_legendre(8);
-                let cube = Cube { side, rule };
+                let cube = Cube::new(side, 8).unwrap();
                 let k = value(
                     &mut Flow::new(&curved, &cube, &states).unwrap(),
                     &[0.8, -0.6],
@@ -199,10 +148,7 @@ fn mpf_over_shrinking_cubes_tends_to_score_matching() {
         (
             &|side| {
                 let states = random_states(9, 1, 4);
-                let cube = Cube {
-                    side,
-                    rule: gauss_legendre(8),
-                };
+                let cube = Cube::new(side, 8).unwrap();
                 let gaussian = GaussianPrecision::new(1);
                 let k = value(&mut Flow::new(&gaussian, &cube, &states).unwrap(), &[1.7]);
                 (k - side) / (side.powi(3) / 48.0)
@@ -261,8 +207,7 @@ fn a_gaussian_is_fitted_by_its_inverse_second_moment() {
 
     // MPF over cubes of side ε: the same but for O(ε²).
     let by_cube = [0.4, 0.2, 0.1].map(|side| {
-        let rule = gauss_legendre(8);
-        let cube = Cube { side, rule };
+        let cube = Cube::new(side, 8).unwrap();
         let mut flow = Flow::new(&gaussian, &cube, &states).unwrap();
         // K is flat, εᵈ⁺²/48 of its curvature: ask for as much as the value resolves.
         let scale = side.powi(4) / 48.0;
@@ -335,11 +280,8 @@ fn a_kink_defeats_score_matching_and_not_mpf() {
     assert!(found.theta[0].abs() < 1e-6, "{}", found.theta[0]);
 
     for side in [0.5, 1.0, 2.0] {
-        let cube = Cube {
-            side,
-            // Across the kink the rule is only of second order: many nodes.
-            rule: gauss_legendre(40),
-        };
+        // Across the kink the rule is only of second order: many nodes.
+        let cube = Cube::new(side, 40).unwrap();
         let mut flow = Flow::new(&Laplace, &cube, &states).unwrap();
         let found = minimizer.minimize(&mut flow, &[0.5]).unwrap();
         // Quantiles in steps of 1/4000 and 40 nodes: a few tenths of a percent.
@@ -410,7 +352,31 @@ impl Connectivity<usize> for Unweighted {
 }
 
 #[test]
+fn the_cubes_rule_integrates_polynomials_exactly() {
+    // n nodes: degree 2n − 1. ∫ y⁴ z² over a cube of side 1 about (0.3, −1).
+    let cube = Cube::new(1.0, 3).unwrap();
+    let mut sum = 0.0;
+    cube.for_each_neighbour(0, &[0.3, -1.0], &mut [0.0; 2], |y, ln_weight| {
+        sum += ln_weight.exp() * y[0].powi(4) * y[1].powi(2);
+    });
+    let y = (0.8f64.powi(5) + 0.2f64.powi(5)) / 5.0;
+    let z = (1.5f64.powi(3) - 0.5f64.powi(3)) / 3.0;
+    assert!((sum - y * z).abs() < 1e-14);
+}
+
+#[test]
 fn bad_input_is_an_error() {
+    assert!(matches!(
+        Cube::new(0.0, 4).err(),
+        Some(Error::Option { name: "side", .. })
+    ));
+    assert!(matches!(
+        Cube::new(1.0, 0).err(),
+        Some(Error::Option {
+            name: "n_nodes",
+            ..
+        })
+    ));
     let gaussian = GaussianPrecision::new(2);
     assert_eq!(
         closed_form(&gaussian, &[]),
