@@ -374,7 +374,7 @@ fn reading(results: &Results) -> Vec<String> {
     match (results.log_likelihood.ml, results.log_likelihood.gap) {
         (Some(ml), Some(gap)) => lines.push(format!(
             "From {start:.2} nats MPF reached {mpf:.2} and maximum likelihood {ml:.2}: MPF is \
-             {gap:.2} nats short. The paper, on other images: −189.23, −120.61, −120.33, 0.28 \
+             {gap:.2} nats short. The paper, on other images: -189.23, -120.61, -120.33, 0.28 \
              short."
         )),
         _ => lines.push(format!(
@@ -586,7 +586,7 @@ mod tests {
         assert!(curves.contains("maximum likelihood"));
         let mosaics = mosaic::draw(4, &pair).unwrap();
         let html = page(&results, &mosaics, &curves);
-        assert!(html.contains("−189.23") && html.contains("data:image/png;base64,"));
+        assert!(html.contains("-189.23") && html.contains("data:image/png;base64,"));
     }
 
     #[test]

@@ -364,40 +364,33 @@ impl Run<'_> {
         }
     }
 
-    /// Looks for lost directions and gives each back: with u and z the singular vectors of the
+    /// Looks for a lost direction and gives it back: with u and z the singular vectors of the
     /// smallest singular value, the filter with the largest |u_k| becomes zᵀ/⟨|z·x|⟩. Returns the
-    /// filters that changed.
-    fn rescue(&mut self, step: usize, filters: &mut Filters) -> Result<Vec<usize>> {
+    /// filter that changed.
+    ///
+    /// One at a time: early in a fit several singular values are small and most of them grow by
+    /// themselves.
+    fn rescue(&mut self, step: usize, filters: &mut Filters) -> Result<Option<usize>> {
         let d = filters.n_dims();
-        let mut changed = Vec::new();
-        // Every round gives one direction back; more than d cannot be lost.
-        for _ in 0..d {
-            let (u, values, vt) = singular_values(filters.as_array())?;
-            let (smallest, median) = (values[d - 1], median(values.view()));
-            if smallest >= LOST * median {
-                break;
-            }
-            let weights = u.column(d - 1).mapv(f64::abs);
-            let filter = (0..d)
-                .max_by(|a, b| weights[*a].total_cmp(&weights[*b]))
-                .expect("d is not zero");
-            let z = vt.row(d - 1);
-            let n = self.data.nrows() as f64;
-            let size = self.data.dot(&z).mapv(f64::abs).sum() / n;
-            if size == 0.0 {
-                // Nothing of the data lies there.
-                break;
-            }
-            filters.replace(filter, (&z / size).view());
-            changed.push(filter);
-            self.rescued.push(Rescue {
-                step,
-                filter,
-                smallest_singular_value: smallest,
-                median_singular_value: median,
-            });
+        let (u, values, vt) = singular_values(filters.as_array())?;
+        let (smallest, median) = (values[d - 1], median(values.view()));
+        let z = vt.row(d - 1);
+        let size = self.data.dot(&z).mapv(f64::abs).sum() / self.data.nrows() as f64;
+        if smallest >= LOST * median || size == 0.0 {
+            return Ok(None);
         }
-        Ok(changed)
+        let weights = u.column(d - 1).mapv(f64::abs);
+        let filter = (0..d)
+            .max_by(|a, b| weights[*a].total_cmp(&weights[*b]))
+            .expect("d is not zero");
+        filters.replace(filter, (&z / size).view());
+        self.rescued.push(Rescue {
+            step,
+            filter,
+            smallest_singular_value: smallest,
+            median_singular_value: median,
+        });
+        Ok(Some(filter))
     }
 
     fn finish(mut self, outcome: Outcome) -> Result<Fit> {

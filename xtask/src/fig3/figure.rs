@@ -17,8 +17,11 @@ pub(super) fn curves(results: &Results) -> Result<String> {
     let lines: Vec<(&str, Vec<(f64, f64)>)> = lines
         .into_iter()
         .map(|(name, trace)| {
-            let points = trace.iter().map(|p| (p.seconds, p.log_likelihood));
-            (name, points.collect())
+            let all: Vec<(f64, f64)> = trace
+                .iter()
+                .map(|p| (p.seconds, p.log_likelihood))
+                .collect();
+            (name, thinned(&all))
         })
         .collect();
     let points = || lines.iter().flat_map(|(_, points)| points);
@@ -71,4 +74,27 @@ pub(super) fn curves(results: &Results) -> Result<String> {
         root.present()?;
     }
     Ok(svg)
+}
+
+/// About fifty of the points, the last among them, so that their dots can be told apart.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let every = points.len().div_ceil(50).max(1);
+    // Counted from the end, which is what matters most.
+    let mut kept: Vec<(f64, f64)> = points.iter().rev().step_by(every).copied().collect();
+    kept.reverse();
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thinned;
+
+    #[test]
+    fn thinning_keeps_the_last() {
+        let line = |n: usize| (0..n).map(|k| (k as f64, 0.0)).collect::<Vec<_>>();
+        assert_eq!(thinned(&line(7)), line(7));
+        let kept = thinned(&line(301));
+        assert!(kept.len() <= 50);
+        assert_eq!(kept.last(), line(301).last());
+    }
 }

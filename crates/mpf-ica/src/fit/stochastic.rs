@@ -56,7 +56,7 @@ pub struct Metropolis {
     pub step_size: f64,
     /// Leapfrog steps of a transition. Default 8.
     pub leapfrog_steps: usize,
-    /// The rate to begin with; it falls to [`Stochastic::last_rate`]. Default 0.3.
+    /// The rate to begin with; it falls to [`Stochastic::last_rate`]. Default 0.1.
     pub rate: f64,
 }
 
@@ -84,7 +84,7 @@ impl Default for Metropolis {
             transitions: 5,
             step_size: 0.1,
             leapfrog_steps: 8,
-            rate: 0.3,
+            rate: 0.1,
         }
     }
 }
@@ -190,10 +190,10 @@ impl Stochastic {
             acceptance = Some(now.acceptance / now.n as f64);
             told.add(now);
 
-            if steps == self.steady_steps / 2 || steps == self.steady_steps {
-                for filter in run.rescue(steps, &mut filters)? {
-                    direction.row_mut(filter).fill(0.0);
-                }
+            if (steps == self.steady_steps / 2 || steps == self.steady_steps)
+                && let Some(filter) = run.rescue(steps, &mut filters)?
+            {
+                direction.row_mut(filter).fill(0.0);
             }
             if steps + self.averaged_steps > n_steps {
                 mean.add(&filters);
