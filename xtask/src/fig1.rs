@@ -10,6 +10,7 @@
 use crate::Result;
 use crate::output::{Machine, Output, digits, markdown_table};
 use crate::plot::{INK, RED, TEXT, TITLE, dashes};
+use crate::report::{Entry, Page};
 use mpf_core::dynamics::kl_divergence;
 use mpf_core::objective::from_fn;
 use mpf_core::{DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions};
@@ -113,7 +114,7 @@ struct Results {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result {
+pub fn run(args: &Args) -> Result<Option<Entry>> {
     if !(args.epsilon > 0.0 && args.epsilon.is_finite() && args.start.is_finite()) {
         return Err("--epsilon must be positive and --start finite".into());
     }
@@ -121,7 +122,8 @@ pub fn run(args: &Args) -> Result {
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
     output.write_json("results.json", &results)?;
-    output.write("fig1.svg", &draw(&system, &results.stages)?)?;
+    let svg = draw(&system, &results.stages)?;
+    output.write("fig1.svg", &svg)?;
     let rows: Vec<Vec<String>> = results
         .stages
         .iter()
@@ -134,15 +136,49 @@ pub fn run(args: &Args) -> Result {
             ]
         })
         .collect();
-    let table = markdown_table(&["iteration", "θ", "D(p⁰‖pᵋ)", "D(p⁰‖p∞)"], &rows);
+    let header = ["iteration", "θ", "D(p⁰‖pᵋ)", "D(p⁰‖p∞)"];
+    let table = markdown_table(&header, &rows);
     output.write("table.md", &table)?;
-    println!("{table}");
-    println!(
-        "MPF ends at θ = {:.4}; maximum likelihood, min D(p⁰‖p∞), is at θ = {:.4}.",
-        results.theta_mpf, results.theta_maximum_likelihood
+    let reading = reading(&results);
+    let mut page = Page::new(TITLE_OF_PAGE, "Minimum probability flow on three states.");
+    page.heading("What was found");
+    page.list(&reading);
+    page.figure(
+        &svg,
+        "The triangle of all distributions over three states, the model's curve in it, the data, \
+         and the path along which the dynamics carry the data, before, during and after learning.",
     );
+    page.table(&header, &rows);
+    output.write("report.html", &page.finish())?;
+    println!("{table}");
+    reading.iter().for_each(|line| println!("{line}"));
     println!("written to {}", output.shown());
-    Ok(())
+    Ok(Some(Entry {
+        title: TITLE_OF_PAGE.to_owned(),
+        folder: output.folder().to_owned(),
+        figure: svg,
+        reading,
+    }))
+}
+
+const TITLE_OF_PAGE: &str = "Figure 1: dynamics from the data to the model";
+
+fn reading(results: &Results) -> Vec<String> {
+    let (first, last) = (&results.stages[0], &results.stages[2]);
+    vec![
+        format!(
+            "Learning moved θ from {:.4} to {:.4}, and the divergence of the model from the data \
+             from {} to {}.",
+            first.theta,
+            last.theta,
+            digits(first.kl_infinity),
+            digits(last.kl_infinity)
+        ),
+        format!(
+            "MPF ends at θ = {:.4}; maximum likelihood, min D(p⁰‖p∞), is at θ = {:.4}.",
+            results.theta_mpf, results.theta_maximum_likelihood
+        ),
+    ]
 }
 
 fn compute(args: &Args) -> Result<Results> {

@@ -156,7 +156,7 @@ impl Args {
                     .into(),
             );
         }
-        if self.budget.is_some_and(|b| !(b > 0.0)) {
+        if self.budget.is_some_and(|b| b.is_nan() || b <= 0.0) {
             return Err("--budget must be a positive number of seconds".into());
         }
         Ok(())
@@ -672,4 +672,146 @@ fn page(results: &Results, panels: &str, log_time: &str) -> String {
     page.heading("What was run");
     page.settings(s);
     page.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::without_times;
+
+    fn small() -> Args {
+        Args {
+            samples: 2000,
+            variance: 1.0,
+            lattice: 3,
+            boundary: Rim::Open,
+            sampler: Source::Exact,
+            support: Free::Full,
+            methods: Learner::ALL.to_vec(),
+            seed: 1,
+            seeds: 1,
+            iterations: 40,
+            cd1_updates: 20,
+            cd10_updates: 6,
+            cd_first_rate: 1.0,
+            cd_last_rate: 0.1,
+            tap_lambda: 1e-5,
+            lambdas: 4,
+            budget: None,
+            correlation_draws: 300,
+            out: None,
+        }
+    }
+
+    fn in_threads(n: usize, args: &Args) -> Results {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(n)
+            .build()
+            .unwrap();
+        pool.install(|| compute(args, &Cancel::new()))
+            .unwrap()
+            .unwrap()
+    }
+
+    #[test]
+    fn results_have_the_documented_shape() {
+        let results = in_threads(2, &small());
+        insta::assert_json_snapshot!(without_times(&results));
+        for method in &results.methods {
+            let split = method.eps_j_off_diagonal + method.eps_j_diagonal;
+            assert!((split - method.eps_j).abs() < 1e-12 * method.eps_j);
+            let times: Vec<f64> = method.trace.iter().map(|p| p.seconds).collect();
+            assert!(times.is_sorted(), "{}", method.name);
+            let last = method.trace.last().unwrap();
+            assert_eq!(
+                (last.eps_j, last.iteration),
+                (method.eps_j, method.iterations)
+            );
+            assert_eq!(method.trace[0].eps_j, results.methods[0].trace[0].eps_j);
+        }
+        let panels = figure::panels(&results).unwrap();
+        assert_eq!(panels.matches("learning time (s)").count(), 6);
+        let page = page(&results, &panels, &figure::log_time(&results).unwrap());
+        assert!(page.contains("0.0172") && page.contains("What was found"));
+    }
+
+    #[test]
+    fn threads_change_no_digit_and_two_models_are_summarised() {
+        let args = Args {
+            seeds: 2,
+            iterations: 10,
+            cd1_updates: 4,
+            cd10_updates: 2,
+            ..small()
+        };
+        let (one, three) = (in_threads(1, &args), in_threads(3, &args));
+        let exact = |results: &Results| {
+            let digits = |m: &Method| {
+                (
+                    m.name,
+                    m.eps_j.to_bits(),
+                    m.eps_corr.map(|e| e.value.to_bits()),
+                )
+            };
+            results.methods.iter().map(digits).collect::<Vec<_>>()
+        };
+        assert_eq!(exact(&one), exact(&three));
+        assert_eq!(seeds_table(&one).1.len(), Learner::ALL.len());
+        let spread = one.over_seeds[0].eps_j;
+        assert!(spread.min < spread.max && one.over_seeds[0].seeds == [1, 2]);
+        assert_eq!(spread.median, 0.5 * (spread.min + spread.max));
+        assert_eq!(one.over_seeds[0].eps_j, three.over_seeds[0].eps_j);
+    }
+
+    #[test]
+    fn a_lattice_of_free_couplings_is_measured_exactly() {
+        let args = Args {
+            support: Free::Lattice,
+            methods: vec![Learner::Mpf, Learner::Tap],
+            ..small()
+        };
+        let results = in_threads(2, &args);
+        for method in &results.methods {
+            assert_eq!(method.eps_corr.unwrap().standard_error, 0.0);
+        }
+    }
+
+    #[test]
+    fn a_chain_of_samples_and_a_periodic_lattice_work() {
+        let args = Args {
+            boundary: Rim::Periodic,
+            sampler: Source::SwendsenWang,
+            methods: vec![Learner::Pl],
+            iterations: 10,
+            ..small()
+        };
+        let results = in_threads(2, &args);
+        assert!(results.data.tau_energy > 1.0);
+        assert!(
+            results
+                .reading
+                .iter()
+                .any(|l| l.contains("Swendsen-Wang chain"))
+        );
+        let exact = Args {
+            sampler: Source::Exact,
+            ..args
+        };
+        let refused = exact.check().unwrap_err().to_string();
+        assert!(refused.contains("--sampler swendsen-wang"));
+    }
+
+    #[test]
+    fn cancelling_keeps_what_there_is() {
+        let cancel = Cancel::new();
+        cancel.cancel();
+        // With free lattice couplings nothing before the first method can be interrupted.
+        let args = Args {
+            support: Free::Lattice,
+            ..small()
+        };
+        let results = compute(&args, &cancel).unwrap().unwrap();
+        assert!(results.methods.is_empty());
+        assert!(figure::panels(&results).is_ok() && figure::log_time(&results).is_ok());
+    }
 }

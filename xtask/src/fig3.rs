@@ -112,7 +112,7 @@ impl Args {
     }
 }
 
-/// `results.json`.
+/// `results.json`; every field is described in `docs/results.md`.
 #[derive(Serialize)]
 pub struct Results {
     settings: Settings,
@@ -532,6 +532,7 @@ fn page(results: &Results, mosaics: &str, curves: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::without_times;
 
     fn small() -> Args {
         Args {
@@ -549,36 +550,12 @@ mod tests {
         }
     }
 
-    /// `results.json` without what differs between runs and machines.
-    fn without_times(results: &Results) -> serde_json::Value {
-        fn strip(value: &mut serde_json::Value) {
-            match value {
-                serde_json::Value::Object(fields) => {
-                    fields.retain(|key, _| !key.ends_with("seconds") && key != "machine");
-                    fields.values_mut().for_each(strip);
-                }
-                serde_json::Value::Array(items) => items.iter_mut().for_each(strip),
-                // Exponentials differ in their last digits between machines.
-                serde_json::Value::Number(number) => {
-                    if let Some(value) = number.as_f64().filter(|v| v.fract() != 0.0) {
-                        *number = serde_json::Number::from_f64((value * 1e3).round() / 1e3)
-                            .expect("finite");
-                    }
-                }
-                _ => {}
-            }
-        }
-        let mut value = serde_json::to_value(results).unwrap();
-        strip(&mut value);
-        let lines = value["reading"].as_array_mut().unwrap();
-        lines.retain(|line| !line.as_str().unwrap().contains("learned for"));
-        value
-    }
-
     #[test]
-    fn a_small_run_gives_what_it_gave() {
+    fn results_have_the_documented_shape() {
         let (results, pair) = compute(&small(), &Cancel::new()).unwrap();
         insta::assert_json_snapshot!(without_times(&results));
+        let said = results.reading.join(" ");
+        assert!(said.contains("nats short") && said.contains("Over 2 seeds the gap"));
         let (header, rows) = table(&results);
         assert_eq!(markdown_table(&header, &rows).lines().count(), 6);
         assert_eq!(seeds_table(&results).1.len(), 2);

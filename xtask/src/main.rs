@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod check_errors;
 mod check_ica;
 mod choose_penalty;
 mod compare_estimators;
@@ -13,11 +14,14 @@ mod correlations;
 mod fig1;
 mod fig2;
 mod fig3;
+mod fig_e1;
+mod fig_f1;
 mod output;
 mod plot;
 mod progress;
 mod recover_lattice;
 mod report;
+mod reproduce_all;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
@@ -44,14 +48,22 @@ struct Cli {
 enum Command {
     /// Figure 1: dynamics from the data to the model in three stages of learning, computed.
     ReproduceFig1(fig1::Args),
-    /// Figure 2: error of the couplings of a 10×10 spin glass against learning time.
+    /// Figure 2 and Table E-1: errors of six methods on a 10×10 spin glass against learning time.
     ReproduceFig2(fig2::Args),
     /// Figure 3: ICA filters of image patches, by MPF and by maximum likelihood.
     ReproduceFig3(fig3::Args),
+    /// Figure E-1: time of an evaluation and of a fit against the number of samples.
+    ReproduceFigE1(fig_e1::Args),
+    /// Figure F-1: error of the correlations of 40 connected units against learning time.
+    ReproduceFigF1(fig_f1::Args),
+    /// Every figure and table of the paper, and a page that leads to them.
+    ReproduceAll(reproduce_all::Args),
     /// Fits lattices of known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
     /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
     CompareEstimators(compare_estimators::Args),
+    /// Do 95 % intervals cover the truth 95 % of the time? With and without autocorrelation.
+    CheckErrors(check_errors::Args),
     /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
     ChoosePenalty(choose_penalty::Args),
     /// ICA and score matching at full size, against bounds that were measured independently.
@@ -80,11 +92,15 @@ fn main() -> ExitCode {
     let outcome = handler
         .map_err(Into::into)
         .and_then(|()| match cli.command {
-            Command::ReproduceFig1(args) => fig1::run(&args),
+            Command::ReproduceFig1(args) => fig1::run(&args).map(drop),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
             Command::ReproduceFig3(args) => fig3::run(&args, &cancel).map(drop),
+            Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
+            Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
+            Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+            Command::CheckErrors(args) => check_errors::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
             Command::CheckIca(args) => check_ica::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),

@@ -136,6 +136,33 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// `results` without what differs from run to run and from machine to machine: times, the machine,
+/// sentences about times, and digits beyond the fifth (vector units round differently).
+#[cfg(test)]
+pub fn without_times(results: &impl Serialize) -> serde_json::Value {
+    use serde_json::Value;
+    fn clean(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|key, _| {
+                    let time = key.ends_with("seconds") || key.ends_with("slope");
+                    !time && key != "machine" && key != "reading"
+                });
+                fields.values_mut().for_each(clean);
+            }
+            Value::Array(items) => items.iter_mut().for_each(clean),
+            Value::Number(number) if number.is_f64() => {
+                let short = format!("{:.4e}", number.as_f64().unwrap_or(f64::NAN));
+                *value = Value::String(short);
+            }
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(results).expect("results can be written");
+    clean(&mut value);
+    value
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,9 @@ pub fn bar(length: u64) -> ProgressBar {
 /// Says what is being waited for where there are no steps to count; hidden like [`bar`].
 pub fn spinner(what: &str) -> ProgressBar {
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("the template is valid");
+    spinner.set_style(style);
     spinner.set_message(what.to_owned());
     spinner.enable_steady_tick(Duration::from_millis(200));
     spinner

@@ -33,7 +33,7 @@ a { color: inherit; }
 figure { margin: 1rem 0; }
 figure > div { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem;
   overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; display: block; margin: 0 auto; }
+figure svg { max-width: 100%; min-width: 40rem; height: auto; display: block; margin: 0 auto; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; margin-top: .4rem; }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .93rem; }

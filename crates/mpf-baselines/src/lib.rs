@@ -17,21 +17,28 @@
 //! | [`MaximumLikelihood`] | up to 20 units: the yardstick | more units |
 //! | [`independent`] | the null model that all must beat | |
 //!
+//! [`Tournament`] says which of them suits given data, on samples that they have not seen.
 //! [`Objectives`] puts the objectives of one model on one data set side by side.
 //!
 //! This crate knows no files and no experiments; those are in `xtask`.
 
 pub mod contrastive;
 pub mod error;
+pub mod goodness;
+pub mod heldout;
 pub mod max_likelihood;
 pub mod mean_field;
+pub mod method;
 pub mod objectives;
 pub mod pseudolikelihood;
 
 pub use contrastive::{ContrastiveDivergence, ContrastiveOptions, LearningRate};
 pub use error::Error;
+pub use goodness::{Entropies, GoodnessOfFit, Moments};
+pub use heldout::{Comparison, Tournament, TournamentOptions};
 pub use max_likelihood::{MaximumLikelihood, independent};
 pub use mean_field::{Expansion, MeanField, MeanFieldFit};
+pub use method::{Fitted, Method};
 pub use objectives::Objectives;
 pub use pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
 

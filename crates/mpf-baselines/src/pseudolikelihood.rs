@@ -19,7 +19,9 @@ use crate::error::Error;
 use mpf_core::{Form, Objective};
 use mpf_ising::flow::{MarginSum, Terms};
 use mpf_ising::kernel::{Lanes, MarginLoss};
-use mpf_ising::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Neighbourhood, Samples};
+use mpf_ising::{
+    Estimator, Fit, FitOptions, FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, Samples,
+};
 
 /// φ(a) = ln(1 + exp(−2a)) = −ln p(x_i | the others).
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +41,12 @@ impl MarginLoss for LogisticLoss {
         let value = wrong.plus(odds.ln_1p_unit());
         let flipped = odds.plus(wrong).at_most(one).over(one.plus(odds));
         (value, flipped.times(V::splat(-2.0)))
+    }
+
+    /// 4 q/(1 + q)², even in a.
+    fn curvature(self, margin: f64) -> f64 {
+        let odds = (-2.0 * margin.abs()).exp();
+        4.0 * odds / ((1.0 + odds) * (1.0 + odds))
     }
 }
 
@@ -68,6 +76,14 @@ pub struct PseudolikelihoodSum;
 impl Estimator for PseudolikelihoodSum {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
         Box::new(MarginSum::new(terms, LogisticLoss))
+    }
+}
+
+impl MarginEstimator for PseudolikelihoodSum {
+    type Loss = LogisticLoss;
+
+    fn loss(&self) -> LogisticLoss {
+        LogisticLoss
     }
 }
 
@@ -193,6 +209,10 @@ mod tests {
             assert!((value - expected).abs() <= 8.0 * f64::EPSILON * expected);
             let expected = -2.0 / (1.0 + (2.0 * a).exp());
             assert!((slope - expected).abs() <= 8.0 * f64::EPSILON * expected.abs());
+            let expected = 1.0 / a.cosh().powi(2);
+            let curvature = LogisticLoss.curvature(a);
+            // e^{2a} and cosh a each err by |a| roundings of the exponent.
+            assert!((curvature - expected).abs() <= 1e-13 * expected);
         }
         assert_eq!(loss(-1e6), (2e6, -2.0));
         assert_eq!(loss(1e6), (0.0, -0.0));

@@ -61,6 +61,15 @@ pub enum Error {
         /// Columns found.
         columns: usize,
     },
+    /// A matrix that had to be positive definite is not.
+    #[error(
+        "the matrix is not positive definite: row {pivot} depends on those before it, or its \
+         diagonal is not positive"
+    )]
+    NotPositiveDefinite {
+        /// The first such row.
+        pivot: usize,
+    },
     /// A matrix has no inverse in `f64`.
     #[error("the {size} × {size} matrix is singular to working precision")]
     Singular {

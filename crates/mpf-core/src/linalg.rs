@@ -85,6 +85,50 @@ fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
     Ok(size)
 }
 
+/// The inverse of a symmetric positive definite matrix, exactly symmetric. O(n³). Pure Rust with
+/// either backend.
+///
+/// # Errors
+/// [`Error::NotSquare`]; [`Error::NotPositiveDefinite`] with the first row that is, within
+/// rounding, a combination of those before it.
+pub fn positive_definite_inverse(a: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+    let n = square_size(a)?;
+    if let Some(pivot) = first_dependent_row(a) {
+        return Err(Error::NotPositiveDefinite { pivot });
+    }
+    let matrix = nalgebra::DMatrix::from_fn(n, n, |i, j| a[[i.max(j), i.min(j)]]);
+    let inverse = nalgebra::Cholesky::new(matrix)
+        .ok_or(Error::Decomposition {
+            what: "Cholesky decomposition",
+            size: n,
+        })?
+        .inverse();
+    Ok(Array2::from_shape_fn((n, n), |(i, j)| {
+        inverse[(i.max(j), i.min(j))]
+    }))
+}
+
+/// The first row of the Cholesky factor whose pivot is zero but for rounding, or not a number.
+fn first_dependent_row(a: ArrayView2<'_, f64>) -> Option<usize> {
+    let n = a.nrows();
+    let mut factor = Array2::<f64>::zeros((n, n));
+    for i in 0..n {
+        for j in 0..=i {
+            let (row, other) = (factor.row(i), factor.row(j));
+            let before = ndarray::s![..j];
+            let rest = a[[i, j]] - row.slice(before).dot(&other.slice(before));
+            if i != j {
+                factor[[i, j]] = rest / factor[[j, j]];
+            } else if rest > 8.0 * n as f64 * f64::EPSILON * a[[i, i]] {
+                factor[[i, i]] = rest.sqrt();
+            } else {
+                return Some(i);
+            }
+        }
+    }
+    None
+}
+
 fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
     let (rows, columns) = a.dim();
     if rows == columns {
@@ -288,6 +332,24 @@ mod tests {
             log_determinant_and_inverse(array![[1.0, 2.0], [2.0, 4.0]].view()),
             Err(Error::Singular { size: 2 })
         );
+    }
+
+    #[test]
+    fn positive_definite_matrices_are_inverted() {
+        for n in [1, 2, 7, 40] {
+            let a = random_symmetric(n, 5 + n as u64) + 2.0 * n as f64 * Array2::<f64>::eye(n);
+            let off = positive_definite_inverse(a.view()).unwrap().dot(&a) - Array2::<f64>::eye(n);
+            assert!(off.iter().all(|e| e.abs() < 1e-12));
+        }
+        // The third row is the sum of the first two.
+        let dependent = array![[2.0, 1.0, 3.0], [1.0, 3.0, 4.0], [3.0, 4.0, 7.0]];
+        for (matrix, at) in [(dependent, 2), (array![[1.0, 2.0], [2.0, 1.0]], 1)] {
+            assert!(matches!(
+                positive_definite_inverse(matrix.view()),
+                Err(Error::NotPositiveDefinite { pivot }) if pivot == at
+            ));
+        }
+        assert!(positive_definite_inverse(array![[f64::NAN]].view()).is_err());
     }
 
     #[test]

@@ -181,6 +181,46 @@ pub enum Error {
         /// Samples found.
         found: usize,
     },
+    /// Blocks that do not fit into the data twice.
+    #[error(
+        "blocks of {block_length} samples: {n_samples} samples must hold at least two of them, \
+         and thirty to be of use"
+    )]
+    BlockLength {
+        /// Samples in a block.
+        block_length: usize,
+        /// Samples there are.
+        n_samples: usize,
+    },
+    /// A fit whose standard errors have no formula here.
+    #[error("no standard errors from the sandwich formula: {reason}; the bootstrap has no limits")]
+    NoErrorBars {
+        /// Why.
+        reason: &'static str,
+    },
+    /// Too many parameters for one Hessian.
+    #[error(
+        "{n_parameters} parameters need a Hessian of their square, which is refused beyond \
+         {limit}: fit node by node, restrict the support, or use the bootstrap"
+    )]
+    TooManyParameters {
+        /// Parameters that are free.
+        n_parameters: usize,
+        /// The most that are allowed.
+        limit: usize,
+    },
+    /// The Hessian is singular.
+    #[error(
+        "the data do not determine the {} (the Hessian is singular there): leave it out of the \
+         support, or use a ridge penalty",
+        if i == j { format!("field of unit {i}") } else { format!("coupling of units {i} and {j}") }
+    )]
+    Undetermined {
+        /// A unit.
+        i: usize,
+        /// The other unit; equal to `i` for a field.
+        j: usize,
+    },
     /// Work of many fits was broken off, so that there is no result.
     #[error("cancelled before all fits were done")]
     Cancelled,

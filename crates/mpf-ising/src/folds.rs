@@ -6,10 +6,10 @@
 
 use crate::Result;
 use crate::bits::States;
+use crate::blocks::part;
 use crate::error::Error;
 use mpf_core::rng::stream;
 use rand::RngExt;
-use std::ops::Range;
 
 /// How samples are dealt to folds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Folds {
             }
             // Within a fold the order of the data is kept.
             for fold in 0..n_folds {
-                order[range(n_samples, n_folds, fold)].sort_unstable();
+                order[part(n_samples, n_folds, fold)].sort_unstable();
             }
         }
         Ok(Self { n_folds, order })
@@ -75,7 +75,7 @@ impl Folds {
 
     /// The samples of a fold, in the order of the data.
     pub fn held_out(&self, fold: usize) -> &[usize] {
-        &self.order[range(self.order.len(), self.n_folds, fold)]
+        &self.order[part(self.order.len(), self.n_folds, fold)]
     }
 
     /// The samples to train on and those held out, both in the order of the data.
@@ -101,11 +101,6 @@ impl Folds {
         }
         Ok((training, held_out))
     }
-}
-
-/// Part `at` of `n` things cut into `parts`, sizes differing by at most one.
-pub(crate) fn range(n: usize, parts: usize, at: usize) -> Range<usize> {
-    at * n / parts..(at + 1) * n / parts
 }
 
 #[cfg(test)]

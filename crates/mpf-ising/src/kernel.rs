@@ -42,6 +42,9 @@ pub trait MarginLoss: Copy + Send + Sync {
     /// vector code.
     fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V);
 
+    /// φ″(a), for standard errors.
+    fn curvature(self, margin: f64) -> f64;
+
     /// Whether φ(a) is exp(−a) and nothing else, which admits a shortcut.
     fn is_exponential(self) -> bool {
         false
@@ -69,6 +72,10 @@ impl MarginLoss for FlowRate {
     fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V) {
         let rate = margin.negate().minus(V::splat(self.shift)).exp();
         (rate, rate.negate())
+    }
+
+    fn curvature(self, margin: f64) -> f64 {
+        (-margin - self.shift).exp()
     }
 
     fn is_exponential(self) -> bool {

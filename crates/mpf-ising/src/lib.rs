@@ -16,8 +16,11 @@
 
 mod basis;
 pub mod bits;
+pub mod blocks;
+pub mod bootstrap;
 pub mod couplings;
 pub mod error;
+pub mod errors;
 pub mod exact;
 pub mod fit;
 pub mod flow;
@@ -30,8 +33,10 @@ pub mod support;
 pub mod warning;
 
 pub use bits::{Samples, States};
+pub use bootstrap::{BootstrapOptions, bootstrap};
 pub use couplings::{Couplings, SpinCouplings};
 pub use error::Error;
+pub use errors::{ErrorBars, MarginEstimator};
 pub use exact::Exact;
 pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
 pub use flow::{IsingFlow, Neighbourhood};

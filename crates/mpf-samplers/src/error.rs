@@ -110,6 +110,9 @@ pub enum Error {
         /// What was found.
         value: f64,
     },
+    /// A run was broken off, so that there is no result.
+    #[error("cancelled before all levels were done")]
+    Cancelled,
     /// An error of the Ising model or its states.
     #[error(transparent)]
     Ising(#[from] mpf_ising::Error),

@@ -13,6 +13,8 @@
 //! | [`Tempering`] | cold, frustrated models of any shape | warm models: wasteful |
 //! | [`Hmc`] | smooth densities | discrete states |
 //!
+//! [`annealed_log_z`] estimates ln Z where it cannot be summed.
+//!
 //! A [`Sampler`] is one step of a Markov chain; a [`ChainRunner`] runs any of them, many chains
 //! at a time, and [`diagnostics`] says what the draws are worth. A seed gives the same draws for
 //! any number of threads.
@@ -38,6 +40,7 @@
 //! # Ok::<(), mpf_samplers::Error>(())
 //! ```
 
+pub mod annealed;
 pub mod chain;
 pub mod diagnostics;
 pub mod enumeration;
@@ -49,6 +52,7 @@ pub mod sampler;
 pub mod swendsen_wang;
 pub mod tempering;
 
+pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z};
 pub use chain::{Chain, ChainOptions, ChainProgress, ChainRunner, Run};
 pub use enumeration::ExactEnumeration;
 pub use error::Error;

@@ -192,7 +192,10 @@ fn penalised(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
     let training = Samples::new(&problem.states.slice(0..cut))?;
     let held_out = Samples::new(&problem.states.slice(cut..n))?;
     let estimator = Mpf::default();
-    let fitter = Fitter::new(fit_options(problem))?;
+    // Enough to rank penalties; the fit at the end has the tolerance of the other methods.
+    let mut loose = fit_options(problem);
+    loose.minimizer.gradient_tolerance = 1e-4;
+    let fitter = Fitter::new(loose)?;
     let path = PenaltyPath::new(PathOptions {
         n_lambdas: problem.args.lambdas,
         ..Default::default()

@@ -16,12 +16,15 @@ pub(super) fn of(results: &Results) -> Vec<String> {
     lines.extend(run_away(results));
     lines.push(independence(results));
     lines.extend(rates(results));
+    lines.extend(interrupted(results));
     lines.extend(budget(results));
     lines
 }
 
+/// A method by its name, unless it was interrupted.
 fn method<'a>(results: &'a Results, name: &str) -> Option<&'a Method> {
-    results.methods.iter().find(|m| m.name == name)
+    let mut done = results.methods.iter().filter(|m| m.stop != "cancelled");
+    done.find(|m| m.name == name)
 }
 
 /// When a method first had ε_J below `level`.
@@ -221,6 +224,18 @@ fn independence(results: &Results) -> String {
     }
 }
 
+fn interrupted(results: &Results) -> Vec<String> {
+    let stopped = results.methods.iter().filter(|m| m.stop == "cancelled");
+    stopped
+        .map(|m| {
+            format!(
+                "{} was interrupted after {} iterations.",
+                m.name, m.iterations
+            )
+        })
+        .collect()
+}
+
 /// The paper's rates are 3.0 and 0.1.
 fn rates(results: &Results) -> Option<String> {
     let s = &results.settings;
@@ -246,4 +261,114 @@ fn budget(results: &Results) -> Vec<String> {
             )
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Data, Free, NoCouplings, Point, Rim, Settings};
+    use super::*;
+    use crate::correlations::Estimate;
+    use crate::output::Machine;
+
+    fn learner(name: &'static str, errors: &[f64], seconds_per_step: f64, eps_corr: f64) -> Method {
+        let point = |(k, &eps_j): (usize, &f64)| Point {
+            iteration: k,
+            seconds: k as f64 * seconds_per_step,
+            eps_j,
+            eps_corr: None,
+        };
+        let trace: Vec<Point> = errors.iter().enumerate().map(point).collect();
+        let last = trace[trace.len() - 1];
+        Method {
+            name,
+            eps_j: last.eps_j,
+            eps_j_off_diagonal: last.eps_j,
+            eps_j_diagonal: 0.0,
+            eps_corr: Some(Estimate {
+                value: eps_corr,
+                standard_error: 0.0,
+            }),
+            seconds: last.seconds,
+            iterations: last.iteration,
+            evaluations: last.iteration,
+            stop: "converged".to_owned(),
+            lambda: None,
+            warnings: Vec::new(),
+            paper: None,
+            trace,
+        }
+    }
+
+    fn results(methods: Vec<Method>) -> Results {
+        Results {
+            settings: Settings {
+                machine: Machine::this(),
+                seed: 0,
+                seeds: 1,
+                samples: 100,
+                lattice: 3,
+                boundary: Rim::Open,
+                variance: 1.0,
+                sampler: Source::Exact,
+                support: Free::Full,
+                iterations: 1,
+                cd1_updates: 1,
+                cd10_updates: 1,
+                cd_first_rate: 3.0,
+                cd_last_rate: 0.1,
+                tap_lambda: 1e-5,
+                lambdas: 1,
+                budget: None,
+            },
+            data: Data {
+                distinct_samples: 90,
+                tau_energy: 1.0,
+                effective_samples: 100.0,
+                eps_corr: 1e-5,
+            },
+            no_couplings: NoCouplings {
+                eps_j: 0.8,
+                eps_corr: 0.2,
+            },
+            methods,
+            over_seeds: Vec::new(),
+            reading: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_contradicts_the_paper_when_the_numbers_do() {
+        let mpf = learner("MPF", &[0.8, 0.15, 0.4], 1.0, 0.02);
+        let pl = learner("PL", &[0.8, 0.5, 0.1], 2.0, 0.001);
+        let text = of(&results(vec![mpf, pl])).join("\n");
+        assert!(text.contains("MPF was first below ε_J = 0.5, after 1.00 s (PL 4.00 s)."));
+        assert!(text.contains("MPF passed ε_J = 0.1500 at iteration 1 and ended at 0.4000"));
+        assert!(text.contains("At the end PL had the best couplings"));
+        assert!(
+            text.contains(
+                "contradicts the paper, where MPF has the smaller error of the couplings"
+            )
+        );
+        assert!(text.contains(
+            "contradicts the paper, where MPF has the smaller error of the correlations"
+        ));
+        assert!(text.contains("agrees with the paper, where MPF learns faster than PL"));
+        assert!(text.contains("No couplings ran away."));
+    }
+
+    #[test]
+    fn it_agrees_when_they_do() {
+        let mpf = learner("MPF", &[0.8, 0.05], 1.0, 0.001);
+        let pl = learner("PL", &[0.8, 0.2], 0.5, 0.01);
+        let text = of(&results(vec![mpf, pl])).join("\n");
+        assert!(
+            text.contains(
+                "agrees with the paper, where MPF has the smaller error of the couplings"
+            )
+        );
+        assert!(text.contains("contradicts the paper, where MPF learns faster than PL"));
+        let failing = learner("MFT+TAP", &[0.8, 7.0], 0.1, 0.5);
+        let text = of(&results(vec![failing])).join("\n");
+        assert!(text.contains("agrees with the paper, where MFT+TAP does worse than random"));
+    }
 }

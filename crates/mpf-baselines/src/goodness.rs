@@ -1,0 +1,389 @@
+//! Does a model agree with data? Moments of both side by side, with standard errors.
+//!
+//! ```text
+//! m_i = ⟨x_i⟩    C_ij = ⟨δ_i δ_j⟩    T_ijk = ⟨δ_i δ_j δ_k⟩,  δ = x − m    P(n) = share with n active
+//! z = (model − data)/√(error²_model + error²_data)
+//! S = ln Z + ⟨E⟩    I = Σ_i S(m_i) − S,   S(m) = −m ln m − (1 − m) ln(1 − m)       nats
+//! ```
+//!
+//! An Ising model is fitted to the means and the pairs; triplets and P(n) are what it predicts.
+//! The model's moments are exact up to 24 units ([`Moments::exact`]) and from draws otherwise
+//! ([`Moments::of_states`]). Standard errors come from blocks of successive samples
+//! ([`mpf_ising::blocks`]) through the influence of a block on each moment, in which the means'
+//! own errors are accounted for: δ_i δ_j − C_ij, and
+//! δ_i δ_j δ_k − T_ijk − C_jk δ_i − C_ik δ_j − C_ij δ_k.
+
+use crate::Result;
+use mpf_ising::blocks::{self, Mean};
+use mpf_ising::{Couplings, Exact, States};
+use serde::Serialize;
+
+/// The first three central moments and the distribution of the number of active units.
+#[derive(Clone, Debug, Serialize)]
+pub struct Moments {
+    /// m_i.
+    pub means: Vec<Mean>,
+    /// C_ij for i < j, row by row.
+    pub pairs: Vec<Mean>,
+    /// T_ijk for i < j < k, row by row.
+    pub triplets: Vec<Mean>,
+    /// P(n) for n = 0 … d.
+    pub n_active: Vec<Mean>,
+}
+
+/// All (i, j), i < j, in the order of [`Moments::pairs`].
+pub fn pairs(n_units: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n_units).flat_map(move |i| (i + 1..n_units).map(move |j| (i, j)))
+}
+
+/// All (i, j, k), i < j < k, in the order of [`Moments::triplets`].
+pub fn triplets(n_units: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    pairs(n_units).flat_map(move |(i, j)| (j + 1..n_units).map(move |k| (i, j, k)))
+}
+
+/// Where [`Moments::pairs`] has (i, j), i < j.
+fn pair_index(d: usize, i: usize, j: usize) -> usize {
+    i * d + j - (i + 1) * (i + 2) / 2
+}
+
+/// Means of x_i, x_i x_j, x_i x_j x_k and of "n are active" over some samples.
+struct Raw {
+    ones: Vec<f64>,
+    pairs: Vec<f64>,
+    triplets: Vec<f64>,
+    n_active: Vec<f64>,
+}
+
+impl Raw {
+    /// O(d³ M/64): 64 samples at a time.
+    fn of(states: &States) -> Self {
+        let d = states.n_units();
+        let n = states.n_samples() as f64;
+        let columns = states.columns();
+        let words = columns.len() / d;
+        let column = |unit: usize| &columns[unit * words..(unit + 1) * words];
+        let count = |word: u64| f64::from(word.count_ones());
+        let mut both = vec![0u64; words];
+        let mut raw = Self {
+            ones: (0..d)
+                .map(|i| column(i).iter().map(|w| count(*w)).sum::<f64>() / n)
+                .collect(),
+            pairs: Vec::with_capacity(d * d.saturating_sub(1) / 2),
+            triplets: Vec::new(),
+            n_active: vec![0.0; d + 1],
+        };
+        for (i, j) in pairs(d) {
+            for (both, (a, b)) in both.iter_mut().zip(column(i).iter().zip(column(j))) {
+                *both = a & b;
+            }
+            raw.pairs
+                .push(both.iter().map(|w| count(*w)).sum::<f64>() / n);
+            for k in j + 1..d {
+                let all = both.iter().zip(column(k)).map(|(a, b)| count(a & b));
+                raw.triplets.push(all.sum::<f64>() / n);
+            }
+        }
+        for row in states.rows() {
+            let active: u32 = row.iter().map(|w| w.count_ones()).sum();
+            raw.n_active[active as usize] += 1.0 / n;
+        }
+        raw
+    }
+
+    /// From the probabilities of all states: after summing over supersets, entry S is the chance
+    /// that all units of S are active. O(d 2^d).
+    fn of_probabilities(d: usize, mut p: Vec<f64>) -> Self {
+        let mut n_active = vec![0.0; d + 1];
+        for (state, p) in p.iter().enumerate() {
+            n_active[state.count_ones() as usize] += p;
+        }
+        for bit in 0..d {
+            for block in p.chunks_exact_mut(2 << bit) {
+                let (off, on) = block.split_at_mut(1 << bit);
+                for (off, on) in off.iter_mut().zip(on) {
+                    *off += *on;
+                }
+            }
+        }
+        Self {
+            ones: (0..d).map(|i| p[1 << i]).collect(),
+            pairs: pairs(d).map(|(i, j)| p[1 << i | 1 << j]).collect(),
+            triplets: triplets(d)
+                .map(|(i, j, k)| p[1 << i | 1 << j | 1 << k])
+                .collect(),
+            n_active,
+        }
+    }
+
+    /// ⟨(x_i − m_i)(x_j − m_j)⟩ about given means.
+    fn pair_about(&self, m: &[f64], q: usize, (i, j): (usize, usize)) -> f64 {
+        self.pairs[q] - m[i] * self.ones[j] - m[j] * self.ones[i] + m[i] * m[j]
+    }
+
+    fn triplet_about(&self, m: &[f64], t: usize, (i, j, k): (usize, usize, usize)) -> f64 {
+        let d = m.len();
+        let pair = |a, b| self.pairs[pair_index(d, a, b)];
+        self.triplets[t] - m[i] * pair(j, k) - m[j] * pair(i, k) - m[k] * pair(i, j)
+            + m[i] * m[j] * self.ones[k]
+            + m[i] * m[k] * self.ones[j]
+            + m[j] * m[k] * self.ones[i]
+            - m[i] * m[j] * m[k]
+    }
+}
+
+impl Moments {
+    /// Of data, or of draws from a model in their order, with errors from blocks of
+    /// `block_length`. O(d³ M/64).
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::BlockLength`].
+    pub fn of_states(states: &States, block_length: usize) -> Result<Self> {
+        let n = states.n_samples();
+        let n_blocks = blocks::n_blocks(n, block_length)?;
+        let d = states.n_units();
+        let all = Raw::of(states);
+        let central = Self::central(&all);
+        let m = &all.ones;
+        let mut squares = Self::central(&all);
+        squares.clear();
+        for b in 0..n_blocks {
+            let range = blocks::part(n, n_blocks, b);
+            let length = range.len() as f64;
+            let raw = Raw::of(&states.slice(range));
+            let add = |sum: &mut Mean, influence: f64| {
+                sum.standard_error += (length * influence) * (length * influence);
+            };
+            for i in 0..d {
+                add(&mut squares.means[i], raw.ones[i] - m[i]);
+            }
+            for (q, pair) in pairs(d).enumerate() {
+                let influence = raw.pair_about(m, q, pair) - central.pairs[q].value;
+                add(&mut squares.pairs[q], influence);
+            }
+            for (t, (i, j, k)) in triplets(d).enumerate() {
+                let c = |a, b| central.pairs[pair_index(d, a, b)].value;
+                let delta = |a: usize| raw.ones[a] - m[a];
+                let influence = raw.triplet_about(m, t, (i, j, k))
+                    - central.triplets[t].value
+                    - c(j, k) * delta(i)
+                    - c(i, k) * delta(j)
+                    - c(i, j) * delta(k);
+                add(&mut squares.triplets[t], influence);
+            }
+            for (sum, (here, overall)) in squares
+                .n_active
+                .iter_mut()
+                .zip(raw.n_active.iter().zip(&all.n_active))
+            {
+                add(sum, here - overall);
+            }
+        }
+        let scale = n_blocks as f64 / (n_blocks - 1) as f64 / (n as f64 * n as f64);
+        let mut found = central;
+        for (mean, square) in found.all_mut().zip(squares.all()) {
+            mean.standard_error = (scale * square.standard_error).sqrt();
+        }
+        Ok(found)
+    }
+
+    /// Of a small model, without error. O(d 2^d), and 8 · 2^d bytes.
+    pub fn exact(exact: &Exact) -> Self {
+        let d = exact.couplings().n_units();
+        Self::central(&Raw::of_probabilities(d, exact.probabilities()))
+    }
+
+    /// Central moments, errors zero.
+    fn central(raw: &Raw) -> Self {
+        let d = raw.ones.len();
+        let known = |value| Mean {
+            value,
+            standard_error: 0.0,
+        };
+        Self {
+            means: raw.ones.iter().map(|m| known(*m)).collect(),
+            pairs: pairs(d)
+                .enumerate()
+                .map(|(q, pair)| known(raw.pair_about(&raw.ones, q, pair)))
+                .collect(),
+            triplets: triplets(d)
+                .enumerate()
+                .map(|(t, triplet)| known(raw.triplet_about(&raw.ones, t, triplet)))
+                .collect(),
+            n_active: raw.n_active.iter().map(|p| known(*p)).collect(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Mean> {
+        let first = self.means.iter().chain(&self.pairs);
+        first.chain(&self.triplets).chain(&self.n_active)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Mean> {
+        let first = self.means.iter_mut().chain(&mut self.pairs);
+        first.chain(&mut self.triplets).chain(&mut self.n_active)
+    }
+
+    fn clear(&mut self) {
+        for mean in self.all_mut() {
+            mean.value = 0.0;
+            mean.standard_error = 0.0;
+        }
+    }
+}
+
+/// How far one kind of moment of a model is from that of data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// √⟨(model − data)²⟩.
+    pub rms_difference: f64,
+    /// √⟨error²_model + error²_data⟩: what the difference of equals would be.
+    pub rms_error: f64,
+    /// The share of differences within two standard errors: .95 for equals.
+    pub within_two_errors: f64,
+    /// The largest |z|.
+    pub largest_z: f64,
+}
+
+impl Agreement {
+    /// Of moments in the same order. Pairs that have no error on either side, such as the number
+    /// of active units that neither shows, are left out of z.
+    fn of(model: &[Mean], data: &[Mean]) -> Self {
+        let n = data.len() as f64;
+        let mut found = Self {
+            rms_difference: 0.0,
+            rms_error: 0.0,
+            within_two_errors: 0.0,
+            largest_z: 0.0,
+        };
+        let mut judged = 0.0f64;
+        for (model, data) in model.iter().zip(data) {
+            let off = model.value - data.value;
+            let variance = model.standard_error.powi(2) + data.standard_error.powi(2);
+            found.rms_difference += off * off / n;
+            found.rms_error += variance / n;
+            if variance > 0.0 {
+                let z = off.abs() / variance.sqrt();
+                judged += 1.0;
+                found.within_two_errors += f64::from(u8::from(z < 2.0));
+                found.largest_z = found.largest_z.max(z);
+            }
+        }
+        found.rms_difference = found.rms_difference.sqrt();
+        found.rms_error = found.rms_error.sqrt();
+        found.within_two_errors /= judged.max(1.0);
+        found
+    }
+}
+
+/// A model beside data.
+#[derive(Clone, Debug, Serialize)]
+pub struct GoodnessOfFit {
+    /// The moments of the model.
+    pub model: Moments,
+    /// The moments of the data.
+    pub data: Moments,
+    /// How well means agree.
+    pub means: Agreement,
+    /// How well pair correlations agree.
+    pub pairs: Agreement,
+    /// How well triplet correlations agree.
+    pub triplets: Agreement,
+    /// How well P(number active) agrees.
+    pub n_active: Agreement,
+}
+
+impl GoodnessOfFit {
+    /// Compares.
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units.
+    pub fn new(model: Moments, data: Moments) -> Result<Self> {
+        if model.means.len() != data.means.len() {
+            return Err(mpf_ising::Error::UnitCount {
+                what: "moments of the model",
+                expected: data.means.len(),
+                found: model.means.len(),
+            }
+            .into());
+        }
+        Ok(Self {
+            means: Agreement::of(&model.means, &data.means),
+            pairs: Agreement::of(&model.pairs, &data.pairs),
+            triplets: Agreement::of(&model.triplets, &data.triplets),
+            n_active: Agreement::of(&model.n_active, &data.n_active),
+            model,
+            data,
+        })
+    }
+}
+
+/// Entropies of a model whose ln Z is known, in nats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Entropies {
+    /// S of the model.
+    pub entropy: Mean,
+    /// Σ_i S(m_i): independent units with the same means.
+    pub independent: Mean,
+    /// I, their difference: what the couplings say.
+    pub multi_information: Mean,
+}
+
+impl Entropies {
+    /// From ln Z and the moments of the model: ⟨E⟩ = Σ_i J_ii m_i + 2 Σ_{i<j} J_ij (C_ij + m_i m_j).
+    ///
+    /// The errors are those of ln Z and of the moments, as far as the latter are taken to be
+    /// independent of each other: a guide, not a bound. They are zero for exact moments.
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units.
+    pub fn new(couplings: &Couplings, log_z: Mean, model: &Moments) -> Result<Self> {
+        let d = couplings.n_units();
+        if model.means.len() != d {
+            return Err(mpf_ising::Error::UnitCount {
+                what: "moments of the model",
+                expected: d,
+                found: model.means.len(),
+            }
+            .into());
+        }
+        let m: Vec<f64> = model.means.iter().map(|m| m.value).collect();
+        let mut energy = 0.0;
+        // ∂E/∂m_i and the variance of the pairs' part.
+        let mut slopes: Vec<f64> = (0..d).map(|i| couplings.get(i, i)).collect();
+        let mut variance = log_z.standard_error.powi(2);
+        for (q, (i, j)) in pairs(d).enumerate() {
+            let strength = 2.0 * couplings.get(i, j);
+            energy += strength * (model.pairs[q].value + m[i] * m[j]);
+            variance += (strength * model.pairs[q].standard_error).powi(2);
+            slopes[i] += strength * m[j];
+            slopes[j] += strength * m[i];
+        }
+        let mut independent = 0.0;
+        let (mut information_variance, mut independent_variance) = (variance, 0.0);
+        for i in 0..d {
+            energy += couplings.get(i, i) * m[i];
+            let error = model.means[i].standard_error;
+            let own = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+            independent += own(m[i]) + own(1.0 - m[i]);
+            // S′(m) = ln((1 − m)/m); a unit that never changes adds nothing.
+            let slope = if m[i] > 0.0 && m[i] < 1.0 {
+                ((1.0 - m[i]) / m[i]).ln()
+            } else {
+                0.0
+            };
+            variance += (slopes[i] * error).powi(2);
+            independent_variance += (slope * error).powi(2);
+            information_variance += ((slope - slopes[i]) * error).powi(2);
+        }
+        let entropy = log_z.value + energy;
+        let with = |value: f64, variance: f64| Mean {
+            value,
+            standard_error: variance.sqrt(),
+        };
+        Ok(Self {
+            entropy: with(entropy, variance),
+            independent: with(independent, independent_variance),
+            multi_information: with(independent - entropy, information_variance),
+        })
+    }
+}

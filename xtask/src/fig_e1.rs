@@ -1,0 +1,412 @@
+//! Figure E-1: what learning costs as the number of samples grows.
+//!
+//! Samples of the paper's 10×10 spin glass; the time of one evaluation of K with its gradient, and
+//! of a whole fit to |∇| ≤ 10⁻⁴. Both are straight lines with slope near 1 in a log-log plot once
+//! M is large. The fit has a small ℓ2 penalty: without one it has no finite end at small M, and
+//! time would measure how long couplings run away.
+
+use crate::output::{Machine, Output, digits, markdown_table};
+use crate::plot::{self, Axes, STYLES, Series};
+use crate::report::{Entry, Page};
+use crate::{Result, progress};
+use mpf_core::{Cancel, Form, MinimizerOptions, Objective, StopReason, rng};
+use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Neighbourhood, Samples};
+use mpf_samplers::ExactLattice;
+use plotters::prelude::*;
+use serde::Serialize;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Options of `reproduce-fig-e1`.
+#[derive(Clone, clap::Args)]
+pub struct Args {
+    /// Smallest number of samples.
+    #[arg(long, default_value_t = 20)]
+    from: usize,
+    /// Largest number of samples.
+    #[arg(long, default_value_t = 200_000)]
+    to: usize,
+    /// Numbers of samples per decade.
+    #[arg(long, default_value_t = 2)]
+    per_decade: usize,
+    /// Variance of the couplings J.
+    #[arg(long, default_value_t = 10.0)]
+    variance: f64,
+    /// Side of the square lattice.
+    #[arg(long, default_value_t = 10)]
+    lattice: usize,
+    /// ℓ2 penalty on couplings and fields.
+    #[arg(long, default_value_t = 0.01)]
+    l2: f64,
+    /// Seed of the model and the samples.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Folder for the results [default: target/reproduce/fig-e1]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Results {
+    settings: Settings,
+    points: Vec<Point>,
+    /// Cost ~ M^slope over the upper half of the range (in logarithms).
+    slopes: Slopes,
+    reading: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Settings {
+    machine: Machine,
+    seed: u64,
+    lattice: usize,
+    variance: f64,
+    l2: f64,
+    gradient_tolerance: f64,
+}
+
+#[derive(Serialize)]
+struct Point {
+    samples: usize,
+    distinct_samples: usize,
+    /// Of one evaluation: the fastest of several.
+    evaluation_seconds: f64,
+    fit_seconds: f64,
+    iterations: usize,
+    evaluations: usize,
+    stop: StopReason,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Slopes {
+    evaluation_slope: f64,
+    fit_slope: f64,
+}
+
+const TOLERANCE: f64 = 1e-4;
+
+/// Runs the command.
+pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+    let output = Output::new(args.out.as_deref(), "fig-e1")?;
+    let Some(results) = compute(args, cancel)? else {
+        return Ok(None);
+    };
+    output.write_json("results.json", &results)?;
+    let svg = draw(&results)?;
+    output.write("fig-e1.svg", &svg)?;
+    let (header, rows) = table(&results);
+    let text = markdown_table(&header, &rows);
+    output.write("table.md", &text)?;
+    output.write("report.html", &page(&results, &svg))?;
+    println!("{text}");
+    results.reading.iter().for_each(|line| println!("{line}"));
+    println!("written to {}", output.shown());
+    Ok(Some(Entry {
+        title: "Figure E-1: time against the number of samples".to_owned(),
+        folder: output.folder().to_owned(),
+        figure: svg,
+        reading: results.reading,
+    }))
+}
+
+/// Nothing when cancelled before two points were measured.
+fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
+    let sizes = sizes(args)?;
+    let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
+    let truth = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
+    let exact = ExactLattice::new(&truth, &lattice)?;
+    let all = exact.draw(args.to, rng::next_seed(args.seed));
+    let fitter = Fitter::new(FitOptions {
+        l2: args.l2,
+        l2_on_fields: true,
+        minimizer: MinimizerOptions {
+            gradient_tolerance: TOLERANCE,
+            cancel: cancel.clone(),
+            ..Default::default()
+        },
+        ..Default::default()
+    })?;
+    let bar = progress::bar(sizes.len() as u64).with_prefix("samples");
+    let mut points = Vec::new();
+    for m in sizes {
+        bar.set_message(format!("M = {m}"));
+        let samples = Samples::new(&all.slice(0..m))?;
+        let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum)?;
+        let theta = truth.pack();
+        let mut gradient = vec![0.0; theta.len()];
+        let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
+        let fit = fitter.fit(&samples)?;
+        if cancel.is_cancelled() {
+            break;
+        }
+        points.push(Point {
+            samples: m,
+            distinct_samples: samples.n_distinct(),
+            evaluation_seconds,
+            fit_seconds: fit.seconds,
+            iterations: fit.iterations,
+            evaluations: fit.evaluations,
+            stop: fit.stop,
+        });
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if points.len() < 2 {
+        return Ok(None);
+    }
+    let slopes = Slopes {
+        evaluation_slope: slope(&points, |p| p.evaluation_seconds),
+        fit_slope: slope(&points, |p| p.fit_seconds),
+    };
+    let reading = reading(&points, slopes);
+    Ok(Some(Results {
+        settings: Settings {
+            machine: Machine::this(),
+            seed: args.seed,
+            lattice: args.lattice,
+            variance: args.variance,
+            l2: args.l2,
+            gradient_tolerance: TOLERANCE,
+        },
+        points,
+        slopes,
+        reading,
+    }))
+}
+
+/// From `from` to `to` in equal ratios.
+fn sizes(args: &Args) -> Result<Vec<usize>> {
+    if args.from < 1 || args.to <= args.from || args.per_decade < 1 {
+        return Err("--from must be at least 1, --to larger, --per-decade at least 1".into());
+    }
+    let decades = (args.to as f64 / args.from as f64).log10();
+    let steps = (decades * args.per_decade as f64).round().max(1.0) as usize;
+    Ok((0..=steps)
+        .map(|k| {
+            (args.from as f64 * 10f64.powf(decades * k as f64 / steps as f64)).round() as usize
+        })
+        .collect())
+}
+
+/// The fastest of at least three runs, and of as many as fit into a fifth of a second.
+fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
+    let begin = Instant::now();
+    let mut best = f64::INFINITY;
+    let mut runs = 0;
+    while runs < 3 || (runs < 1000 && begin.elapsed().as_secs_f64() < 0.2) {
+        let clock = Instant::now();
+        black_box(run());
+        best = best.min(clock.elapsed().as_secs_f64());
+        runs += 1;
+    }
+    best
+}
+
+/// Least squares of ln seconds on ln M, over the upper half of the range of ln M.
+fn slope(points: &[Point], seconds: impl Fn(&Point) -> f64) -> f64 {
+    let logs: Vec<(f64, f64)> = points
+        .iter()
+        .map(|p| ((p.samples as f64).ln(), seconds(p).ln()))
+        .collect();
+    let middle = 0.5 * (logs[0].0 + logs[logs.len() - 1].0);
+    let upper: Vec<(f64, f64)> = logs.into_iter().filter(|p| p.0 >= middle - 1e-9).collect();
+    let n = upper.len() as f64;
+    let mean = |f: fn(&(f64, f64)) -> f64| upper.iter().map(f).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let covariance: f64 = upper.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    covariance / upper.iter().map(|p| (p.0 - x).powi(2)).sum::<f64>()
+}
+
+fn reading(points: &[Point], slopes: Slopes) -> Vec<String> {
+    let (first, last) = (&points[0], &points[points.len() - 1]);
+    let verdict = |name: &str, slope: f64| {
+        let agreement = if (0.8..=1.2).contains(&slope) {
+            "This agrees with the paper, which finds it linear for many samples"
+        } else {
+            "This differs from the paper, which finds it linear for many samples"
+        };
+        format!(
+            "The time of {name} grows as M^{slope:.2} over the upper half of the range. {agreement}."
+        )
+    };
+    let mut lines = vec![
+        verdict("one evaluation", slopes.evaluation_slope),
+        verdict("a whole fit", slopes.fit_slope),
+        format!(
+            "From {} to {} samples the number of iterations went from {} to {}.",
+            first.samples, last.samples, first.iterations, last.iterations
+        ),
+    ];
+    let unfinished = points.iter().filter(|p| !p.stop.is_converged()).count();
+    if unfinished > 0 {
+        lines.push(format!("{unfinished} of the fits did not converge."));
+    }
+    lines
+}
+
+fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let header = vec![
+        "samples",
+        "distinct",
+        "evaluation (ms)",
+        "fit (s)",
+        "iterations",
+        "stopped",
+    ];
+    let rows = results
+        .points
+        .iter()
+        .map(|p| {
+            vec![
+                p.samples.to_string(),
+                p.distinct_samples.to_string(),
+                digits(1e3 * p.evaluation_seconds),
+                digits(p.fit_seconds),
+                p.iterations.to_string(),
+                p.stop.to_string(),
+            ]
+        })
+        .collect();
+    (header, rows)
+}
+
+fn draw(results: &Results) -> Result<String> {
+    let points = &results.points;
+    let x_range = (
+        0.8 * points[0].samples as f64,
+        1.25 * points[points.len() - 1].samples as f64,
+    );
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (1000, 420)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (charts, bottom) = root.split_vertically(380);
+        type Seconds = fn(&Point) -> f64;
+        let measured: [(&str, f64, Seconds); 2] = [
+            ("(a) one evaluation", results.slopes.evaluation_slope, |p| {
+                p.evaluation_seconds
+            }),
+            ("(b) a whole fit", results.slopes.fit_slope, |p| {
+                p.fit_seconds
+            }),
+        ];
+        for (area, (name, slope, seconds)) in charts.split_evenly((1, 2)).iter().zip(measured) {
+            let line: Vec<(f64, f64)> = points
+                .iter()
+                .map(|p| (p.samples as f64, seconds(p)))
+                .collect();
+            // The line of slope one through the last point.
+            let (m, s) = line[line.len() - 1];
+            let linear = line.iter().map(|p| (p.0, s * p.0 / m)).collect();
+            let axes = Axes {
+                title: &format!("{name}: M^{slope:.2}"),
+                x: "samples M",
+                y: "time (s)",
+                x_range,
+                y_range: plot::decades(line.iter().map(|p| p.1)),
+                log_x: true,
+            };
+            let low = axes.y_range.0;
+            let series = [
+                Series {
+                    style: STYLES[0],
+                    points: line,
+                    marked: true,
+                },
+                Series {
+                    style: STYLES[5],
+                    points: above(linear, low),
+                    marked: false,
+                },
+            ];
+            plot::panel(area, &axes, &series)?;
+        }
+        plot::legend(
+            &bottom,
+            &[("measured", STYLES[0]), ("proportional to M", STYLES[5])],
+        )?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+fn above(points: Vec<(f64, f64)>, low: f64) -> Vec<(f64, f64)> {
+    points.into_iter().filter(|p| p.1 >= low).collect()
+}
+
+fn page(results: &Results, svg: &str) -> String {
+    let mut page = Page::new(
+        "Figure E-1: time against the number of samples",
+        "What one evaluation of the objective with its gradient, and a whole fit, take as the \
+         number of samples grows.",
+    );
+    page.heading("What was found");
+    page.list(&results.reading);
+    page.figure(
+        svg,
+        "Time against the number of samples, both logarithmic, with a line of slope one.",
+    );
+    let (header, rows) = table(results);
+    page.table(&header, &rows);
+    page.heading("What was run");
+    page.settings(&results.settings);
+    page.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::without_times;
+
+    fn small() -> Args {
+        Args {
+            from: 50,
+            to: 2000,
+            per_decade: 2,
+            variance: 1.0,
+            lattice: 4,
+            l2: 1e-3,
+            seed: 1,
+            out: None,
+        }
+    }
+
+    #[test]
+    fn results_have_the_documented_shape() {
+        let results = compute(&small(), &Cancel::new()).unwrap().unwrap();
+        insta::assert_json_snapshot!(without_times(&results));
+        assert!(draw(&results).unwrap().contains("samples M"));
+        assert!(page(&results, "<svg/>").contains("What was found"));
+    }
+
+    #[test]
+    fn slopes_are_those_of_power_laws() {
+        let point = |samples: usize| Point {
+            samples,
+            distinct_samples: samples,
+            evaluation_seconds: 3e-6 * (samples as f64).powf(0.93),
+            fit_seconds: 2e-4 * (samples as f64).powf(1.1),
+            iterations: 10,
+            evaluations: 12,
+            stop: StopReason::Converged,
+        };
+        let points: Vec<Point> = [10, 100, 1000, 10_000, 100_000].map(point).into();
+        assert!((slope(&points, |p| p.evaluation_seconds) - 0.93).abs() < 1e-9);
+        assert!((slope(&points, |p| p.fit_seconds) - 1.1).abs() < 1e-9);
+        let text = reading(
+            &points,
+            Slopes {
+                evaluation_slope: 1.5,
+                fit_slope: 1.0,
+            },
+        );
+        assert!(text[0].contains("differs from the paper") && text[1].contains("agrees"));
+    }
+
+    #[test]
+    fn sizes_span_the_range() {
+        assert_eq!(sizes(&small()).unwrap(), [50, 171, 585, 2000]);
+        assert!(sizes(&Args { to: 50, ..small() }).is_err());
+    }
+}
