@@ -114,11 +114,11 @@ fn the_likelihood_is_minus_the_energy_plus_the_determinant() {
     // Sums of 700 numbers of order 10.
     assert!((found - expected).abs() < 1e-12);
     let mut objective = NegativeLogLikelihood::new(data.view()).unwrap();
-    let value = objective.value_and_gradient(filters.theta(), &mut vec![0.0; 25]);
+    let value = objective.value_and_gradient(filters.theta(), &mut [0.0; 25]);
     assert!((value + expected).abs() < 1e-12);
     // A singular J: "step too long".
     assert_eq!(
-        objective.value_and_gradient(&[1.0; 25], &mut vec![0.0; 25]),
+        objective.value_and_gradient(&[1.0; 25], &mut [0.0; 25]),
         f64::INFINITY
     );
 }

@@ -29,7 +29,7 @@ pub struct Stochastic {
     pub steady_steps: usize,
     /// Steps at the falling rate. Default 600.
     pub falling_steps: usize,
-    /// The rate to begin with. Default 1.
+    /// The rate to begin with. Default 0.2; at 1 photographs make J run away for a while.
     pub rate: f64,
     /// The rate to end with. Default 0.01.
     pub last_rate: f64,
@@ -56,7 +56,7 @@ pub struct Metropolis {
     pub step_size: f64,
     /// Leapfrog steps of a transition. Default 8.
     pub leapfrog_steps: usize,
-    /// The rate to begin with; it falls to [`Stochastic::last_rate`]. Default 0.1.
+    /// The rate to begin with; it falls to [`Stochastic::last_rate`]. Default 0.3.
     pub rate: f64,
 }
 
@@ -66,7 +66,7 @@ impl Default for Stochastic {
             batch: 2500,
             steady_steps: 400,
             falling_steps: 600,
-            rate: 1.0,
+            rate: 0.2,
             last_rate: 0.01,
             momentum: 0.9,
             averaged_steps: 100,
@@ -84,7 +84,7 @@ impl Default for Metropolis {
             transitions: 5,
             step_size: 0.1,
             leapfrog_steps: 8,
-            rate: 0.1,
+            rate: 0.3,
         }
     }
 }
