@@ -44,6 +44,7 @@ pub mod linalg;
 pub mod minimize;
 pub mod objective;
 pub mod rng;
+pub mod score;
 
 pub use connectivity::{Connectivity, DenseConnectivity, Drawn, OutsideData, SampledConnectivity};
 pub use dynamics::Dynamics;
@@ -54,6 +55,7 @@ pub use minimize::{
     Cancel, Minimizer, MinimizerOptions, Minimum, Progress, Snapshot, StopReason, TracePoint,
 };
 pub use objective::{Objective, Ridge};
+pub use score::ScoreMatching;
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
