@@ -124,7 +124,7 @@ fn a_path_is_what_single_fits_give() {
         // EBIC from an unpenalised fit of the same graph.
         let edges = (0..6)
             .flat_map(|i| (i + 1..6).map(move |j| (i, j)))
-            .filter(|&(i, j)| fit.couplings.get(i, j) != 0.0);
+            .filter(|&(i, j)| point.fit.couplings.get(i, j) != 0.0);
         let refit = fitter(|o| {
             o.l2 = 0.01;
             o.support = mpf_ising::Support::Edges(edges.collect());
