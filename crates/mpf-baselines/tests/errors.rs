@@ -375,7 +375,7 @@ fn bad_blocks_and_fits_are_errors() {
         Error::Undetermined { i: 2, j: 1 }
     );
     let many =
-        States::from_binary(Array2::from_shape_fn((10, 70), |(m, u)| (m * u) % 3 == 1).view());
+        States::from_binary(Array2::from_shape_fn((10, 70), |(m, u)| (m + u) % 3 == 1).view());
     let zeros = Couplings::zeros(70).unwrap();
     assert!(matches!(
         Fitter::default().sandwich(&mpf, &zeros, &many.unwrap(), 1),

@@ -327,6 +327,22 @@ impl Samples {
         Self::collect(states, Some(weights))
     }
 
+    /// From packed samples that stay apart even where they are equal: what is known about them
+    /// may differ.
+    pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
+        let total_weight: f64 = weights.iter().sum();
+        if total_weight <= 0.0 {
+            return Err(Error::NoWeight);
+        }
+        Ok(Self {
+            columns: transpose(states),
+            total_weight,
+            n_observed: states.n_samples(),
+            weights: Some(weights.to_vec()),
+            states: states.clone(),
+        })
+    }
+
     fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
         let n_units = states.n_units();
         if states.n_samples() == 0 {

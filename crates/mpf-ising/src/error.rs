@@ -221,6 +221,45 @@ pub enum Error {
         /// The other unit; equal to `i` for a field.
         j: usize,
     },
+    /// A mask that is not as large as the data.
+    #[error(
+        "the data are {rows} × {columns}, but the mask of unknown entries is {mask_rows} × \
+         {mask_columns}"
+    )]
+    MaskShape {
+        /// Samples.
+        rows: usize,
+        /// Units.
+        columns: usize,
+        /// Rows of the mask.
+        mask_rows: usize,
+        /// Columns of the mask.
+        mask_columns: usize,
+    },
+    /// A unit all of whose entries are unknown.
+    #[error("unit {unit} was never observed: leave its column out")]
+    NeverObserved {
+        /// The unit, from 0.
+        unit: usize,
+    },
+    /// A unit whose flips all need something unknown.
+    #[error(
+        "no sample has unit {unit} and all units that it may be coupled to observed: restrict the \
+         support, or complete the samples instead of leaving flips out"
+    )]
+    NothingKnown {
+        /// The unit, from 0.
+        unit: usize,
+    },
+    /// Every sample has too many unknown entries.
+    #[error("every sample has more than {most_unknown} unknown entries")]
+    AllLeftOut {
+        /// The most that are summed over.
+        most_unknown: usize,
+    },
+    /// Unknown entries and a neighbourhood that looks at whole states.
+    #[error("with unknown entries only all single flips, the default neighbourhood, can be used")]
+    MissingNeighbourhood,
     /// Work of many fits was broken off, so that there is no result.
     #[error("cancelled before all fits were done")]
     Cancelled,

@@ -243,15 +243,26 @@ impl Fitter {
         samples: &Samples,
         mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
-        let problem = Problem::new(self, samples)?;
+        self.fit_masked(estimator, samples, None, &mut observer)
+    }
+
+    /// As [`Fitter::fit_with`], without the flips that are masked.
+    pub(crate) fn fit_masked(
+        &self,
+        estimator: &impl Estimator,
+        samples: &Samples,
+        masked: Option<Masked>,
+        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let problem = Problem::new(self, samples, masked)?;
         let d = samples.n_units();
         let any_free_field = (0..d).any(|i| matches!(problem.field(i), Field::Free { .. }));
         if problem.pairs.is_empty() && !any_free_field {
             return Err(Error::NothingFree);
         }
         let mut fit = match self.options.mode {
-            Mode::Joint => problem.fit_jointly(estimator, &mut observer)?,
-            Mode::NodeWise => problem.fit_by_node(estimator, &mut observer)?,
+            Mode::Joint => problem.fit_jointly(estimator, observer)?,
+            Mode::NodeWise => problem.fit_by_node(estimator, observer)?,
         };
         fit.left_out_fraction = problem.left_out_fraction;
         fit.warnings = problem.warnings(&fit);
@@ -259,10 +270,17 @@ impl Fitter {
     }
 }
 
+/// Flips that need something unknown, and the means of what is known.
+pub(crate) struct Masked {
+    pub(crate) left_out: Arc<LeftOut>,
+    pub(crate) means: Vec<f64>,
+}
+
 /// One data set with the parameters that are free on it.
 struct Problem<'a> {
     fitter: &'a Fitter,
     samples: &'a Samples,
+    all_known: bool,
     left_out: Option<Arc<LeftOut>>,
     left_out_fraction: f64,
     start: Option<SpinCouplings>,
@@ -272,7 +290,7 @@ struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    fn new(fitter: &'a Fitter, samples: &'a Samples) -> Result<Self> {
+    fn new(fitter: &'a Fitter, samples: &'a Samples, masked: Option<Masked>) -> Result<Self> {
         let options = &fitter.options;
         let d = samples.n_units();
         options.biases.check(d)?;
@@ -285,7 +303,11 @@ impl<'a> Problem<'a> {
                 found: start.n_units(),
             });
         }
-        let means = samples.means();
+        let all_known = masked.is_none();
+        let (means, mask) = match masked {
+            None => (samples.means(), None),
+            Some(masked) => (masked.means, Some(masked.left_out)),
+        };
         let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
         let mut pairs = options.support.pairs(d)?;
         pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
@@ -298,7 +320,8 @@ impl<'a> Problem<'a> {
         Ok(Self {
             fitter,
             samples,
-            left_out,
+            all_known,
+            left_out: mask.or(left_out),
             left_out_fraction,
             start: options.start.as_ref().map(Couplings::to_spins),
             means,
@@ -459,7 +482,7 @@ impl Problem<'_> {
         let mut warnings = Vec::new();
         warnings.extend(Warning::constant_units(&self.means));
         warnings.extend(Warning::left_out(fit.left_out_fraction));
-        if !penalised {
+        if !penalised && self.all_known {
             warnings.extend(Warning::separable_pairs(self.samples, &self.pairs));
         }
         warnings.extend(Warning::run_away(

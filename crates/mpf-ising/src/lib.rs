@@ -27,8 +27,10 @@ pub mod flow;
 pub mod folds;
 pub mod kernel;
 pub mod lattice;
+pub mod missing;
 pub mod model;
 pub mod path;
+pub mod preflight;
 pub mod support;
 pub mod warning;
 
@@ -42,8 +44,10 @@ pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
 pub use flow::{IsingFlow, Neighbourhood};
 pub use folds::{Dealing, Folds};
 pub use lattice::{Boundary, Lattice};
+pub use missing::{Incomplete, IncompleteFit, MissingRule};
 pub use model::IsingModel;
 pub use path::{CrossValidation, PathOptions, PathPoint, Penalty, PenaltyPath, Rule};
+pub use preflight::Preflight;
 pub use support::{Biases, Support};
 pub use warning::Warning;
 

@@ -47,7 +47,7 @@ const SMALL_COUPLING: f64 = 0.01;
 
 /// Most iterations of the unpenalised fits that EBIC needs. Where couplings run away they do not
 /// converge, and need not: the graph is then too large anyway.
-const REFIT_ITERATIONS: usize = 200;
+const REFIT_ITERATIONS: usize = 100;
 
 /// What is varied along a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -72,7 +72,7 @@ pub struct PathOptions {
     /// These λ's instead, in any order.
     pub lambdas: Option<Vec<f64>>,
     /// How many λ's in a row may miss the smallest held-out score before cross-validation stops
-    /// going down: fits with too small a penalty take longest. Default 5.
+    /// going down: fits with too small a penalty take longest. Default 3.
     pub patience: usize,
     /// γ of EBIC: 0 for BIC, up to 1 for many units. Default 0.5.
     pub gamma: f64,
@@ -85,7 +85,7 @@ impl Default for PathOptions {
             n_lambdas: 30,
             smallest: 1e-3,
             lambdas: None,
-            patience: 5,
+            patience: 3,
             gamma: 0.5,
         }
     }

@@ -78,7 +78,7 @@ impl Fitter {
         couplings: &Couplings,
         samples: &Samples,
     ) -> Result<Vec<((usize, usize), f64)>> {
-        let problem = Problem::new(self, samples)?;
+        let problem = Problem::new(self, samples, None)?;
         let spins = couplings.to_spins();
         let d = samples.n_units();
         let pulls = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {

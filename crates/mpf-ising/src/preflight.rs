@@ -1,0 +1,397 @@
+//! What can be said before any fit, from the data alone: what will go wrong with which method, and
+//! what a fit will cost.
+//!
+//! ```text
+//! a pair of which some joint value (00, 10, 01, 11) never occurs: its coupling has no finite optimum
+//! x_i = c + Σ_j w_j x_j for all samples: the covariance of the units has no inverse
+//! memory ≈ bits + counts + 2 · 8 d² (R and its gradient) + 8 (2·10 + 6) d(d+1)/2 (L-BFGS)
+//! time   ≈ 60 evaluations of K, one of which is timed on part of the samples
+//! ```
+//!
+//! (Fits in standardised units took 46 to 95 evaluations on lattices and recordings; strong
+//! couplings take more.)
+
+use crate::Result;
+use crate::bits::{Samples, States};
+use crate::couplings::n_packed;
+use crate::error::Error;
+use crate::flow::{IsingFlow, Neighbourhood, left_out_flips};
+use mpf_core::linalg::positive_definite_inverse;
+use mpf_core::{Form, Objective};
+use ndarray::{Array1, Array2};
+use serde::Serialize;
+use std::fmt;
+use std::time::Instant;
+
+/// Evaluations that a fit is taken to need.
+const TYPICAL_EVALUATIONS: f64 = 60.0;
+/// Distinct samples on which an evaluation is timed.
+const TIMED_SAMPLES: usize = 4096;
+/// A unit whose variance is explained but for this share is linear in others.
+const RESIDUAL: f64 = 1e-10;
+
+/// A unit with its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unit {
+    /// Its column, from 0.
+    pub index: usize,
+    /// What it is called, where names were given.
+    pub name: Option<String>,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name} (unit {})", self.index),
+            None => write!(f, "unit {}", self.index),
+        }
+    }
+}
+
+/// What two units never do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// They are never 1 together.
+    NeverTogether,
+    /// They are never 0 together.
+    NeverBothSilent,
+    /// The first is never 1 without the second.
+    OnlyWith,
+    /// They are always equal.
+    Equal,
+    /// They are always different.
+    Opposite,
+}
+
+/// Something that will matter to a fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Finding {
+    /// A unit that never changes.
+    Constant {
+        /// Which.
+        unit: Unit,
+        /// What it always is.
+        value: u8,
+    },
+    /// Two units of which some joint value never occurs.
+    Pair {
+        /// One.
+        first: Unit,
+        /// The other.
+        second: Unit,
+        /// What they never, or always, do.
+        relation: Relation,
+    },
+    /// A unit that is a linear function of others.
+    Linear {
+        /// Which.
+        unit: Unit,
+        /// The others, with their coefficients.
+        of: Vec<(Unit, f64)>,
+    },
+    /// One state holds more than half of the samples.
+    OneStateDominates {
+        /// The share of that state.
+        share: f64,
+        /// Whether it is the silent one.
+        silent: bool,
+    },
+    /// Most flips lead to states that are themselves in the data.
+    FlipsIntoData {
+        /// The share of such flips.
+        share: f64,
+    },
+    /// More parameters than samples.
+    FewSamples {
+        /// Samples.
+        n_samples: usize,
+        /// Parameters of a model with all couplings.
+        n_parameters: usize,
+    },
+}
+
+impl Finding {
+    /// What it will do to which method.
+    pub fn consequence(&self) -> &'static str {
+        match self {
+            Self::Constant { .. } => {
+                "MPF, PL, RISE, CD and ML give it no couplings and the bias of half a \
+                 pseudo-count; mean field and TAP need λ > 0"
+            }
+            Self::Pair {
+                relation: Relation::Equal | Relation::Opposite,
+                ..
+            } => {
+                "MPF, PL, RISE and ML: without a penalty their coupling runs away, and other units' \
+                 couplings to the two cannot be told apart; mean field and TAP need λ > 0; leave \
+                 one out"
+            }
+            Self::Pair { .. } => {
+                "MPF, PL, RISE and ML: without a penalty their coupling has no finite optimum and \
+                 runs away; use l1 or l2"
+            }
+            Self::Linear { .. } => {
+                "mean field and TAP need λ > 0; rows of RISE and node-wise fits are undetermined \
+                 without a penalty, and so are their standard errors"
+            }
+            Self::OneStateDominates { .. } => {
+                "MPF and RISE weigh the rare states by exponentials and lose precision; prefer PL, \
+                 or ML up to 20 units"
+            }
+            Self::FlipsIntoData { .. } => {
+                "MPF over non-data states leaves these flips out, which biases it or leaves \
+                 nothing; keep all single flips (the default)"
+            }
+            Self::FewSamples { .. } => {
+                "MPF, PL, RISE and CD overfit without a penalty: choose l1 by cross-validation or \
+                 EBIC"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant { unit, value } => write!(f, "{unit} is always {value}")?,
+            Self::Pair {
+                first,
+                second,
+                relation,
+            } => match relation {
+                Relation::NeverTogether => write!(f, "{first} and {second} are never 1 together")?,
+                Relation::NeverBothSilent => {
+                    write!(f, "{first} and {second} are never 0 together")?;
+                }
+                Relation::OnlyWith => write!(f, "{first} is never 1 without {second}")?,
+                Relation::Equal => write!(f, "{first} and {second} are always equal")?,
+                Relation::Opposite => write!(f, "{first} and {second} are always different")?,
+            },
+            Self::Linear { unit, of } => {
+                write!(f, "{unit} is a linear function of ")?;
+                for (k, (other, weight)) in of.iter().enumerate() {
+                    write!(
+                        f,
+                        "{}{weight:.3} × {other}",
+                        if k == 0 { "" } else { " + " }
+                    )?;
+                }
+            }
+            Self::OneStateDominates { share, silent } => write!(
+                f,
+                "{} holds {:.1} % of the samples",
+                if *silent {
+                    "the silent state"
+                } else {
+                    "one state"
+                },
+                100.0 * share
+            )?,
+            Self::FlipsIntoData { share } => write!(
+                f,
+                "{:.1} % of all single flips lead to states that are in the data",
+                100.0 * share
+            )?,
+            Self::FewSamples {
+                n_samples,
+                n_parameters,
+            } => write!(f, "{n_samples} samples for {n_parameters} parameters")?,
+        }
+        write!(f, ": {}", self.consequence())
+    }
+}
+
+/// What the data look like, what to be careful about, and what a fit will cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct Preflight {
+    /// Samples.
+    pub n_samples: usize,
+    /// Units.
+    pub n_units: usize,
+    /// Distinct samples.
+    pub n_distinct: usize,
+    /// The share of samples in which no unit is 1.
+    pub silent_fraction: f64,
+    /// The share of single flips that lead to states in the data.
+    pub flips_into_data: f64,
+    /// Bytes that a joint fit with all couplings will hold, the data included.
+    pub bytes: usize,
+    /// Seconds that such a fit will take with the present threads, roughly.
+    pub seconds: f64,
+    /// What will matter.
+    pub findings: Vec<Finding>,
+}
+
+impl Preflight {
+    /// Looks at `samples`; `names` are those of the units, if they have any. O(M d²/64 + M d + d³)
+    /// and part of one evaluation of K.
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] when there is not one name per unit.
+    pub fn new(samples: &Samples, names: Option<&[String]>) -> Result<Self> {
+        let d = samples.n_units();
+        if let Some(names) = names
+            && names.len() != d
+        {
+            return Err(Error::UnitCount {
+                what: "names",
+                expected: d,
+                found: names.len(),
+            });
+        }
+        let name = |index: usize| Unit {
+            index,
+            name: names.map(|names| names[index].clone()),
+        };
+        let flips_into_data = match left_out_flips(samples, Neighbourhood::OutsideData) {
+            Ok((_, share)) => share,
+            Err(Error::NoFlipsLeft) => 1.0,
+            Err(other) => return Err(other),
+        };
+        let n_samples = samples.n_effective() as usize;
+        let mut findings = Vec::new();
+        let means = samples.means();
+        let varies: Vec<usize> = (0..d)
+            .filter(|&i| means[i] > 0.0 && means[i] < 1.0)
+            .collect();
+        for i in (0..d).filter(|i| !varies.contains(i)) {
+            findings.push(Finding::Constant {
+                unit: name(i),
+                value: u8::from(means[i] >= 1.0),
+            });
+        }
+        let mut twins = Vec::new();
+        for (k, &i) in varies.iter().enumerate() {
+            for &j in &varies[k + 1..] {
+                for (first, second, relation) in relations(samples.joint_values(i, j), i, j) {
+                    if matches!(relation, Relation::Equal | Relation::Opposite) {
+                        twins.push(j);
+                    }
+                    findings.push(Finding::Pair {
+                        first: name(first),
+                        second: name(second),
+                        relation,
+                    });
+                }
+            }
+        }
+        let single: Vec<usize> = varies.into_iter().filter(|i| !twins.contains(i)).collect();
+        for (unit, of) in linear_units(samples, &single)? {
+            findings.push(Finding::Linear {
+                unit: name(unit),
+                of: of.into_iter().map(|(j, w)| (name(j), w)).collect(),
+            });
+        }
+        let (share, silent_fraction, silent) = commonest(samples);
+        if share > 0.5 {
+            findings.push(Finding::OneStateDominates { share, silent });
+        }
+        if flips_into_data > 0.5 {
+            findings.push(Finding::FlipsIntoData {
+                share: flips_into_data,
+            });
+        }
+        let n_parameters = n_packed(d);
+        if n_samples < n_parameters {
+            findings.push(Finding::FewSamples {
+                n_samples,
+                n_parameters,
+            });
+        }
+        Ok(Self {
+            n_samples,
+            n_units: d,
+            n_distinct: samples.n_distinct(),
+            silent_fraction,
+            flips_into_data,
+            bytes: samples.bytes() + 16 * d * d + 8 * 26 * n_parameters,
+            seconds: TYPICAL_EVALUATIONS * seconds_per_evaluation(samples)?,
+            findings,
+        })
+    }
+}
+
+/// From the joint values that occur (bits 0 to 3: 00, 10, 01, 11), what two units never do.
+fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, Relation)> {
+    match seen {
+        0b1001 => vec![(i, j, Relation::Equal)],
+        0b0110 => vec![(i, j, Relation::Opposite)],
+        _ => [
+            (0b0001, i, j, Relation::NeverBothSilent),
+            (0b0010, i, j, Relation::OnlyWith),
+            (0b0100, j, i, Relation::OnlyWith),
+            (0b1000, i, j, Relation::NeverTogether),
+        ]
+        .into_iter()
+        .filter(|(bit, ..)| seen & bit == 0)
+        .map(|(_, first, second, relation)| (first, second, relation))
+        .collect(),
+    }
+}
+
+/// Units among `units` that are linear functions of earlier ones, with the coefficients.
+fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<(usize, Vec<(usize, f64)>)>> {
+    let raw = samples.pair_means();
+    let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
+    // The Cholesky factor over the units that are independent so far.
+    let mut basis: Vec<usize> = Vec::new();
+    let mut factor: Vec<Vec<f64>> = Vec::new();
+    let mut found = Vec::new();
+    for &unit in units {
+        let mut row: Vec<f64> = Vec::with_capacity(basis.len() + 1);
+        for (k, &other) in basis.iter().enumerate() {
+            let known: f64 = row.iter().zip(&factor[k]).map(|(a, b)| a * b).sum();
+            row.push((covariance(unit, other) - known) / factor[k][k]);
+        }
+        let rest = covariance(unit, unit) - row.iter().map(|v| v * v).sum::<f64>();
+        if rest > RESIDUAL * covariance(unit, unit) {
+            row.push(rest.sqrt());
+            basis.push(unit);
+            factor.push(row);
+            continue;
+        }
+        let n = basis.len();
+        let among = Array2::from_shape_fn((n, n), |(a, b)| covariance(basis[a], basis[b]));
+        let with = Array1::from_shape_fn(n, |a| covariance(basis[a], unit));
+        let weights = positive_definite_inverse(among.view())?.dot(&with);
+        let of = basis.iter().copied().zip(weights);
+        // Coefficients that are zero but for rounding.
+        found.push((unit, of.filter(|(_, w)| w.abs() > 1e-6).collect()));
+    }
+    Ok(found)
+}
+
+/// The share of the commonest state, that of the silent state, and whether they are the same.
+fn commonest(samples: &Samples) -> (f64, f64, bool) {
+    let total = samples.total_weight();
+    let (mut largest, mut silent, mut at_silent) = (0.0, 0.0, false);
+    for (m, row) in samples.states().rows().enumerate() {
+        let share = samples.weight(m) / total;
+        let is_silent = row.iter().all(|w| *w == 0);
+        if is_silent {
+            silent = share;
+        }
+        if share > largest {
+            (largest, at_silent) = (share, is_silent);
+        }
+    }
+    (largest, silent, at_silent)
+}
+
+/// One evaluation of K and its gradient, timed on part of the samples.
+fn seconds_per_evaluation(samples: &Samples) -> Result<f64> {
+    let n = samples.n_distinct();
+    let part: States = samples.states().slice(0..n.min(TIMED_SAMPLES));
+    let part = Samples::new(&part)?;
+    let mut flow = IsingFlow::new(&part, Neighbourhood::SingleFlips, Form::Sum)?;
+    let theta = vec![0.0; flow.n_params()];
+    let mut grad = theta.clone();
+    // The first one warms up the caches.
+    flow.value_and_gradient(&theta, &mut grad);
+    let clock = Instant::now();
+    flow.value_and_gradient(&theta, &mut grad);
+    Ok(clock.elapsed().as_secs_f64() * n as f64 / part.n_distinct() as f64)
+}
