@@ -8,7 +8,8 @@ use crate::methods::{MethodArgs, MethodName, Strength};
 use crate::model::{self, Convention, FitRecord, Model, PathRecord, StandardErrors};
 use crate::output;
 use clap::{Args, ValueEnum};
-use mpf_baselines::{Fitted, Method};
+use mpf_baselines::drift::Drift;
+use mpf_baselines::{ContrastiveOptions, Fitted, LearningRate, Method};
 use mpf_core::{Cancel, StopReason, TracePoint};
 use mpf_ising::{
     BootstrapOptions, CrossValidation, Dealing, Folds, PathOptions, Penalty, PenaltyPath,
@@ -24,6 +25,17 @@ use std::path::PathBuf;
 const TRACE_POINTS: usize = 500;
 /// Findings of the preflight that are shown before the rest is counted.
 const FINDINGS: usize = 8;
+
+/// Steps of `--polish`, in units of J per moment: the second half of the paper's schedule.
+const POLISHING_RATE: LearningRate = LearningRate {
+    first: 1.0,
+    last: 0.05,
+};
+
+/// Chains that one update of `--polish` moves.
+const POLISHING_CHAINS: usize = 8000;
+/// Gibbs sweeps after which a model that has left its data is noticed.
+const DRIFT_SWEEPS: usize = 50;
 
 /// How a penalty is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -69,6 +81,14 @@ pub struct FitArgs {
     /// `auto`: how many folds
     #[arg(long, default_value_t = 5, help_heading = "Method")]
     folds: usize,
+    /// After the fit, this many updates of stochastic maximum likelihood (persistent CD) from there
+    #[arg(
+        long,
+        value_name = "UPDATES",
+        default_value_t = 0,
+        help_heading = "Method"
+    )]
+    polish: usize,
     /// Only these couplings are free: two units a line
     #[arg(long, value_name = "EDGES", help_heading = "Method")]
     support: Option<PathBuf>,
@@ -124,17 +144,30 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
     tell_preflight(console, &raster, &preflight);
 
     let (method, path) = job.choose_penalty()?;
-    let fitted = match &path {
+    let mut fitted = match &path {
         // The path has been there already.
         Some(chosen) => chosen.fit.clone(),
         None => job.fit(&method)?,
     };
+    if args.polish > 0 && fitted.stop != Some(StopReason::Cancelled) {
+        fitted = job.polish(fitted, &support)?;
+    }
     if fitted.stop == Some(StopReason::Cancelled) {
         return Err(Failure::interrupted());
     }
     let errors = job.errors(&method, &fitted)?;
     let n_free = support.pairs(names.len())?.len();
-    let record = job.record(&method, &fitted, path, n_free);
+    let mut record = job.record(&method, &fitted, path, n_free);
+    let drift = Drift::measure(&fitted.couplings, &samples, DRIFT_SWEEPS, args.options.seed)?;
+    if drift.is_away() {
+        record.warnings.push(format!(
+            "the model does not stay with the data: chains that start there go from {:.1} % active \
+             to {:.1} % in {DRIFT_SWEEPS} sweeps, so that it has probable states which the data \
+             never show; use --polish 300, or a larger penalty",
+            100.0 * drift.before,
+            100.0 * drift.after
+        ));
+    }
     let model = Model {
         program: Model::this_program(),
         couplings: fitted.couplings.clone(),
@@ -270,6 +303,28 @@ impl Job<'_> {
         Ok(fitted?)
     }
 
+    /// Moves the couplings until means and pairs of the model are those of the data.
+    fn polish(&self, fitted: Fitted, support: &Support) -> Result<Fitted, Failure> {
+        let polish = Method::ContrastiveDivergence(ContrastiveOptions {
+            updates: self.args.polish,
+            persistent: true,
+            batch_size: Some(POLISHING_CHAINS),
+            learning_rate: POLISHING_RATE,
+            support: support.clone(),
+            start: Some(fitted.couplings),
+            seed: self.args.options.seed,
+            cancel: self.cancel.clone(),
+            ..Default::default()
+        });
+        let polished = self.fit(&polish)?;
+        // How the fit went stays in the record; what the model is, is new.
+        Ok(Fitted {
+            couplings: polished.couplings,
+            seconds: fitted.seconds + polished.seconds,
+            ..fitted
+        })
+    }
+
     fn errors(&self, method: &Method, fitted: &Fitted) -> Result<Option<StandardErrors>, Failure> {
         let block_length = self.args.block_length;
         Ok(match self.args.errors {
@@ -330,6 +385,7 @@ impl Job<'_> {
             }),
             neighbours: options.neighbours.as_str().into(),
             nodewise: options.nodewise || by_row,
+            polish: self.args.polish,
             n_free_couplings,
             seed: options.seed,
             tolerance: options.tolerance,

@@ -91,6 +91,8 @@ pub struct FitRecord {
     pub neighbours: String,
     /// Whether every row was fitted by itself.
     pub nodewise: bool,
+    /// Updates of stochastic maximum likelihood after the fit.
+    pub polish: usize,
     /// How many couplings were free.
     pub n_free_couplings: usize,
     /// What all randomness came from.

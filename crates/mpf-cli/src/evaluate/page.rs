@@ -321,6 +321,7 @@ fn fitted(page: &mut Page, fit: &FitRecord) {
         ("λ₂ on K²/2", digits(fit.l2)),
         ("neighbours", fit.neighbours.clone()),
         ("row by row", yes(fit.nodewise)),
+        ("polishing updates", fit.polish.to_string()),
         ("free couplings", fit.n_free_couplings.to_string()),
         ("seed", fit.seed.to_string()),
     ];
