@@ -63,7 +63,9 @@ impl Drift {
             .map(|(chain, &start)| {
                 let mut rng = substream(seed, chain as u64);
                 let mut state = gibbs.state(states.row(start))?;
-                (0..sweeps).for_each(|_| drop(gibbs.step(&mut state, &mut rng)));
+                for _ in 0..sweeps {
+                    gibbs.step(&mut state, &mut rng);
+                }
                 Ok((active(states.row(start)), active(state.row())))
             })
             .collect::<Result<Vec<(f64, f64)>>>()?;

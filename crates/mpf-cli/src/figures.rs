@@ -360,6 +360,7 @@ pub fn counts(title: &str, model: &[(f64, f64)], data: &[(f64, f64, f64)]) -> Re
             .legend(|(x, y)| Circle::new((x + 10, y), 3, BLUE.filled()));
         chart
             .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
             .label_font(TEXT)
             .border_style(INK.mix(0.2))
             .background_style(WHITE)
@@ -432,6 +433,7 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
         }
         chart
             .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
             .label_font(TEXT)
             .border_style(INK.mix(0.2))
             .background_style(WHITE)

@@ -10,7 +10,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use mpf_baselines::drift::Drift;
 use mpf_baselines::{ContrastiveOptions, Fitted, LearningRate, Method};
-use mpf_core::{Cancel, StopReason, TracePoint};
+use mpf_core::{Cancel, TracePoint};
 use mpf_ising::{
     BootstrapOptions, CrossValidation, Dealing, Folds, PathOptions, Penalty, PenaltyPath,
     Preflight, Rule, Samples, Support, Warning, bootstrap,
@@ -20,6 +20,7 @@ use mpf_report::text::digits;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Points of a learning curve that a model file keeps.
 const TRACE_POINTS: usize = 500;
@@ -32,10 +33,35 @@ const POLISHING_RATE: LearningRate = LearningRate {
     last: 0.05,
 };
 
+/// How many of them `auto` makes.
+const POLISHING_UPDATES: usize = 300;
 /// Chains that one update of `--polish` moves.
 const POLISHING_CHAINS: usize = 8000;
 /// Gibbs sweeps after which a model that has left its data is noticed.
 const DRIFT_SWEEPS: usize = 50;
+
+/// Updates after the fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polish {
+    /// So many.
+    Given(usize),
+    /// If the model leaves its data.
+    Auto,
+}
+
+impl FromStr for Polish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            number => number
+                .parse()
+                .map(Self::Given)
+                .map_err(|_| "a number of updates, or `auto`".into()),
+        }
+    }
+}
 
 /// How a penalty is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -81,14 +107,15 @@ pub struct FitArgs {
     /// `auto`: how many folds
     #[arg(long, default_value_t = 5, help_heading = "Method")]
     folds: usize,
-    /// After the fit, this many updates of stochastic maximum likelihood (persistent CD) from there
+    /// After the fit, so many updates of stochastic maximum likelihood (persistent CD) from there;
+    /// `auto`: 300 if the model does not stay with its data and has no penalty nor error bars
     #[arg(
         long,
-        value_name = "UPDATES",
-        default_value_t = 0,
+        value_name = "N|auto",
+        default_value = "auto",
         help_heading = "Method"
     )]
-    polish: usize,
+    polish: Polish,
     /// Only these couplings are free: two units a line
     #[arg(long, value_name = "EDGES", help_heading = "Method")]
     support: Option<PathBuf>,
@@ -125,6 +152,16 @@ struct Report<'a> {
 pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     model::check_name(&args.output)?;
     output::check_writable(&args.output)?;
+    if args.errors != ErrorsName::None && !matches!(args.polish, Polish::Auto | Polish::Given(0)) {
+        return Err(
+            Failure::input("--errors are those of the fit, which --polish changes")
+                .hint("leave out one of the two"),
+        );
+    }
+    if args.options.l1 == Strength::Auto && args.options.l2 == Strength::Auto {
+        return Err(Failure::input("--l1 auto and --l2 auto at the same time")
+            .hint("choose one of them and fix the other"));
+    }
     let raster = Raster::read(&args.data)?;
     let samples = raster.samples()?;
     let names = raster.names_or_numbers();
@@ -149,23 +186,29 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         Some(chosen) => chosen.fit.clone(),
         None => job.fit(&method)?,
     };
-    if args.polish > 0 && fitted.stop != Some(StopReason::Cancelled) {
-        fitted = job.polish(fitted, &support)?;
+    let mut drift = job.drift(&fitted)?;
+    let polish = job.updates(&drift);
+    if polish > 0 && !cancel.is_cancelled() {
+        if args.polish == Polish::Auto {
+            console.note(&format!(
+                "note: {}; polishing with {polish} updates (--polish 0 leaves it as it is)",
+                in_words(&drift)
+            ));
+        }
+        fitted = job.polish(fitted, &support, polish)?;
+        drift = job.drift(&fitted)?;
     }
-    if fitted.stop == Some(StopReason::Cancelled) {
+    if cancel.is_cancelled() {
         return Err(Failure::interrupted());
     }
     let errors = job.errors(&method, &fitted)?;
     let n_free = support.pairs(names.len())?.len();
     let mut record = job.record(&method, &fitted, path, n_free);
-    let drift = Drift::measure(&fitted.couplings, &samples, DRIFT_SWEEPS, args.options.seed)?;
+    record.polish = polish;
     if drift.is_away() {
         record.warnings.push(format!(
-            "the model does not stay with the data: chains that start there go from {:.1} % active \
-             to {:.1} % in {DRIFT_SWEEPS} sweeps, so that it has probable states which the data \
-             never show; use --polish 300, or a larger penalty",
-            100.0 * drift.before,
-            100.0 * drift.after
+            "{}: it has probable states which the data never show; use --polish 500, or a penalty",
+            in_words(&drift)
         ));
     }
     let model = Model {
@@ -213,10 +256,6 @@ impl Job<'_> {
     fn choose_penalty(&self) -> Result<(Method, Option<Chosen>), Failure> {
         let options = &self.args.options;
         let penalty = match (options.l1, options.l2) {
-            (Strength::Auto, Strength::Auto) => {
-                return Err(Failure::input("--l1 auto and --l2 auto at the same time")
-                    .hint("choose one of them and fix the other"));
-            }
             (Strength::Auto, _) => Penalty::L1,
             (_, Strength::Auto) => Penalty::L2,
             _ => return Ok((self.method.clone(), None)),
@@ -303,10 +342,33 @@ impl Job<'_> {
         Ok(fitted?)
     }
 
+    fn drift(&self, fitted: &Fitted) -> Result<Drift, Failure> {
+        let seed = self.args.options.seed;
+        let drift = Drift::measure(&fitted.couplings, self.samples, DRIFT_SWEEPS, seed);
+        Ok(drift?)
+    }
+
+    /// How many updates are to follow the fit.
+    fn updates(&self, drift: &Drift) -> usize {
+        let options = &self.args.options;
+        let none = Strength::Given(0.0);
+        let plain =
+            options.l1 == none && options.l2 == none && self.args.errors == ErrorsName::None;
+        let local = matches!(
+            self.args.method,
+            MethodName::Mpf | MethodName::Pl | MethodName::Rise | MethodName::Logrise
+        );
+        match self.args.polish {
+            Polish::Given(updates) => updates,
+            Polish::Auto if plain && local && drift.is_away() => POLISHING_UPDATES,
+            Polish::Auto => 0,
+        }
+    }
+
     /// Moves the couplings until means and pairs of the model are those of the data.
-    fn polish(&self, fitted: Fitted, support: &Support) -> Result<Fitted, Failure> {
+    fn polish(&self, fitted: Fitted, support: &Support, updates: usize) -> Result<Fitted, Failure> {
         let polish = Method::ContrastiveDivergence(ContrastiveOptions {
-            updates: self.args.polish,
+            updates,
             persistent: true,
             batch_size: Some(POLISHING_CHAINS),
             learning_rate: POLISHING_RATE,
@@ -385,7 +447,7 @@ impl Job<'_> {
             }),
             neighbours: options.neighbours.as_str().into(),
             nodewise: options.nodewise || by_row,
-            polish: self.args.polish,
+            polish: 0,
             n_free_couplings,
             seed: options.seed,
             tolerance: options.tolerance,
@@ -405,6 +467,15 @@ impl Job<'_> {
             path: path.map_or_else(Vec::new, |chosen| chosen.path),
         }
     }
+}
+
+fn in_words(drift: &Drift) -> String {
+    format!(
+        "the model does not stay with the data: chains that start there go from {:.1} % active to \
+         {:.1} % in {DRIFT_SWEEPS} sweeps",
+        100.0 * drift.before,
+        100.0 * drift.after
+    )
 }
 
 /// Data without any change have no model.
@@ -469,6 +540,9 @@ fn largest_coupling(model: &Model) -> f64 {
 
 fn summary(args: &FitArgs, model: &Model, record: &FitRecord, largest: f64) -> String {
     let mut text = format!("{}: {}", record.method, args.output.display());
+    if record.polish > 0 {
+        let _ = write!(text, ", polished by {} updates", record.polish);
+    }
     if let Some(stop) = &record.stop {
         let _ = write!(text, ", {stop} after {} iterations", record.iterations);
     }

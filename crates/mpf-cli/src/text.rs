@@ -2,7 +2,7 @@
 
 use crate::data::DataArgs;
 use crate::failure::Failure;
-use crate::packer::Packer;
+use crate::packer::{Packer, Problem};
 use csv::StringRecord;
 use std::io::BufRead;
 
@@ -79,7 +79,17 @@ impl<R: BufRead> Lines<R> {
     fn next(&mut self, record: &mut StringRecord) -> Result<Option<u64>, String> {
         match self {
             Self::Separated(reader) => {
-                let more = reader.read_record(record).map_err(|e| e.to_string())?;
+                let more = reader.read_record(record).map_err(|e| match e.kind() {
+                    csv::ErrorKind::Utf8 {
+                        pos: Some(pos),
+                        err,
+                    } => format!(
+                        "line {}, column {}: this is no UTF-8",
+                        pos.line(),
+                        err.field() + 1
+                    ),
+                    _ => e.to_string(),
+                })?;
                 Ok(more.then(|| record.position().map_or(0, csv::Position::line)))
             }
             Self::Blanks { file, text, line } => loop {
@@ -138,7 +148,7 @@ impl Reader<'_> {
             self.unit_names.push(record[0].to_owned());
         }
         let column_name = |column: usize| match self.header.as_ref().and_then(|h| h.get(column)) {
-            Some(name) if !args.transpose => format!(" ({name})"),
+            Some(name) if !args.transpose && !name.is_empty() => format!(" ({name})"),
             _ => String::new(),
         };
         for (column, field) in record.iter().enumerate().skip(usize::from(named)) {
@@ -159,7 +169,8 @@ impl Reader<'_> {
             };
             packer.push(value).map_err(|problem| {
                 let failure = args.explain(&place(), problem);
-                if self.header.is_none() && line == 1 {
+                let told = matches!(problem, Problem::Value(v) if v == 0.0 || v == -1.0);
+                if self.header.is_none() && line == 1 && !told {
                     return failure.hint("if the first line holds names, pass --header");
                 }
                 let index = self.header.as_ref().is_some_and(|h| h[0].is_empty());
