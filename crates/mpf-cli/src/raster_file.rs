@@ -9,7 +9,7 @@ use mpf_report::files;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Refuses a name that [`write`] would refuse.
+/// Refuses a name that [`write()`] would refuse.
 ///
 /// # Errors
 /// An ending that is not one of those above.

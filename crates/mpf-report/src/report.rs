@@ -35,7 +35,7 @@ figure > div { background: #fff; border: 1px solid var(--line); border-radius: 6
   overflow-x: auto; }
 figure svg { max-width: 100%; min-width: 40rem; height: auto; display: block; margin: 0 auto; }
 .figures { display: grid; gap: 0 1.2rem; align-items: start;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); }
 .figures svg { min-width: 0; width: 100%; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; margin-top: .4rem; }
 .table { overflow-x: auto; }
