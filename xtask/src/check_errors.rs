@@ -13,10 +13,11 @@ use mpf_ising::{
     BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, MarginEstimator,
     Mode, Mpf, Samples, SpinCouplings, States, bootstrap,
 };
-use mpf_samplers::{ExactEnumeration, Gibbs, diagnostics};
+use mpf_samplers::{ExactEnumeration, ExactLattice, Gibbs, diagnostics};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
+use std::time::Instant;
 
 /// Options of `check-errors`.
 #[derive(clap::Args)]
@@ -39,6 +40,9 @@ pub struct Args {
     /// Data sets that are bootstrapped too; 0 for none.
     #[arg(long, default_value_t = 20)]
     bootstrapped: u64,
+    /// Only time the sandwich by node for 200 units, a 10×20 lattice with 20,000 samples.
+    #[arg(long)]
+    large: bool,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -93,6 +97,12 @@ impl Coverage {
             expected.into(),
             if holds { "pass" } else { "FAIL" }.into(),
         ]
+    }
+
+    /// Of a few repetitions only the couplings: the fields of one fit hang together, so that a
+    /// handful of fits says little about them.
+    fn couplings_are_right(&self) -> bool {
+        (0.92..=0.98).contains(&Self::share(self.couplings))
     }
 
     fn is_right(&self) -> bool {
@@ -194,8 +204,44 @@ fn chain(gibbs: &Gibbs, start: &States, args: &Args, seed: u64) -> Result<States
     Ok(states)
 }
 
+/// Times the sandwich for 200 units with all couplings free, fitted node by node.
+fn large(seed: u64) -> Result {
+    let lattice = Lattice::new(10, 20, Boundary::Open)?;
+    let truth = lattice.spin_glass(1.0, &mut rng::stream(seed, 0))?;
+    let states = ExactLattice::new(&truth, &lattice)?.draw(20_000, seed);
+    let mut options = FitOptions {
+        mode: Mode::NodeWise,
+        ..Default::default()
+    };
+    options.minimizer.gradient_tolerance = 1e-4;
+    let fitter = Fitter::new(options)?;
+    let fit = fitter.fit(&Samples::new(&states)?)?;
+    let clock = Instant::now();
+    let bars = fitter.sandwich(&Mpf::default(), &fit.couplings, &states, 1)?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let (found, spins) = (fit.couplings.to_spins(), truth.to_spins());
+    let (mut inside, mut all) = (0, 0);
+    for i in 0..200 {
+        for j in 0..i {
+            let off = found.couplings[[i, j]] - spins.couplings[[i, j]];
+            inside += usize::from(off.abs() < 1.96 * bars.couplings[i][j]);
+            all += 1;
+        }
+    }
+    println!(
+        "200 units, M = 20,000, node by node: fit {:.0} s, sandwich {seconds:.0} s, {:.1} % of \
+         {all} couplings covered",
+        fit.seconds,
+        100.0 * inside as f64 / all as f64
+    );
+    Ok(())
+}
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    if args.large {
+        return large(args.seed);
+    }
     let header = [
         "standard errors",
         "fields covered",
@@ -261,8 +307,9 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.bootstrapped > 0 {
         let n = args.bootstrapped.min(args.repetitions);
         let name = format!("MPF, bootstrap ({n} repetitions)");
-        failed += usize::from(!found[3].is_right());
-        rows.push(found[3].row(&name, right, found[3].is_right()));
+        let holds = found[3].couplings_are_right();
+        failed += usize::from(!holds);
+        rows.push(found[3].row(&name, "couplings 92 to 98 %", holds));
     }
     print!("{}", markdown_table(&header, &rows));
 
@@ -319,13 +366,19 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             continue;
         }
         let fails = Coverage::share(pair[0].couplings) < 0.92;
-        failed += usize::from(!fails) + usize::from(!pair[1].is_right());
+        let resampled = name.ends_with("bootstrap");
+        let (expected, holds) = if resampled {
+            ("couplings 92 to 98 %", pair[1].couplings_are_right())
+        } else {
+            (right, pair[1].is_right())
+        };
+        failed += usize::from(!fails) + usize::from(!holds);
         rows.push(pair[0].row(
             &format!("{name}, samples taken as independent"),
             "couplings below 92 %",
             fails,
         ));
-        rows.push(pair[1].row(&format!("{name}, blocks"), right, pair[1].is_right()));
+        rows.push(pair[1].row(&format!("{name}, blocks"), expected, holds));
     }
     print!("{}", markdown_table(&header, &rows));
     if failed > 0 {

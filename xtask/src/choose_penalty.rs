@@ -69,7 +69,7 @@ impl Problem {
         }
     }
 
-    fn make(self, seed: u64) -> Result<(Lattice, Couplings, States)> {
+    fn make(self, seed: u64) -> Result<(Couplings, States)> {
         let lattice = Lattice::new(10, 10, Boundary::Open)?;
         let mut rng = rng::stream(seed, 0);
         let (truth, n_samples) = match self {
@@ -77,7 +77,7 @@ impl Problem {
             Self::Glass => (lattice.spin_glass(10.0, &mut rng)?, 20_000),
         };
         let states = ExactLattice::new(&truth, &lattice)?.draw(n_samples, rng::next_seed(seed));
-        Ok((lattice, truth, states))
+        Ok((truth, states))
     }
 }
 
@@ -163,7 +163,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         println!("\n## {}\n", problem.title());
         let mut rows = Vec::new();
         for seed in args.first_seed..args.first_seed + args.seeds {
-            let (_, truth, states) = problem.make(seed)?;
+            let (truth, states) = problem.make(seed)?;
             for method in [Method::Mpf, Method::Pl, Method::Rise] {
                 if args.method.is_some_and(|only| only != method) {
                     continue;

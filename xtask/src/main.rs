@@ -5,6 +5,8 @@
 
 mod bench_report;
 mod check_errors;
+mod check_ica;
+mod check_missing;
 mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
@@ -12,6 +14,7 @@ mod compare_samplers;
 mod correlations;
 mod fig1;
 mod fig2;
+mod fig3;
 mod fig_e1;
 mod fig_f1;
 mod output;
@@ -46,6 +49,8 @@ enum Command {
     ReproduceFig1(fig1::Args),
     /// Figure 2 and Table E-1: errors of six methods on a 10×10 spin glass against learning time.
     ReproduceFig2(fig2::Args),
+    /// Figure 3: ICA filters of image patches, by MPF and by maximum likelihood.
+    ReproduceFig3(fig3::Args),
     /// Figure E-1: time of an evaluation and of a fit against the number of samples.
     ReproduceFigE1(fig_e1::Args),
     /// Figure F-1: error of the correlations of 40 connected units against learning time.
@@ -58,8 +63,12 @@ enum Command {
     CompareEstimators(compare_estimators::Args),
     /// Do 95 % intervals cover the truth 95 % of the time? With and without autocorrelation.
     CheckErrors(check_errors::Args),
+    /// Couplings recovered when entries are missing at random: errors and bias.
+    CheckMissing(check_missing::Args),
     /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
     ChoosePenalty(choose_penalty::Args),
+    /// ICA and score matching at full size, against bounds that were measured independently.
+    CheckIca(check_ica::Args),
     /// Makes a page of what `cargo bench` measured.
     BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
@@ -86,13 +95,16 @@ fn main() -> ExitCode {
         .and_then(|()| match cli.command {
             Command::ReproduceFig1(args) => fig1::run(&args).map(drop),
             Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
+            Command::ReproduceFig3(args) => fig3::run(&args, &cancel).map(drop),
             Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
             Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
             Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
             Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
             Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
             Command::CheckErrors(args) => check_errors::run(&args, &cancel),
+            Command::CheckMissing(args) => check_missing::run(&args, &cancel),
             Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
+            Command::CheckIca(args) => check_ica::run(&args, &cancel),
             Command::BenchReport(args) => bench_report::run(&args),
             Command::ComparePeers(args) => compare_peers::run(&args),
             Command::TimeObjective(args) => time_objective::run(&args),

@@ -2,7 +2,7 @@
 
 use crate::output::Output;
 use crate::report::{Entry, Page};
-use crate::{Result, fig_e1, fig_f1, fig1, fig2};
+use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
 use clap::Parser;
 use mpf_core::Cancel;
 use std::path::PathBuf;
@@ -36,6 +36,9 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let mut keep = |entry: Option<Entry>| entries.extend(entry);
     keep(fig1::run(&with_folder(folder("fig1")))?);
     keep(fig2::run(&with_folder(folder("fig2")), cancel)?);
+    if !cancel.is_cancelled() {
+        keep(fig3::run(&with_folder(folder("fig3")), cancel)?);
+    }
     if !cancel.is_cancelled() {
         keep(fig_e1::run(&with_folder(folder("fig-e1")), cancel)?);
     }

@@ -267,6 +267,7 @@ impl ContrastiveDivergence {
             asymmetry: None,
             warnings,
             trace,
+            snapshot: None,
         })
     }
 }

@@ -171,8 +171,8 @@ impl Moments {
             let add = |sum: &mut Mean, influence: f64| {
                 sum.standard_error += (length * influence) * (length * influence);
             };
-            for i in 0..d {
-                add(&mut squares.means[i], raw.ones[i] - m[i]);
+            for (sum, (here, overall)) in squares.means.iter_mut().zip(raw.ones.iter().zip(m)) {
+                add(sum, here - overall);
             }
             for (q, pair) in pairs(d).enumerate() {
                 let influence = raw.pair_about(m, q, pair) - central.pairs[q].value;

@@ -207,6 +207,7 @@ pub fn independent(samples: &Samples) -> Result<Fit> {
         asymmetry: None,
         warnings: Warning::constant_units(&means).into_iter().collect(),
         trace: Vec::new(),
+        snapshot: None,
     })
 }
 

@@ -13,7 +13,9 @@ use mpf_ising::{
     Biases, BootstrapOptions, Couplings, ErrorBars, Estimator, Exact, FitOptions, Fitter,
     MarginEstimator, Mode, Mpf, Samples, States, Support, bootstrap,
 };
+use mpf_samplers::Gibbs;
 use ndarray::{Array1, Array2};
+use rand::RngExt;
 
 fn draws(couplings: &Couplings, n: usize, seed: u64) -> States {
     let exact = Exact::new(couplings).unwrap();
@@ -215,7 +217,7 @@ fn ridge_support_and_fixed_fields_are_taken_into_account() {
     // With λ₂ far above the curvature, errors shrink by about curvature/λ₂.
     assert!(ridge.couplings[0][1] < 0.6 * free.couplings[0][1]);
     let support = errors(&fitter(|o| {
-        o.support = Support::Edges(vec![(0, 1), (2, 4)])
+        o.support = Support::Edges(vec![(0, 1), (2, 4)]);
     }));
     assert!(support.couplings[0][2].is_nan() && support.couplings[4][2] > 0.0);
     assert!(support.fields.iter().all(|e| *e > 0.0));
@@ -325,6 +327,45 @@ fn intervals_cover_the_truth() {
         // twice that if those of one fit hang together in groups of four.
         assert!((0.92..=0.98).contains(&share), "{counts:?}");
     }
+}
+
+/// A Gibbs chain of six units recorded after every update of one of them: successive samples are
+/// nearly the same. `cargo xtask check-errors` does it with 20 units.
+#[test]
+fn blocks_hold_where_independent_samples_do_not() {
+    let truth = random_couplings(6, 0.8, 22);
+    let gibbs = Gibbs::new(&truth).unwrap();
+    let fitter = Fitter::default();
+    let mpf = Mpf::default();
+    let mut counts = [(0, 0); 2];
+    for repetition in 0..40 {
+        let mut rng = stream(seed().wrapping_mul(1000) + repetition, 5);
+        let start = Exact::new(&truth).unwrap().draw(1, &mut rng);
+        let mut state = gibbs.state(start.row(0)).unwrap();
+        let mut states = States::new(6).unwrap();
+        for _ in 0..12_000 {
+            let unit = rng.random_range(0..6);
+            let p = gibbs.conditional_probability(&state, unit);
+            gibbs.set(&mut state, unit, rng.random::<f64>() < p);
+            states.push(state.row());
+        }
+        let fit = fitter
+            .fit(&Samples::new(&states).unwrap())
+            .unwrap()
+            .couplings;
+        for (count, block) in counts.iter_mut().zip([1, 150]) {
+            let bars = fitter.sandwich(&mpf, &fit, &states, block).unwrap();
+            let found = coverage(&truth, &fit, &bars);
+            count.0 += found.0;
+            count.1 += found.1;
+        }
+    }
+    let [independent, blocks] =
+        counts.map(|(inside, all)| f64::from(inside as u32) / f64::from(all as u32));
+    // 840 intervals; .95 ± .01 if they were independent. A state is held for about six samples, so
+    // that independent errors are √6 or more too small: 1.96/√6 = .8, which covers 58 %.
+    assert!((0.91..=0.985).contains(&blocks), "{blocks}");
+    assert!(independent < 0.8, "{independent}");
 }
 
 #[test]

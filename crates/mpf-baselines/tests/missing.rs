@@ -213,7 +213,7 @@ fn bad_masks_are_errors() {
     ));
     // Every sample lacks one of units 0 and 1, so that no flip of a full model is known.
     let mut either = States::new(3).unwrap();
-    (0..8).for_each(|m| either.push(&[1 << (m % 2)]));
+    (0..8).for_each(|m| either.push(&[1 << (m >> 2)]));
     let data = Incomplete::new(&states, &either).unwrap();
     let fit = |rule: MissingRule| Fitter::default().fit_incomplete(&Mpf::default(), &data, rule);
     assert!(matches!(

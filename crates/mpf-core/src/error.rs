@@ -32,6 +32,23 @@ pub enum Error {
         /// What is allowed.
         requirement: &'static str,
     },
+    /// A snapshot of another minimisation.
+    #[error(
+        "the snapshot has {found} parameters, the objective {expected}, or their penalties differ: \
+         it is of other data or settings"
+    )]
+    OtherSnapshot {
+        /// Parameters of the objective.
+        expected: usize,
+        /// Parameters of the snapshot.
+        found: usize,
+    },
+    /// Bytes that are no checkpoint of this program, or not any more.
+    #[error("this checkpoint cannot be used: {problem}")]
+    Checkpoint {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// An option is outside its range.
     #[error("option `{name}` is {value}, but it must be {requirement}")]
     Option {

@@ -33,6 +33,7 @@
 //! # Ok::<(), mpf_core::Error>(())
 //! ```
 
+pub mod checkpoint;
 pub mod connectivity;
 pub mod dynamics;
 pub mod energy;
@@ -43,6 +44,7 @@ pub mod linalg;
 pub mod minimize;
 pub mod objective;
 pub mod rng;
+pub mod score;
 
 pub use connectivity::{Connectivity, DenseConnectivity, Drawn, OutsideData, SampledConnectivity};
 pub use dynamics::Dynamics;
@@ -50,9 +52,10 @@ pub use energy::{EnergyModel, LinearEnergies};
 pub use error::Error;
 pub use flow::{Flow, Form};
 pub use minimize::{
-    Cancel, Minimizer, MinimizerOptions, Minimum, Progress, StopReason, TracePoint,
+    Cancel, Minimizer, MinimizerOptions, Minimum, Progress, Snapshot, StopReason, TracePoint,
 };
 pub use objective::{Objective, Ridge};
+pub use score::ScoreMatching;
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

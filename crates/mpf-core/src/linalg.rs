@@ -21,13 +21,7 @@ pub type Eigen = (Array1<f64>, Array2<f64>);
 /// # Errors
 /// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries.
 pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
-    let n = square_size(a)?;
-    if n == 0 || a.iter().any(|v| !v.is_finite()) {
-        return Err(Error::Decomposition {
-            what: "symmetric eigen-decomposition",
-            size: n,
-        });
-    }
+    let n = finite_size(a, "symmetric eigen-decomposition")?;
     // One layout for both backends: LAPACK's idea of "lower" depends on the memory order.
     let symmetric = Array2::from_shape_fn((n, n), |(i, j)| a[[i.max(j), i.min(j)]]);
     backend::symmetric_eigen(symmetric.view())
@@ -52,6 +46,43 @@ pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array
     });
     let product = (vectors * &damped).dot(&vectors.t());
     Array2::from_shape_fn((n, n), |(i, j)| product[[i.max(j), i.min(j)]])
+}
+
+/// ln |det A| and A⁻¹, from one LU decomposition. O(n³).
+///
+/// # Errors
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, or none at all;
+/// [`Error::Singular`] for a matrix without an inverse in `f64`.
+pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array2<f64>)> {
+    let n = finite_size(a, "LU decomposition")?;
+    let (log_determinant, inverse) = backend::log_determinant_and_inverse(a)?;
+    if log_determinant.is_finite() && inverse.iter().all(|v| v.is_finite()) {
+        Ok((log_determinant, inverse))
+    } else {
+        Err(Error::Singular { size: n })
+    }
+}
+
+/// Singular values in descending order, with the left vectors as columns of U and the right
+/// vectors as rows of Vᵀ, in the same order.
+pub type Svd = (Array2<f64>, Array1<f64>, Array2<f64>);
+
+/// The singular value decomposition A = U diag(σ) Vᵀ of a square matrix. O(n³).
+///
+/// # Errors
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, or none at all.
+pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
+    finite_size(a, "singular value decomposition")?;
+    backend::singular_values(a)
+}
+
+/// The size of a square matrix that `what` can be done to.
+fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
+    let size = square_size(a)?;
+    if size == 0 || a.iter().any(|v| !v.is_finite()) {
+        return Err(Error::Decomposition { what, size });
+    }
+    Ok(size)
 }
 
 /// The inverse of a symmetric positive definite matrix, exactly symmetric. O(n³). Pure Rust with
@@ -109,8 +140,12 @@ fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
 
 /// Pure Rust, by `nalgebra`.
 pub mod default_backend {
-    use super::{Array1, Array2, ArrayView2, Eigen, Error, Result};
+    use super::{Array1, Array2, ArrayView2, Eigen, Error, Result, Svd};
     use nalgebra::DMatrix;
+
+    fn matrix(a: ArrayView2<'_, f64>) -> DMatrix<f64> {
+        DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| a[[i, j]])
+    }
 
     /// See [`super::symmetric_eigen`].
     ///
@@ -118,8 +153,7 @@ pub mod default_backend {
     /// [`Error::Decomposition`] when the iteration does not converge.
     pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
         let n = a.nrows();
-        let matrix = DMatrix::from_fn(n, n, |i, j| a[[i, j]]);
-        let eigen = nalgebra::SymmetricEigen::try_new(matrix, f64::EPSILON, 1000 * n).ok_or(
+        let eigen = nalgebra::SymmetricEigen::try_new(matrix(a), f64::EPSILON, 1000 * n).ok_or(
             Error::Decomposition {
                 what: "symmetric eigen-decomposition",
                 size: n,
@@ -131,18 +165,72 @@ pub mod default_backend {
         let vectors = Array2::from_shape_fn((n, n), |(i, k)| eigen.eigenvectors[(i, order[k])]);
         Ok((values, vectors))
     }
+
+    /// See [`super::log_determinant_and_inverse`].
+    ///
+    /// # Errors
+    /// [`Error::Singular`].
+    pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array2<f64>)> {
+        let n = a.nrows();
+        let lu = matrix(a).lu();
+        let upper = lu.u();
+        let log_determinant = (0..n).map(|k| upper[(k, k)].abs().ln()).sum();
+        let inverse = lu.try_inverse().ok_or(Error::Singular { size: n })?;
+        let inverse = Array2::from_shape_fn((n, n), |(i, j)| inverse[(i, j)]);
+        Ok((log_determinant, inverse))
+    }
+
+    /// See [`super::singular_values`].
+    ///
+    /// # Errors
+    /// [`Error::Decomposition`] when the iteration does not converge.
+    pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
+        let n = a.nrows();
+        let failed = || Error::Decomposition {
+            what: "singular value decomposition",
+            size: n,
+        };
+        let svd = nalgebra::SVD::try_new(matrix(a), true, true, f64::EPSILON, 1000 * n)
+            .ok_or_else(failed)?;
+        let (u, vt) = svd.u.zip(svd.v_t).ok_or_else(failed)?;
+        Ok((
+            Array2::from_shape_fn((n, n), |(i, k)| u[(i, k)]),
+            Array1::from_shape_fn(n, |k| svd.singular_values[k]),
+            Array2::from_shape_fn((n, n), |(k, j)| vt[(k, j)]),
+        ))
+    }
 }
 
 #[cfg(feature = "lapack")]
 mod lapack_backend {
-    use super::{ArrayView2, Eigen, Error, Result};
-    use ndarray_linalg::{Eigh, UPLO};
+    use super::{Array2, ArrayView2, Eigen, Error, Result, Svd};
+    use ndarray_linalg::{Eigh, Factorize, InverseInto, SVD, UPLO};
 
     pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
         a.eigh(UPLO::Lower).map_err(|_| Error::Decomposition {
             what: "symmetric eigen-decomposition",
             size: a.nrows(),
         })
+    }
+
+    pub(super) fn log_determinant_and_inverse(
+        a: ArrayView2<'_, f64>,
+    ) -> Result<(f64, Array2<f64>)> {
+        use ndarray_linalg::DeterminantInto;
+        let singular = |_| Error::Singular { size: a.nrows() };
+        let factors = a.factorize().map_err(singular)?;
+        let (_, log_determinant) = factors.clone().sln_det_into().map_err(singular)?;
+        Ok((log_determinant, factors.inv_into().map_err(singular)?))
+    }
+
+    pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
+        let failed = || Error::Decomposition {
+            what: "singular value decomposition",
+            size: a.nrows(),
+        };
+        let (u, values, vt) = a.svd(true, true).map_err(|_| failed())?;
+        let (u, vt) = u.zip(vt).ok_or_else(failed)?;
+        Ok((u, values, vt))
     }
 }
 
@@ -210,6 +298,42 @@ mod tests {
         }
     }
 
+    fn random_square(n: usize, seed: u64) -> Array2<f64> {
+        let mut rng = stream(seed, 1);
+        Array2::from_shape_simple_fn((n, n), || rng.random::<f64>() - 0.5)
+            + Array2::<f64>::eye(n) * (0.2 * n as f64)
+    }
+
+    #[test]
+    fn log_determinant_and_inverse_are_what_they_say() {
+        // By hand: det = −2·5 − 1·3 = −13.
+        let a = array![[-2.0, 1.0], [3.0, 5.0]];
+        let (log_determinant, inverse) = log_determinant_and_inverse(a.view()).unwrap();
+        assert!((log_determinant - 13f64.ln()).abs() < 1e-14);
+        let off = inverse - array![[5.0, -1.0], [-3.0, -2.0]] / -13.0;
+        assert!(off.iter().all(|e| e.abs() < 1e-15));
+        for n in [1, 3, 40] {
+            let a = random_square(n, n as u64);
+            let (log_determinant, inverse) = log_determinant_and_inverse(a.view()).unwrap();
+            let off = a.dot(&inverse) - Array2::<f64>::eye(n);
+            // Conditions of a hundred at most, so errors of a few hundred n·ε.
+            assert!(off.iter().all(|e| e.abs() < 1e-11));
+            // |det A| is the product of the singular values.
+            let (u, values, vt) = singular_values(a.view()).unwrap();
+            let sum: f64 = values.iter().map(|s| s.ln()).sum();
+            assert!((log_determinant - sum).abs() < 1e-10);
+            assert!(values.windows(2).into_iter().all(|w| w[0] >= w[1]));
+            let rebuilt = (&u * &values).dot(&vt);
+            assert!((rebuilt - &a).iter().all(|e| e.abs() < 1e-11));
+            let identity = u.t().dot(&u) - Array2::<f64>::eye(n);
+            assert!(identity.iter().all(|e| e.abs() < 1e-12));
+        }
+        assert_eq!(
+            log_determinant_and_inverse(array![[1.0, 2.0], [2.0, 4.0]].view()),
+            Err(Error::Singular { size: 2 })
+        );
+    }
+
     #[test]
     fn positive_definite_matrices_are_inverted() {
         for n in [1, 2, 7, 40] {
@@ -256,6 +380,15 @@ mod tests {
             let inverse = symmetric_pseudo_inverse(&ours, 0.01);
             let off = inverse - symmetric_pseudo_inverse(&theirs, 0.01);
             assert!(off.iter().all(|e| e.abs() < 1e-11));
+
+            let a = random_square(n, 23 + n as u64);
+            let ours = default_backend::log_determinant_and_inverse(a.view()).unwrap();
+            let theirs = log_determinant_and_inverse(a.view()).unwrap();
+            assert!((ours.0 - theirs.0).abs() < 1e-11);
+            assert!((ours.1 - theirs.1).iter().all(|e| e.abs() < 1e-11));
+            let ours = default_backend::singular_values(a.view()).unwrap();
+            let theirs = singular_values(a.view()).unwrap();
+            assert!((ours.1 - theirs.1).iter().all(|e| e.abs() < 1e-11));
         }
     }
 }

@@ -379,3 +379,97 @@ fn both_backends_agree() {
         );
     }
 }
+
+/// Twenty parameters with a curved valley: L-BFGS needs its memory here.
+fn valley(n: usize) -> impl Objective {
+    from_fn(n, move |t: &[f64], g: &mut [f64]| {
+        let mut value = 0.0;
+        g.fill(0.0);
+        for k in 0..n - 1 {
+            let (a, b) = (t[k + 1] - t[k] * t[k], 1.3 - t[k]);
+            value += 7.0 * a * a + b * b;
+            g[k] += -28.0 * a * t[k] - 2.0 * b;
+            g[k + 1] += 14.0 * a;
+        }
+        value
+    })
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
+    let n = 20;
+    for lambda in [vec![], (0..n).map(|k| 0.4 * (k % 3) as f64).collect()] {
+        let options = MinimizerOptions {
+            gradient_tolerance: 1e-9,
+            memory: 5,
+            snapshots: true,
+            ..Default::default()
+        };
+        let minimizer = Minimizer::new(options).unwrap();
+        let start: Vec<f64> = (0..n).map(|k| (k as f64 * 0.7).sin()).collect();
+        let mut taken = Vec::new();
+        let whole = minimizer
+            .minimize_l1(&mut valley(n), &start, &lambda, |p| {
+                taken.push(p.snapshot.expect("asked for").clone());
+            })
+            .unwrap();
+        assert!(whole.iterations > 10);
+        for (k, snapshot) in taken.into_iter().enumerate() {
+            assert_eq!(snapshot.iteration(), k);
+            let stored = mpf_core::checkpoint::seal(&snapshot).unwrap();
+            let snapshot = mpf_core::checkpoint::open(&stored).unwrap();
+            let resumed = minimizer
+                .resume(&mut valley(n), snapshot, &lambda, |_| {})
+                .unwrap();
+            assert_eq!(
+                bits(&resumed.theta),
+                bits(&whole.theta),
+                "from iteration {k}"
+            );
+            assert_eq!(resumed.value.to_bits(), whole.value.to_bits());
+            assert_eq!(
+                (resumed.iterations, resumed.evaluations, resumed.stop),
+                (whole.iterations, whole.evaluations, whole.stop)
+            );
+            assert_eq!(resumed.trace.len(), whole.trace.len());
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_run_can_be_resumed_from_its_result() {
+    let cancel = Cancel::new();
+    let options = MinimizerOptions {
+        snapshots: true,
+        cancel: cancel.clone(),
+        ..Default::default()
+    };
+    let start = vec![0.0; 12];
+    let minimizer = Minimizer::new(options).unwrap();
+    let stopped = minimizer
+        .minimize_l1(&mut valley(12), &start, &[], |p| {
+            if p.iteration == 6 {
+                cancel.cancel();
+            }
+        })
+        .unwrap();
+    assert_eq!(
+        (stopped.stop, stopped.iterations),
+        (StopReason::Cancelled, 6)
+    );
+    let minimizer = Minimizer::default();
+    let snapshot = stopped.snapshot.unwrap();
+    let resumed = minimizer
+        .resume(&mut valley(12), snapshot.clone(), &[], |_| {})
+        .unwrap();
+    let whole = minimizer.minimize(&mut valley(12), &start).unwrap();
+    assert_eq!(bits(&resumed.theta), bits(&whole.theta));
+    let other = minimizer.resume(&mut valley(13), snapshot.clone(), &[], |_| {});
+    assert!(matches!(other, Err(Error::OtherSnapshot { .. })));
+    let penalised = minimizer.resume(&mut valley(12), snapshot, &[1.0; 12], |_| {});
+    assert!(matches!(penalised, Err(Error::OtherSnapshot { .. })));
+}

@@ -159,6 +159,9 @@ pub enum Error {
     /// The complement flips all units at once, which no single row sees.
     #[error("the all-bits-flipped neighbour cannot be used node by node: fit jointly")]
     NodeWiseComplement,
+    /// Node by node there is no one minimisation to go on with.
+    #[error("a fit node by node cannot be resumed: fit jointly, or start again")]
+    NodeWiseResume,
     /// There is nothing to fit.
     #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
     NothingFree,

@@ -22,7 +22,7 @@
 //! Jointly there is one Hessian over all parameters, p³ work, which stops at
 //! [`MAX_JOINT_PARAMETERS`]. Node by node there is one per unit, d³ each, and the average of the
 //! two rows' K_ij has the average of their influences: 200 units are feasible. Beyond, and for
-//! methods without scores, there is the [`bootstrap`](crate::bootstrap).
+//! methods without scores, there is the [`bootstrap`](crate::bootstrap()).
 //!
 //! With ℓ1 the errors are those of the couplings that are not zero, given that graph; they know
 //! nothing of how it was chosen, nor of the shrinkage. Fit again on the graph first.

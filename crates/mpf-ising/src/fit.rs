@@ -27,7 +27,7 @@ use crate::kernel::{FlowRate, Kernel, LeftOut};
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
 use mpf_core::{
-    Form, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, StopReason, TracePoint,
+    Form, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, Snapshot, StopReason, TracePoint,
 };
 use ndarray::{Array1, Array2};
 use serde::Serialize;
@@ -65,8 +65,11 @@ pub struct FitOptions {
     pub mode: Mode,
     /// Where to start. Default: zero in standardised units (every state equally likely).
     pub start: Option<Couplings>,
-    /// Tolerance, limits, cancel handle.
+    /// Tolerance, limits, cancel handle, snapshots.
     pub minimizer: MinimizerOptions,
+    /// Goes on from a snapshot of an earlier fit to the same data with the same options, instead
+    /// of from `start`. In joint mode only. Default: none.
+    pub resume: Option<Snapshot>,
 }
 
 /// Which function of the margins is minimised. [`Mpf`] is the one of this crate; rivals that
@@ -105,6 +108,9 @@ pub struct FitProgress<'a> {
     pub gradient_norm: f64,
     /// Learning time in seconds: observers do not count.
     pub seconds: f64,
+    /// What it takes to go on from here, where [`MinimizerOptions::snapshots`] asks for it; none
+    /// in node-wise mode.
+    pub snapshot: Option<&'a Snapshot>,
     couplings: &'a dyn Fn() -> Couplings,
 }
 
@@ -117,6 +123,7 @@ impl<'a> FitProgress<'a> {
             value: point.value,
             gradient_norm: point.gradient_norm,
             seconds: point.seconds,
+            snapshot: None,
             couplings,
         }
     }
@@ -154,6 +161,10 @@ pub struct Fit {
     /// One point per iteration; in node-wise mode the last point of every unit, whose index
     /// stands in place of the iteration.
     pub trace: Vec<TracePoint>,
+    /// What it takes to go on from the last iteration, where [`MinimizerOptions::snapshots`] asks
+    /// for it: for fits that were broken off.
+    #[serde(skip)]
+    pub snapshot: Option<Snapshot>,
 }
 
 /// Fits Ising models with checked options.
@@ -195,6 +206,9 @@ impl Fitter {
             && options.neighbourhood == Neighbourhood::SingleFlipsAndComplement
         {
             return Err(Error::NodeWiseComplement);
+        }
+        if options.mode == Mode::NodeWise && options.resume.is_some() {
+            return Err(Error::NodeWiseResume);
         }
         Ok(Self {
             minimizer: Minimizer::new(options.minimizer.clone())?,
@@ -372,12 +386,14 @@ impl Problem<'_> {
         };
         let penalised = self.penalised(estimator, units, pairs, share, &basis)?;
         let mut objective = Standardized::new(penalised, &basis);
-        let minimum = minimizer.minimize_l1(
-            &mut objective,
-            &start,
-            &basis.l1_weights(share * self.options().l1),
-            |progress| observer(progress, &basis),
-        )?;
+        let lambda = basis.l1_weights(share * self.options().l1);
+        let observer = |progress: &mpf_core::Progress<'_>| observer(progress, &basis);
+        let minimum = match &self.options().resume {
+            None => minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?,
+            Some(snapshot) => {
+                minimizer.resume(&mut objective, snapshot.clone(), &lambda, observer)?
+            }
+        };
         let mut spins = vec![0.0; n_spin_params];
         basis.to_spins(&minimum.theta, &mut spins);
         Ok((spins, minimum))
@@ -443,6 +459,7 @@ impl Problem<'_> {
                     value: progress.value,
                     gradient_norm: progress.gradient_norm,
                     seconds: progress.seconds,
+                    snapshot: progress.snapshot,
                     couplings: &couplings,
                 });
             },
@@ -459,6 +476,7 @@ impl Problem<'_> {
             asymmetry: None,
             warnings: Vec::new(),
             trace: minimum.trace,
+            snapshot: minimum.snapshot,
         })
     }
 

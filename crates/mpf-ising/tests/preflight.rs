@@ -22,11 +22,11 @@ fn healthy(n: usize, d: usize) -> Samples {
 
 #[test]
 fn healthy_data_have_no_findings() {
-    let samples = healthy(2000, 12);
+    let samples = healthy(2000, 16);
     let found = Preflight::new(&samples, None).unwrap();
-    // 2000 draws of 4096 states: some flips lead to data states, but not most.
+    // 2000 draws of 65,536 states: some flips lead to data states, but not most.
     assert!(found.findings.is_empty(), "{:?}", found.findings);
-    assert_eq!((found.n_samples, found.n_units), (2000, 12));
+    assert_eq!((found.n_samples, found.n_units), (2000, 16));
     assert_eq!(found.n_distinct, samples.n_distinct());
     assert!((0.0..0.5).contains(&found.flips_into_data) && found.silent_fraction < 0.1);
 }

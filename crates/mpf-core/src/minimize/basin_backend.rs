@@ -1,9 +1,11 @@
 //! The default backend: `basin`'s port of L-BFGS-B 3.0, stepped one iteration at a time.
 
-use super::{Halt, Search, StopReason};
+use super::StopReason;
+use super::search::{Halt, Search};
+use crate::checkpoint;
 use basin::{
-    BoxBounds, ConstraintDescription, ConstraintSet, Constraints, CostFunction, Executor,
-    FirstOrderState, Gradient, GradientState, Lbfgsb, State, StepOutcome,
+    BoxBounds, ConstraintDescription, ConstraintSet, Constraints, CostFunction, ExactCheckpoint,
+    Executor, FirstOrderState, Gradient, GradientState, Lbfgsb, State, StepOutcome,
 };
 use std::cell::RefCell;
 
@@ -55,8 +57,18 @@ impl Constraints for Boxed<'_, '_> {
     }
 }
 
-/// Minimises within the search's orthant, from its last accepted point.
-pub(super) fn run(search: &mut Search<'_>) -> Halt {
+/// What L-BFGS-B remembers.
+pub(super) type Memory = ExactCheckpoint<Lbfgsb<Vec<f64>>, FirstOrderState<Vec<f64>>>;
+
+/// What an earlier run encoded.
+pub(super) fn recall(bytes: &[u8]) -> crate::Result<Memory> {
+    let (solver, state, counts) = checkpoint::decode(bytes)?;
+    Ok(Memory::from_parts(solver, state, counts))
+}
+
+/// Minimises within the search's orthant, from its last accepted point, or goes on with what an
+/// earlier run remembered there.
+pub(super) fn run(search: &mut Search<'_>, memory: Option<Memory>) -> Halt {
     let solver = Lbfgsb::new()
         .with_m_capacity(search.options.memory)
         .with_absolute_projected_gradient_tolerance(search.options.gradient_tolerance)
@@ -74,8 +86,11 @@ pub(super) fn run(search: &mut Search<'_>) -> Halt {
         lower,
         upper,
     };
-    let executor = Executor::new(boxed, solver, FirstOrderState::new(start)).max_iter(u64::MAX);
-    let mut stepper = match executor.into_stepper() {
+    let executor = match memory {
+        None => Executor::new(boxed, solver, FirstOrderState::new(start)),
+        Some(memory) => Executor::resume_from_checkpoint(boxed, memory),
+    };
+    let mut stepper = match executor.max_iter(u64::MAX).into_stepper() {
         Ok(stepper) => stepper,
         Err(error) => return stop_of(error).into(),
     };
@@ -89,9 +104,12 @@ pub(super) fn run(search: &mut Search<'_>) -> Halt {
             completed = stepper.iter();
             let state = stepper.state();
             let grad = state.gradient().expect("a completed step has a gradient");
-            let accepted = search
-                .borrow_mut()
-                .accept(state.param(), state.cost(), grad);
+            let memory = || checkpoint::encode(&(stepper.solver(), state, stepper.counts())).ok();
+            let done = matches!(outcome, StepOutcome::Stopped(_));
+            let accepted =
+                search
+                    .borrow_mut()
+                    .accept(state.param(), state.cost(), grad, memory, done);
             if let Err(halt) = accepted {
                 return halt;
             }

@@ -4,7 +4,7 @@
 //! disturb each other: one lock serialises them. Its safe front end hides the iterations and the
 //! reason for stopping, hence the direct call.
 
-use super::{Halt, Search};
+use super::search::{Halt, Search};
 use std::sync::{Mutex, PoisonError};
 
 /// One C minimisation at a time.
@@ -75,7 +75,7 @@ pub(super) fn run(search: &mut Search<'_>) -> Halt {
                 Err(stop) => return stop.into(),
             }
         } else if task == task::NEW_X {
-            if let Err(halt) = search.accept(&x, f, &g) {
+            if let Err(halt) = search.accept(&x, f, &g, || None, false) {
                 return halt;
             }
         } else {

@@ -131,6 +131,7 @@ impl NodeFits {
             value: self.minima().map(|m| m.value).sum(),
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             seconds: self.clock.seconds(),
+            snapshot: None,
             couplings,
         }
     }
@@ -193,6 +194,7 @@ impl NodeFits {
             asymmetry: Some(asymmetry),
             warnings: Vec::new(),
             trace,
+            snapshot: None,
         })
     }
 }

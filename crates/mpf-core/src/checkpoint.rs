@@ -1,0 +1,148 @@
+//! Work that was interrupted, as bytes that can be trusted when they are read again.
+//!
+//! ```text
+//! "mpf-ckpt"  format version (u32)  length n (u64)  checksum (u64)  n bytes
+//! ```
+//!
+//! Numbers are little-endian. The checksum is 64-bit FNV-1a over version, length and contents:
+//! every step of it is a bijection of the state for a given byte, so that no change of a single
+//! byte goes unnoticed. The contents are `bincode`'s encoding, which keeps every bit of a number.
+//!
+//! This is the one module that knows `bincode`, which is complete but no longer maintained: to
+//! leave it, write another encoding here and raise [`VERSION`].
+
+use crate::Result;
+use crate::error::Error;
+use bincode::config::{self, Configuration};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const MAGIC: &[u8; 8] = b"mpf-ckpt";
+/// The format that this version writes and reads.
+pub const VERSION: u32 = 1;
+const HEADER: usize = 28;
+
+const ENCODING: Configuration = config::standard();
+
+/// `value` with a header that lets [`open`] detect any damage.
+///
+/// # Errors
+/// [`Error::Checkpoint`] for a value that cannot be encoded.
+pub fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
+    let contents = encode(value)?;
+    let mut bytes = Vec::with_capacity(HEADER + contents.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&(contents.len() as u64).to_le_bytes());
+    let sum = checksum(&[&bytes[8..20], &contents]);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes.extend_from_slice(&contents);
+    Ok(bytes)
+}
+
+/// What was sealed.
+///
+/// # Errors
+/// [`Error::Checkpoint`] for bytes that are not a checkpoint, are of another version, were cut
+/// short or changed, or hold something else.
+pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let wrong = |problem: &str| Error::Checkpoint {
+        problem: problem.to_owned(),
+    };
+    if bytes.len() < HEADER || &bytes[..8] != MAGIC {
+        return Err(wrong(
+            "it is not a checkpoint, or only the beginning of one",
+        ));
+    }
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+    if version != VERSION {
+        return Err(Error::Checkpoint {
+            problem: format!("it has format version {version}, this program reads {VERSION}"),
+        });
+    }
+    let contents = &bytes[HEADER..];
+    if word(12) != contents.len() as u64 {
+        return Err(wrong("it was cut short, or something follows it"));
+    }
+    if word(20) != checksum(&[&bytes[8..20], contents]) {
+        return Err(wrong("its checksum does not match: the file is damaged"));
+    }
+    decode(contents)
+}
+
+/// The bare encoding, for parts of a checkpoint.
+pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+    bincode::serde::encode_to_vec(value, ENCODING).map_err(|e| Error::Checkpoint {
+        problem: e.to_string(),
+    })
+}
+
+/// The inverse of [`encode`]; all bytes must be used.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    match bincode::serde::decode_from_slice(bytes, ENCODING) {
+        Ok((value, used)) if used == bytes.len() => Ok(value),
+        Ok(_) => Err(Error::Checkpoint {
+            problem: "it holds something else than was expected".to_owned(),
+        }),
+        Err(error) => Err(Error::Checkpoint {
+            problem: format!("it holds something else than was expected ({error})"),
+        }),
+    }
+}
+
+/// FNV-1a.
+fn checksum(parts: &[&[u8]]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.iter());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Contents = (u32, Vec<f64>, String);
+
+    fn contents() -> Contents {
+        let numbers = vec![0.1, -0.0, f64::MIN_POSITIVE / 8.0, f64::NAN, f64::INFINITY];
+        (7, numbers, "units".to_owned())
+    }
+
+    #[test]
+    fn a_round_trip_keeps_every_bit() {
+        let (n, numbers, text): Contents = open(&seal(&contents()).unwrap()).unwrap();
+        let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&numbers), bits(&contents().1));
+        assert_eq!((n, text), (7, "units".to_owned()));
+    }
+
+    #[test]
+    fn every_change_of_a_byte_and_every_truncation_is_detected() {
+        let sealed = seal(&contents()).unwrap();
+        for at in 0..sealed.len() {
+            for change in [1u8, 0x80, 0xff] {
+                let mut damaged = sealed.clone();
+                damaged[at] ^= change;
+                assert!(open::<Contents>(&damaged).is_err(), "byte {at} ^ {change}");
+            }
+            assert!(open::<Contents>(&sealed[..at]).is_err(), "cut at {at}");
+        }
+        let longer = [&sealed[..], &[0]].concat();
+        assert!(open::<Contents>(&longer).is_err());
+    }
+
+    #[test]
+    fn other_contents_are_refused() {
+        let sealed = seal(&(1u8, 2u8)).unwrap();
+        assert!(open::<Contents>(&sealed).is_err());
+        assert!(open::<u8>(&sealed).is_err());
+    }
+
+    #[test]
+    fn the_checksum_is_fnv_1a() {
+        // The reference value of "foobar".
+        assert_eq!(checksum(&[b"foo", b"bar"]), 0x8594_4171_f739_67e8);
+    }
+}

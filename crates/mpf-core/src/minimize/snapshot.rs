@@ -1,0 +1,56 @@
+//! A minimisation between two iterations, as data.
+
+use super::TracePoint;
+use super::search::Accepted;
+use serde::{Deserialize, Serialize};
+
+/// Everything that a minimisation needs to go on as if it had never stopped: the same steps, bit
+/// by bit. Made after every iteration when
+/// [`MinimizerOptions::snapshots`](super::MinimizerOptions::snapshots) is set; continued by
+/// [`Minimizer::resume`](super::Minimizer::resume).
+///
+/// It can be written and read with any `serde` format that keeps every bit of a number. It does
+/// not know the objective: whoever keeps one must see to it that data and settings are the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The parameters with λ > 0: (index, λ, side of zero).
+    pub(super) penalised: Vec<(usize, f64, f64)>,
+    pub(super) accepted: Accepted,
+    pub(super) flat_steps: usize,
+    pub(super) evaluations: usize,
+    pub(super) seconds: f64,
+    pub(super) trace: Vec<TracePoint>,
+    /// What the backend remembers, encoded; `None` at the very start.
+    pub(super) memory: Option<Vec<u8>>,
+    /// Whether the backend had nothing left to do in this orthant.
+    pub(super) orthant_done: bool,
+}
+
+impl Snapshot {
+    /// Iterations done.
+    pub fn iteration(&self) -> usize {
+        self.accepted.iteration
+    }
+
+    /// The parameters.
+    pub fn theta(&self) -> &[f64] {
+        &self.accepted.theta
+    }
+
+    /// Learning time so far, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Whether this belongs to a minimisation with `n` parameters and these penalties.
+    pub(super) fn fits(&self, n: usize, lambda: &[f64]) -> bool {
+        let lengths = [
+            self.accepted.theta.len(),
+            self.accepted.grad.len(),
+            self.accepted.smooth_grad.len(),
+        ];
+        let own = self.penalised.iter().map(|&(k, l, _)| (k, l));
+        let theirs = lambda.iter().copied().enumerate().filter(|p| p.1 > 0.0);
+        lengths == [n; 3] && own.eq(theirs)
+    }
+}

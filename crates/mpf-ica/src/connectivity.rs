@@ -1,0 +1,284 @@
+//! Who is whose neighbour in a continuous space.
+//!
+//! ```text
+//! Hamiltonian   x′ = HAM(x; θ_H), x = {q, v}                g_ij = g_ji            (Appendix H)
+//! Metropolis    q′ after k transitions that leave p(θ_H)    g_ji/g_ij = e^(E_i − E_j)  at θ_H
+//! Gaussian      q′ = q + σ n, n ~ N(0, I)                   g_ij = g_ji
+//! cube          q′ = q + ε n, n uniform in [−½, ½]ᵈ         g_ij = g_ji            (Appendix C)
+//! ```
+//!
+//! All are instances of `mpf-core`'s sampled connectivity, plain and slow; [`Neighbours`] holds a
+//! whole data set's, which is what the fast objective works on. The paper finds isotropic
+//! Gaussian neighbours wanting, several hundred per sample being needed, and so do we: they are
+//! here to show it.
+
+use crate::batch::{BLOCK, blocks, groups};
+use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
+use crate::model::{Filters, kinetic_energy};
+use mpf_core::{SampledConnectivity, rng};
+use mpf_samplers::Sampler;
+use mpf_samplers::hmc::{Hmc, HmcOptions, PhasePoint, leapfrog};
+use ndarray::{Array2, ArrayView2, s};
+use rand::{Rng, RngExt};
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+
+/// The state that Hamiltonian dynamics lead to, with its momentum negated (Appendix H). States are
+/// {q, v}, those of [`WithMomentum`](crate::model::WithMomentum).
+///
+/// The paper's other connections, to all momenta at the same q, add a constant to K and are left
+/// out.
+#[derive(Clone, Debug)]
+pub struct HamiltonianNeighbours {
+    /// θ_H.
+    pub filters: Filters,
+    /// Step and time.
+    pub trajectory: Trajectory,
+}
+
+impl SampledConnectivity<[f64]> for HamiltonianNeighbours {
+    fn draw_neighbours<R: Rng + ?Sized>(
+        &self,
+        x: &[f64],
+        scratch: &mut [f64],
+        rng: &mut R,
+        mut visit: impl FnMut(&[f64], f64),
+    ) {
+        let (step, n_steps) = self.trajectory.draw(rng);
+        let (q, v) = x.split_at(x.len() / 2);
+        let mut point = PhasePoint::new(&self.filters, q, v).expect("finite states of 2d entries");
+        leapfrog(&self.filters, &mut point, step, n_steps);
+        point.negate_momentum();
+        let (q, v) = scratch.split_at_mut(x.len() / 2);
+        q.copy_from_slice(&point.position);
+        v.copy_from_slice(&point.momentum);
+        // HAM is its own inverse and keeps volume: g_ij = g_ji.
+        visit(scratch, 0.0);
+    }
+}
+
+/// The state after some Metropolis transitions of Hamiltonian Monte Carlo under θ_H.
+///
+/// The transitions keep detailed balance with p(θ_H), which gives the factor of Appendix D:
+/// ½ ln(g_ji/g_ij) = ½[E(q′; θ_H) − E(q; θ_H)]. At θ = θ_H it makes every weight 1.
+#[derive(Clone, Debug)]
+pub struct MetropolisNeighbours {
+    sampler: Hmc<Filters>,
+    n_transitions: usize,
+}
+
+impl MetropolisNeighbours {
+    /// Neighbours after `n_transitions` transitions of Hamiltonian Monte Carlo.
+    ///
+    /// # Errors
+    /// [`mpf_samplers::Error::Option`] for an option outside its range.
+    pub fn new(
+        filters: Filters,
+        options: HmcOptions,
+        n_transitions: usize,
+    ) -> Result<Self, mpf_samplers::Error> {
+        Ok(Self {
+            sampler: Hmc::new(filters, options)?,
+            n_transitions,
+        })
+    }
+}
+
+impl SampledConnectivity<[f64]> for MetropolisNeighbours {
+    fn draw_neighbours<R: Rng + ?Sized>(
+        &self,
+        x: &[f64],
+        scratch: &mut [f64],
+        rng: &mut R,
+        mut visit: impl FnMut(&[f64], f64),
+    ) {
+        let mut state = self.sampler.state(x).expect("finite states of d entries");
+        let before = state.energy();
+        for _ in 0..self.n_transitions {
+            self.sampler.step(&mut state, rng);
+        }
+        scratch.copy_from_slice(state.position());
+        visit(scratch, 0.5 * (state.energy() - before));
+    }
+}
+
+/// A step of N(0, σ²I).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GaussianNeighbours {
+    /// σ.
+    pub scale: f64,
+}
+
+impl SampledConnectivity<[f64]> for GaussianNeighbours {
+    fn draw_neighbours<R: Rng + ?Sized>(
+        &self,
+        x: &[f64],
+        scratch: &mut [f64],
+        rng: &mut R,
+        mut visit: impl FnMut(&[f64], f64),
+    ) {
+        for (y, x) in scratch.iter_mut().zip(x) {
+            *y = x + self.scale * rng.sample::<f64, _>(StandardNormal);
+        }
+        visit(scratch, 0.0);
+    }
+}
+
+/// A step to anywhere in the cube of side ε about the state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CubeNeighbours {
+    /// ε.
+    pub side: f64,
+}
+
+impl SampledConnectivity<[f64]> for CubeNeighbours {
+    fn draw_neighbours<R: Rng + ?Sized>(
+        &self,
+        x: &[f64],
+        scratch: &mut [f64],
+        rng: &mut R,
+        mut visit: impl FnMut(&[f64], f64),
+    ) {
+        for (y, x) in scratch.iter_mut().zip(x) {
+            *y = x + self.side * (rng.random::<f64>() - 0.5);
+        }
+        visit(scratch, 0.0);
+    }
+}
+
+/// The neighbours of a whole data set, drawn once and held still.
+#[derive(Clone, Debug)]
+pub struct Neighbours {
+    /// q′, one per row: those of the first sample first.
+    pub(crate) positions: Array2<f64>,
+    /// What is added to ½[E(q) − E(q′)] of each: ½ ln(g_ji/g_ij), and the kinetic terms.
+    pub(crate) ln_weights: Vec<f64>,
+}
+
+impl Neighbours {
+    /// `per_sample` neighbours of every row of `data` by a rule over q.
+    pub fn draw(
+        rule: &(impl SampledConnectivity<[f64]> + Sync),
+        data: ArrayView2<'_, f64>,
+        per_sample: usize,
+        seed: u64,
+    ) -> Self {
+        Self::collect(data, per_sample, |sample, x, scratch, visit| {
+            let mut rng = rng::substream(seed, sample as u64);
+            for _ in 0..per_sample {
+                rule.draw_neighbours(x, scratch, &mut rng, &mut *visit);
+            }
+        })
+    }
+
+    /// One neighbour of every row of `data` by [`HamiltonianNeighbours`], each with a momentum of
+    /// its own: v ~ N(0, I), then HAM(x; θ_H). Many states at a time, and much faster than
+    /// [`Neighbours::extended`].
+    pub fn hamiltonian(rule: &HamiltonianNeighbours, data: ArrayView2<'_, f64>, seed: u64) -> Self {
+        let (n, d) = data.dim();
+        let data = data.as_standard_layout();
+        let from = data.as_slice().expect("standard layout");
+        let mut positions = Array2::zeros((n, d));
+        let mut ln_weights = vec![0.0; n];
+        let hamiltonian = Hamiltonian::new(rule.filters.as_array());
+        let groups = groups(n, BLOCK);
+        let size = groups[0].len();
+        let to = positions.as_slice_mut().expect("standard layout");
+        let parts = to
+            .par_chunks_mut(size * d)
+            .zip(ln_weights.par_chunks_mut(size));
+        let parts = groups.into_par_iter().zip(parts);
+        parts.for_each(|(rows, (to, ln_weights))| {
+            let mut states = Ensemble::new(BLOCK.min(rows.len()), d);
+            let first = rows.start;
+            for block in blocks(rows, BLOCK) {
+                // A stream per block, whatever thread has it.
+                let mut rng = rng::substream(seed, block.start as u64);
+                let rows = block.clone().map(|r| &from[r * d..(r + 1) * d]);
+                states.place(&hamiltonian, rows);
+                states.draw_momenta(&mut rng);
+                states.draw_steps(|| rule.trajectory.draw(&mut rng));
+                let weights = &mut ln_weights[block.start - first..block.end - first];
+                for (row, weight) in weights.iter_mut().enumerate() {
+                    *weight = 0.5 * states.kinetic(row);
+                }
+                states.integrate(&hamiltonian);
+                for (row, weight) in weights.iter_mut().enumerate() {
+                    *weight -= 0.5 * states.kinetic(row);
+                }
+                to[(block.start - first) * d..(block.end - first) * d]
+                    .copy_from_slice(&states.positions[..block.len() * d]);
+            }
+        });
+        Self {
+            positions,
+            ln_weights,
+        }
+    }
+
+    /// One neighbour of every extended state {q, v}, a row of `data`, by a rule over such states.
+    /// The plain way, which [`Neighbours::hamiltonian`] is compared with.
+    pub fn extended(
+        rule: &(impl SampledConnectivity<[f64]> + Sync),
+        data: ArrayView2<'_, f64>,
+        seed: u64,
+    ) -> Self {
+        let d = data.ncols() / 2;
+        let mut all = Self::collect(data, 1, |sample, x, scratch, visit| {
+            let mut rng = rng::substream(seed, sample as u64);
+            rule.draw_neighbours(x, scratch, &mut rng, |y, ln_weight| {
+                let kinetic = 0.5 * (kinetic_energy(&x[d..]) - kinetic_energy(&y[d..]));
+                visit(y, ln_weight + kinetic);
+            });
+        });
+        all.positions = all.positions.slice(s![.., ..d]).to_owned();
+        all
+    }
+
+    fn collect(
+        data: ArrayView2<'_, f64>,
+        per_sample: usize,
+        draw: impl Fn(usize, &[f64], &mut [f64], &mut dyn FnMut(&[f64], f64)) + Sync,
+    ) -> Self {
+        let (n, d) = data.dim();
+        let mut positions = Array2::zeros((n * per_sample, d));
+        // A draw that visits nobody has weight 0.
+        let mut ln_weights = vec![f64::NEG_INFINITY; n * per_sample];
+        let data = data.as_standard_layout();
+        let from = data.as_slice().expect("standard layout");
+        let ln_draws = (per_sample as f64).ln();
+        let to = positions.as_slice_mut().expect("standard layout");
+        to.par_chunks_mut(per_sample * d)
+            .zip(ln_weights.par_chunks_mut(per_sample))
+            .enumerate()
+            .for_each_init(
+                || vec![0.0; d],
+                |scratch, (sample, (to, ln_weights))| {
+                    let mut spaces = to.chunks_exact_mut(d).zip(ln_weights);
+                    let x = &from[sample * d..(sample + 1) * d];
+                    draw(sample, x, scratch, &mut |y, weight| {
+                        let (to, ln_weight) = spaces.next().expect("one neighbour per draw");
+                        to.copy_from_slice(y);
+                        *ln_weight = weight - ln_draws;
+                    });
+                },
+            );
+        Self {
+            positions,
+            ln_weights,
+        }
+    }
+
+    /// The neighbours in `rows`.
+    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        Self {
+            positions: self.positions.slice(s![rows.clone(), ..]).to_owned(),
+            ln_weights: self.ln_weights[rows].to_vec(),
+        }
+    }
+
+    /// q′, one per row: those of the first sample first.
+    pub fn positions(&self) -> ArrayView2<'_, f64> {
+        self.positions.view()
+    }
+}

@@ -1,0 +1,171 @@
+//! Images to learn from when there are none: opaque discs falling on each other (Matheron's dead
+//! leaves; Lee, Mumford & Huang 2001).
+//!
+//! Radii have density ∝ r⁻³, which makes the statistics of the images independent of their scale,
+//! as those of photographs are. Every disc has its own grey, uniform on (0, 1); pixels are means
+//! over a finer grid, so that edges are smooth, and get a little noise.
+
+use crate::Result;
+use crate::error::check_option;
+use crate::patches::Image;
+use mpf_core::rng;
+use ndarray::Array2;
+use rand::{Rng, RngExt};
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+
+/// Options of [`DeadLeaves`], unchecked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeadLeaves {
+    /// Images. Default 12.
+    pub n_images: usize,
+    /// Their side in pixels. Default 256.
+    pub size: usize,
+    /// The smallest radius in pixels. Default 1.
+    pub smallest: f64,
+    /// The largest. Default 64.
+    pub largest: f64,
+    /// Points per pixel and axis that are averaged. Default 4.
+    pub oversampling: usize,
+    /// Standard deviation of the noise. Default 0.02.
+    pub noise: f64,
+}
+
+impl Default for DeadLeaves {
+    fn default() -> Self {
+        Self {
+            n_images: 12,
+            size: 256,
+            smallest: 1.0,
+            largest: 64.0,
+            oversampling: 4,
+            noise: 0.02,
+        }
+    }
+}
+
+impl DeadLeaves {
+    /// Draws the images, each from its own stream of `seed`.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for an option outside its range.
+    pub fn draw(&self, seed: u64) -> Result<Vec<Image>> {
+        let Self {
+            n_images,
+            size,
+            smallest,
+            largest,
+            oversampling,
+            noise,
+        } = *self;
+        for (name, value) in [
+            ("n_images", n_images),
+            ("size", size),
+            ("oversampling", oversampling),
+        ] {
+            check_option(name, value as f64, "at least 1", value >= 1)?;
+        }
+        let in_range = smallest > 0.0 && smallest < largest && largest.is_finite();
+        check_option(
+            "smallest",
+            smallest,
+            "positive and below `largest`",
+            in_range,
+        )?;
+        check_option("noise", noise, "not negative", noise >= 0.0)?;
+        Ok((0..n_images)
+            .into_par_iter()
+            .map(|k| {
+                let pixels = self.draw_one(&mut rng::substream(seed, k as u64));
+                Image::new(format!("dead leaves {k}"), pixels)
+            })
+            .collect())
+    }
+
+    /// Discs from the top of the pile down, until nothing shows through.
+    fn draw_one<R: Rng + ?Sized>(&self, rng: &mut R) -> Array2<f64> {
+        let fine = self.oversampling;
+        let side = self.size * fine;
+        let unit = fine as f64;
+        // NaN: not covered yet.
+        let mut points = Array2::from_elem((side, side), f64::NAN);
+        let mut uncovered = side * side;
+        let (from, to) = (self.smallest.powi(-2), self.largest.powi(-2));
+        let margin = self.largest;
+        let reach = self.size as f64 + 2.0 * margin;
+        while uncovered > 0 {
+            // The distribution function of r⁻³ on [smallest, largest], inverted.
+            let radius = (from - (from - to) * rng.random::<f64>()).powf(-0.5) * unit;
+            let mut centre = || (rng.random::<f64>() * reach - margin) * unit;
+            let (row, column) = (centre(), centre());
+            let grey = rng.random::<f64>();
+            let clip = |v: f64| v.clamp(0.0, side as f64) as usize;
+            for i in clip((row - radius).ceil())..clip((row + radius).floor() + 1.0) {
+                let half = (radius * radius - (i as f64 - row).powi(2)).max(0.0).sqrt();
+                for j in clip((column - half).ceil())..clip((column + half).floor() + 1.0) {
+                    let point = &mut points[[i, j]];
+                    if point.is_nan() {
+                        *point = grey;
+                        uncovered -= 1;
+                    }
+                }
+            }
+        }
+        Array2::from_shape_fn((self.size, self.size), |(i, j)| {
+            let rows = i * fine..(i + 1) * fine;
+            let columns = j * fine..(j + 1) * fine;
+            let pixel = points.slice(ndarray::s![rows, columns]);
+            pixel.sum() / (fine * fine) as f64 + self.noise * rng.sample::<f64, _>(StandardNormal)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> DeadLeaves {
+        DeadLeaves {
+            n_images: 3,
+            size: 64,
+            largest: 16.0,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn greys_are_uniform_and_edges_are_many() {
+        // Without noise and averaging every pixel is one disc's grey: uniform, so that the mean
+        // is ½ and the variance 1/12; and neighbours in the same disc are equal.
+        let leaves = DeadLeaves {
+            n_images: 40,
+            oversampling: 1,
+            noise: 0.0,
+            ..small()
+        };
+        let images = leaves.draw(3).unwrap();
+        let pixels: Vec<f64> = images.iter().flat_map(|i| i.pixels().to_owned()).collect();
+        assert!(pixels.iter().all(|p| (0.0..1.0).contains(p)));
+        let mean = pixels.iter().sum::<f64>() / pixels.len() as f64;
+        let square = pixels.iter().map(|p| (p - mean).powi(2)).sum::<f64>();
+        // Some hundred discs show in each image: four standard errors of 4000 greys are 0.02.
+        assert!((mean - 0.5).abs() < 0.03, "{mean}");
+        assert!((square / pixels.len() as f64 - 1.0 / 12.0).abs() < 0.006);
+        let pairs = pixels.windows(2);
+        let same = pairs.filter(|w| w[0] == w[1]).count() as f64 / pixels.len() as f64;
+        assert!((0.3..0.9).contains(&same), "{same}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_images() {
+        let draw = |seed| small().draw(seed).unwrap();
+        assert_eq!(draw(1)[0].pixels(), draw(1)[0].pixels());
+        assert_ne!(draw(1)[0].pixels(), draw(2)[0].pixels());
+        assert_ne!(draw(1)[0].pixels(), draw(1)[1].pixels());
+        let bad = DeadLeaves {
+            smallest: 70.0,
+            ..Default::default()
+        };
+        assert!(bad.draw(1).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! The paper's procedure: minimise K with the neighbours fixed, set θ_H to the minimiser, draw
+//! neighbours again (Appendix H, "Iteratively improving the objective function").
+
+use super::{Fit, Outcome, Run, RunningMean};
+use crate::Result;
+use crate::connectivity::{CubeNeighbours, GaussianNeighbours, HamiltonianNeighbours, Neighbours};
+use crate::error::check_option;
+use crate::flow::NeighbourFlow;
+use crate::hamiltonian::Trajectory;
+use crate::model::Filters;
+use mpf_core::{Minimizer, MinimizerOptions, StopReason, rng};
+
+/// Which neighbours a round draws.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// One each, by Hamiltonian dynamics under the filters of the round before.
+    Hamiltonian(Trajectory),
+    /// Isotropic Gaussian steps. The paper: several hundred per sample are needed.
+    Gaussian {
+        /// Their standard deviation.
+        scale: f64,
+        /// Neighbours per sample.
+        per_sample: usize,
+    },
+    /// Steps within a cube, whose limit is score matching (Appendix C).
+    Cube {
+        /// Its side.
+        side: f64,
+        /// Neighbours per sample.
+        per_sample: usize,
+    },
+}
+
+/// Options of the paper's trainer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alternating {
+    /// How often neighbours are drawn. Default 60.
+    pub rounds: usize,
+    /// L-BFGS iterations between draws; the paper: "perhaps 10 or 100". Default 10.
+    pub inner_iterations: usize,
+    /// The result is the mean of J over so many last rounds, whose neighbours are drawn
+    /// independently and so are their errors. 1 is the paper's procedure to the letter.
+    /// Default 20.
+    pub averaged_rounds: usize,
+    /// The neighbours. Default: Hamiltonian.
+    pub rule: Rule,
+}
+
+impl Default for Alternating {
+    fn default() -> Self {
+        Self {
+            rounds: 60,
+            inner_iterations: 10,
+            averaged_rounds: 20,
+            rule: Rule::Hamiltonian(Trajectory::default()),
+        }
+    }
+}
+
+impl Alternating {
+    pub(super) fn check(&self) -> Result<()> {
+        match self.rule {
+            Rule::Hamiltonian(trajectory) => trajectory.check(),
+            Rule::Gaussian {
+                scale: reach,
+                per_sample,
+            }
+            | Rule::Cube {
+                side: reach,
+                per_sample,
+            } => {
+                let positive = reach > 0.0 && reach.is_finite();
+                check_option("the reach of a rule", reach, "positive", positive)?;
+                let n = per_sample as f64;
+                check_option("per_sample", n, "at least 1", per_sample >= 1)
+            }
+        }
+    }
+
+    fn draw(&self, filters: &Filters, run: &Run<'_>, seed: u64) -> Neighbours {
+        match self.rule {
+            Rule::Hamiltonian(trajectory) => {
+                let rule = HamiltonianNeighbours {
+                    filters: filters.clone(),
+                    trajectory,
+                };
+                Neighbours::hamiltonian(&rule, run.data, seed)
+            }
+            Rule::Gaussian { scale, per_sample } => {
+                Neighbours::draw(&GaussianNeighbours { scale }, run.data, per_sample, seed)
+            }
+            Rule::Cube { side, per_sample } => {
+                Neighbours::draw(&CubeNeighbours { side }, run.data, per_sample, seed)
+            }
+        }
+    }
+
+    pub(super) fn run(&self, mut run: Run<'_>, start: Filters) -> Result<Fit> {
+        let minimizer = Minimizer::new(MinimizerOptions {
+            max_iterations: self.inner_iterations,
+            cancel: run.options.cancel.clone(),
+            ..Default::default()
+        })?;
+        let mut filters = start;
+        run.report(0, &filters)?;
+        let mut seed = run.options.seed;
+        let mut stop = StopReason::IterationLimit;
+        let mut steps = 0;
+        let mut mean = RunningMean::new(filters.n_dims());
+        for round in 0..self.rounds {
+            if let Some(reason) = run.must_stop() {
+                stop = reason;
+                break;
+            }
+            seed = rng::next_seed(seed);
+            let neighbours = self.draw(&filters, &run, seed);
+            let mut flow = NeighbourFlow::new(run.data, &neighbours)?;
+            let found = minimizer.minimize(&mut flow, filters.theta())?;
+            filters = Filters::from_theta(&found.theta);
+            steps = round + 1;
+            // Not in the last rounds, where the new filter would have no time to settle.
+            if 2 * steps <= self.rounds {
+                run.rescue(steps, &mut filters)?;
+            }
+            run.report(steps, &filters)?;
+            if steps + self.averaged_rounds > self.rounds {
+                mean.add(&filters);
+            }
+        }
+        run.finish(Outcome {
+            filters: mean.finish().unwrap_or(filters),
+            stop,
+            steps,
+            acceptance: None,
+            clipped_fraction: 0.0,
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! The ICA model with a Laplace prior (the main text's continuous example).
+//!
+//! ```text
+//! p(x; J) = exp(−E(x; J)) |det J| / 2ᵈ,   E(x; J) = Σ_k |J_k x|
+//! ∂E/∂x = Jᵀ sign(Jx),   ∂E/∂J = sign(Jx) xᵀ
+//! ```
+//!
+//! J_k, row k of the square J, is a filter. sign(0) = 0: the energy has a kink there, and 0 is
+//! the middle of its slopes. The extended model of Appendix H adds a momentum to the state,
+//! x = {q, v}, and its kinetic energy to E:
+//!
+//! ```text
+//! H(x; J) = E(q; J) + ½ vᵀv
+//! ```
+
+use crate::Result;
+use crate::error::{Error, check_count, check_finite};
+use mpf_core::linalg::{log_determinant_and_inverse, singular_values};
+use mpf_core::{EnergyModel, rng};
+use mpf_samplers::SmoothEnergy;
+use ndarray::{Array2, ArrayView1, ArrayView2};
+use rand::{Rng, RngExt};
+use rand_distr::StandardNormal;
+
+/// 1, 0 or −1 (`f64::signum` has no 0).
+#[inline]
+pub(crate) fn sign(u: f64) -> f64 {
+    f64::from(u > 0.0) - f64::from(u < 0.0)
+}
+
+/// J_k x.
+#[inline]
+fn response(filter: &[f64], x: &[f64]) -> f64 {
+    filter.iter().zip(x).map(|(j, x)| j * x).sum()
+}
+
+/// The family of Laplace ICA models in d dimensions; θ is J, row by row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaplaceIca {
+    n_dims: usize,
+}
+
+impl LaplaceIca {
+    /// The models in `n_dims` dimensions.
+    pub fn new(n_dims: usize) -> Self {
+        Self { n_dims }
+    }
+}
+
+impl EnergyModel for LaplaceIca {
+    type State = [f64];
+
+    fn n_params(&self) -> usize {
+        self.n_dims * self.n_dims
+    }
+
+    fn energy(&self, theta: &[f64], x: &[f64]) -> f64 {
+        let filters = theta.chunks_exact(self.n_dims);
+        filters.map(|filter| response(filter, x).abs()).sum()
+    }
+
+    fn add_energy_grad(&self, theta: &[f64], x: &[f64], scale: f64, out: &mut [f64]) {
+        let rows = theta.chunks_exact(self.n_dims);
+        for (filter, out) in rows.zip(out.chunks_exact_mut(self.n_dims)) {
+            let slope = scale * sign(response(filter, x));
+            for (o, x) in out.iter_mut().zip(x) {
+                *o += slope * x;
+            }
+        }
+    }
+}
+
+/// The model over the extended state {q, v} of Appendix H: q in the first half of the state, v in
+/// the second, and H(q, v; θ) = E(q; θ) + ½ vᵀv.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithMomentum<M>(pub M);
+
+impl<M: EnergyModel<State = [f64]>> EnergyModel for WithMomentum<M> {
+    type State = [f64];
+
+    fn n_params(&self) -> usize {
+        self.0.n_params()
+    }
+
+    fn energy(&self, theta: &[f64], x: &[f64]) -> f64 {
+        let (q, v) = x.split_at(x.len() / 2);
+        self.0.energy(theta, q) + kinetic_energy(v)
+    }
+
+    fn add_energy_grad(&self, theta: &[f64], x: &[f64], scale: f64, out: &mut [f64]) {
+        self.0.add_energy_grad(theta, &x[..x.len() / 2], scale, out);
+    }
+}
+
+/// ½ vᵀv.
+pub(crate) fn kinetic_energy(momentum: &[f64]) -> f64 {
+    0.5 * momentum.iter().map(|v| v * v).sum::<f64>()
+}
+
+/// The filters J of one model: square and finite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filters(Array2<f64>);
+
+impl Filters {
+    /// Filters from their matrix, one per row.
+    ///
+    /// # Errors
+    /// [`Error::Count`] unless it is square and not empty, [`Error::NonFinite`].
+    pub fn new(filters: Array2<f64>) -> Result<Self> {
+        let (rows, columns) = filters.dim();
+        check_count("filters of the square model", columns.max(1), rows)?;
+        check_finite("filters", filters.view())?;
+        Ok(Self(filters.as_standard_layout().into_owned()))
+    }
+
+    /// The paper's start: independent N(0, 0.01) entries, so that at d = 100 every filter is
+    /// nearly of unit length (Appendix G).
+    pub fn random(n_dims: usize, seed: u64) -> Self {
+        let mut rng = rng::stream(seed, 0);
+        let draw = || 0.1 * rng.sample::<f64, _>(StandardNormal);
+        Self(Array2::from_shape_simple_fn((n_dims, n_dims), draw))
+    }
+
+    /// J.
+    pub fn as_array(&self) -> ArrayView2<'_, f64> {
+        self.0.view()
+    }
+
+    /// d.
+    pub fn n_dims(&self) -> usize {
+        self.0.nrows()
+    }
+
+    /// J row by row: θ of [`LaplaceIca`].
+    pub fn theta(&self) -> &[f64] {
+        self.0.as_slice().expect("kept in standard layout")
+    }
+
+    /// The filters with θ as their rows.
+    pub(crate) fn from_theta(theta: &[f64]) -> Self {
+        let n_dims = theta.len().isqrt();
+        let filters = Array2::from_shape_vec((n_dims, n_dims), theta.to_vec());
+        Self(filters.expect("θ has d² entries"))
+    }
+
+    /// J ← J + `scale` · `direction`.
+    pub(crate) fn step(&mut self, scale: f64, direction: ArrayView2<'_, f64>) {
+        self.0.scaled_add(scale, &direction);
+    }
+
+    /// Replaces filter `k`.
+    pub(crate) fn replace(&mut self, k: usize, filter: ArrayView1<'_, f64>) {
+        self.0.row_mut(k).assign(&filter);
+    }
+
+    /// The singular values of J, from the largest to the smallest.
+    ///
+    /// # Errors
+    /// [`Error::Core`] when the decomposition fails.
+    pub fn singular_values(&self) -> Result<Vec<f64>> {
+        Ok(singular_values(self.0.view())?.1.to_vec())
+    }
+
+    /// ln |det J| and J⁻¹, the mixing matrix.
+    ///
+    /// # Errors
+    /// [`Error::SingularFilters`].
+    pub fn log_determinant_and_inverse(&self) -> Result<(f64, Array2<f64>)> {
+        log_determinant_and_inverse(self.0.view()).map_err(|e| match e {
+            mpf_core::Error::Singular { size } => Error::SingularFilters { n_dims: size },
+            other => other.into(),
+        })
+    }
+
+    /// `n` independent draws from p(x; J), one per row: x = J⁻¹s with Laplace sources s.
+    ///
+    /// # Errors
+    /// [`Error::SingularFilters`].
+    pub fn draw<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> Result<Array2<f64>> {
+        let (_, mixing) = self.log_determinant_and_inverse()?;
+        let sources = Array2::from_shape_simple_fn((n, self.n_dims()), || {
+            // −ln of a number in (0, 1], with a random sign.
+            let size = -(1.0 - rng.random::<f64>()).ln();
+            if rng.random::<bool>() { size } else { -size }
+        });
+        Ok(sources.dot(&mixing.t()))
+    }
+}
+
+impl SmoothEnergy for Filters {
+    fn n_dims(&self) -> usize {
+        self.0.nrows()
+    }
+
+    fn energy_and_gradient(&self, q: &[f64], gradient: &mut [f64]) -> f64 {
+        gradient.fill(0.0);
+        let mut energy = 0.0;
+        for filter in self.theta().chunks_exact(q.len()) {
+            let u = response(filter, q);
+            energy += u.abs();
+            let slope = sign(u);
+            for (g, j) in gradient.iter_mut().zip(filter) {
+                *g += slope * j;
+            }
+        }
+        energy
+    }
+}

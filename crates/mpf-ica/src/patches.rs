@@ -1,0 +1,136 @@
+//! Square patches of grey images, one per row.
+//!
+//! A patch of side n is a row of n² numbers, row by row. What the paper did with van Hateren's
+//! photographs: random 10 × 10 patches, whitened (Appendix G). Contrast normalisation, which is
+//! not in the paper, divides a whitened patch by its own contrast:
+//!
+//! ```text
+//! x / √(0.1 + |x|²/d),   then whitened again
+//! ```
+
+mod read;
+
+pub use read::{read_folder, read_image};
+
+use crate::error::check_option;
+use crate::whiten::{Method, Whitening};
+use crate::{Error, Result};
+use mpf_core::rng;
+use ndarray::{Array2, ArrayView2, Axis, s};
+use rand::RngExt;
+
+/// A grey image: any scale of grey, since patches are whitened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    name: String,
+    pixels: Array2<f64>,
+}
+
+impl Image {
+    /// An image from its pixels, the top row first.
+    pub fn new(name: impl Into<String>, pixels: Array2<f64>) -> Self {
+        Self {
+            name: name.into(),
+            pixels,
+        }
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The pixels, the top row first.
+    pub fn pixels(&self) -> ArrayView2<'_, f64> {
+        self.pixels.view()
+    }
+
+    /// The image at half the size: means over 2 × 2 pixels. An odd last row or column is left out.
+    #[must_use]
+    pub fn halved(&self) -> Self {
+        let (rows, columns) = self.pixels.dim();
+        let pixels = Array2::from_shape_fn((rows / 2, columns / 2), |(i, j)| {
+            self.pixels
+                .slice(s![2 * i..2 * i + 2, 2 * j..2 * j + 2])
+                .sum()
+                / 4.0
+        });
+        Self {
+            name: self.name.clone(),
+            pixels,
+        }
+    }
+}
+
+/// `n` patches of `size` × `size` at random places: every place of every image is as likely.
+///
+/// # Errors
+/// [`Error::NoImages`], [`Error::Option`] for no size, [`Error::ImageTooSmall`].
+pub fn draw_patches(images: &[Image], size: usize, n: usize, seed: u64) -> Result<Array2<f64>> {
+    check_option("size", size as f64, "at least 1", size >= 1)?;
+    if images.is_empty() {
+        return Err(Error::NoImages { folder: None });
+    }
+    let mut places = Vec::with_capacity(images.len());
+    for image in images {
+        let (height, width) = image.pixels.dim();
+        if height < size || width < size {
+            return Err(Error::ImageTooSmall {
+                name: image.name.clone(),
+                width,
+                height,
+                size,
+            });
+        }
+        places.push((height - size + 1) * (width - size + 1));
+    }
+    let total: usize = places.iter().sum();
+    let mut rng = rng::stream(seed, 0);
+    let mut patches = Array2::zeros((n, size * size));
+    for mut patch in patches.outer_iter_mut() {
+        let mut place = rng.random_range(0..total);
+        let mut chosen = 0;
+        while place >= places[chosen] {
+            place -= places[chosen];
+            chosen += 1;
+        }
+        let pixels = &images[chosen].pixels;
+        let columns = pixels.ncols() - size + 1;
+        let (row, column) = (place / columns, place % columns);
+        let square = pixels.slice(s![row..row + size, column..column + size]);
+        for (to, from) in patch.iter_mut().zip(square) {
+            *to = *from;
+        }
+    }
+    Ok(patches)
+}
+
+/// Divides every row x of `white` by √(0.1 + |x|²/d), so that flat and contrasty patches count
+/// alike. Whiten again afterwards.
+pub fn normalise_contrast(white: &mut Array2<f64>) {
+    let d = white.ncols();
+    let rows = white.axis_iter_mut(Axis(0));
+    for mut row in rows {
+        let contrast = (0.1 + row.dot(&row) / d as f64).sqrt();
+        row /= contrast;
+    }
+}
+
+/// Whitens patches for a fit, with or without contrast normalisation, and says how.
+///
+/// The whitening is that of the last step: it leads back to pixels where there was no contrast
+/// normalisation, which cannot be undone.
+///
+/// # Errors
+/// As [`Whitening::new`].
+pub fn prepare(patches: ArrayView2<'_, f64>, normalise: bool) -> Result<(Array2<f64>, Whitening)> {
+    let whitening = Whitening::new(patches, Method::Zca)?;
+    let mut white = whitening.apply(patches)?;
+    if !normalise {
+        return Ok((white, whitening));
+    }
+    normalise_contrast(&mut white);
+    let again = Whitening::new(white.view(), Method::Zca)?;
+    let white = again.apply(white.view())?;
+    Ok((white, again))
+}

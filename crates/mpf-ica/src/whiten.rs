@@ -1,0 +1,159 @@
+//! Whitening: y = T(x − mean) has mean 0 and the identity as its covariance.
+//!
+//! ```text
+//! C = V diag(λ) Vᵀ;   ZCA: T = V diag(λ^−½) Vᵀ;   PCA: T = diag(λ^−½) Vᵀ
+//! ```
+//!
+//! ZCA changes the data least, so that whitened patches still look like patches; PCA orders the
+//! new axes by variance, the largest first. There is no ridge: a covariance without an inverse is
+//! an error. The mean is that of each dimension over the samples, not that of each patch.
+
+use crate::batch::{BLOCK, blocks, groups, sum_in_order, view_mut};
+use crate::error::{check_count, check_finite};
+use crate::{Error, Result};
+use mpf_core::linalg::symmetric_eigen;
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use rayon::prelude::*;
+
+/// Which of the transforms that whiten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Symmetric: as close to the data as whitened data can be.
+    #[default]
+    Zca,
+    /// Along the principal axes, the largest variance first.
+    Pca,
+}
+
+/// A transform that whitens data like those it was made from, and its inverse.
+///
+/// ```
+/// use mpf_ica::whiten::{Method, Whitening};
+/// use ndarray::array;
+///
+/// let data = array![[1.0, 5.0], [3.0, 5.0], [1.0, 9.0], [3.0, 9.0]];
+/// let whitening = Whitening::new(data.view(), Method::Zca)?;
+/// let white = whitening.apply(data.view())?;
+/// assert!((white[[0, 0]] + 1.0).abs() < 1e-12 && (white[[2, 1]] - 1.0).abs() < 1e-12);
+/// # Ok::<(), mpf_ica::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Whitening {
+    mean: Array1<f64>,
+    transform: Array2<f64>,
+    inverse: Array2<f64>,
+}
+
+impl Whitening {
+    /// Whitens `data`, one sample per row. O(M d² + d³).
+    ///
+    /// # Errors
+    /// [`Error::TooFewSamples`] unless there are more samples than dimensions,
+    /// [`Error::NonFinite`], [`Error::SingularCovariance`].
+    pub fn new(data: ArrayView2<'_, f64>, method: Method) -> Result<Self> {
+        let (n_samples, n_dims) = data.dim();
+        if n_samples <= n_dims || n_dims == 0 {
+            return Err(Error::TooFewSamples { n_samples, n_dims });
+        }
+        check_finite("data", data)?;
+        let mean = data.mean_axis(Axis(0)).expect("not empty");
+        let covariance = covariance(data, &mean);
+        let (mut values, mut vectors) = symmetric_eigen(covariance.view())?;
+        let (smallest, largest) = (values[0], values[n_dims - 1]);
+        // Rounding leaves a zero eigenvalue at about d·ε of the largest.
+        let zero = 10.0 * n_dims as f64 * f64::EPSILON * largest;
+        if smallest <= zero {
+            return Err(Error::SingularCovariance {
+                n_dims,
+                rank: values.iter().filter(|v| **v > zero).count(),
+                smallest,
+                largest,
+            });
+        }
+        if method == Method::Pca {
+            values.invert_axis(Axis(0));
+            vectors.invert_axis(Axis(1));
+        }
+        let roots = values.mapv(f64::sqrt);
+        let (transform, inverse) = match method {
+            Method::Zca => (
+                (&vectors / &roots).dot(&vectors.t()),
+                (&vectors * &roots).dot(&vectors.t()),
+            ),
+            Method::Pca => (
+                (&vectors / &roots).t().as_standard_layout().into_owned(),
+                &vectors * &roots,
+            ),
+        };
+        Ok(Self {
+            mean,
+            transform,
+            inverse,
+        })
+    }
+
+    /// T(x − mean) for every row x of `data`.
+    ///
+    /// # Errors
+    /// [`Error::Count`] for rows of another length.
+    pub fn apply(&self, data: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+        check_count("columns", self.mean.len(), data.ncols())?;
+        Ok(times((&data - &self.mean).view(), &self.transform))
+    }
+
+    /// T⁻¹y + mean for every row y of `white`.
+    ///
+    /// # Errors
+    /// [`Error::Count`] for rows of another length.
+    pub fn invert(&self, white: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+        check_count("columns", self.mean.len(), white.ncols())?;
+        Ok(times(white, &self.inverse) + &self.mean)
+    }
+
+    /// T.
+    pub fn transform(&self) -> ArrayView2<'_, f64> {
+        self.transform.view()
+    }
+
+    /// T⁻¹.
+    pub fn inverse(&self) -> ArrayView2<'_, f64> {
+        self.inverse.view()
+    }
+
+    /// The mean that is taken off.
+    pub fn mean(&self) -> ndarray::ArrayView1<'_, f64> {
+        self.mean.view()
+    }
+}
+
+/// ⟨(x − mean)(x − mean)ᵀ⟩ over the rows of `data`, divided by their number.
+pub fn covariance(data: ArrayView2<'_, f64>, mean: &Array1<f64>) -> Array2<f64> {
+    let (n, d) = data.dim();
+    let sums: Vec<Array2<f64>> = groups(n, BLOCK)
+        .into_par_iter()
+        .map(|group| {
+            let mut sum = Array2::zeros((d, d));
+            for rows in blocks(group, BLOCK) {
+                let x = &data.slice(s![rows, ..]) - mean;
+                general_mat_mul(1.0, &x.t(), &x, 1.0, &mut sum);
+            }
+            sum
+        })
+        .collect();
+    sum_in_order(d, sums.iter()) / n as f64
+}
+
+/// Every row x of `data` becomes `matrix` x.
+fn times(data: ArrayView2<'_, f64>, matrix: &Array2<f64>) -> Array2<f64> {
+    let (n, d) = data.dim();
+    let mut product = Array2::zeros((n, d));
+    let rows = product.as_slice_mut().expect("standard layout");
+    let chunks = rows.par_chunks_mut(BLOCK * d).enumerate();
+    chunks.for_each(|(block, to)| {
+        let n = to.len() / d;
+        let x = data.slice(s![block * BLOCK..block * BLOCK + n, ..]);
+        general_mat_mul(1.0, &x, &matrix.t(), 0.0, &mut view_mut(to, n, d));
+    });
+    product
+}

@@ -1,0 +1,371 @@
+//! ICA and score matching at full size, against what a correct implementation gives.
+//!
+//! Every line is a bound that was measured independently; one that does not hold makes the
+//! command fail.
+
+use crate::output::{Machine, Output, digits, markdown_table};
+use crate::{Result, fig3};
+use mpf_core::rng::{stream, substream};
+use mpf_core::score::{Cube, GaussianPrecision, closed_form};
+use mpf_core::{Cancel, Flow, Minimizer, Objective, SampledConnectivity, ScoreMatching};
+use mpf_ica::compare::amari_index;
+use mpf_ica::fit::{LOST, Rule};
+use mpf_ica::whiten::{Method, Whitening};
+use mpf_ica::{
+    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, Stochastic, Trainer,
+    Trajectory,
+};
+use ndarray::{Array2, ArrayView2};
+use rand::RngExt;
+use rand_distr::StandardNormal;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Options of `check-ica`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seeds of every check.
+    #[arg(long, default_value_t = 3)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Patches, and samples of synthetic sources.
+    #[arg(long, default_value_t = 100_000)]
+    samples: usize,
+    /// Folder of photographs; without it they are left out.
+    #[arg(long)]
+    images: Option<PathBuf>,
+    /// Folder for the results [default: target/reproduce/check-ica]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// One bound.
+#[derive(Clone, Debug, Serialize)]
+struct Check {
+    what: String,
+    found: f64,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    holds: bool,
+}
+
+/// The checks so far.
+#[derive(Serialize)]
+struct Checks {
+    machine: Machine,
+    checks: Vec<Check>,
+}
+
+impl Checks {
+    fn at_most(&mut self, what: String, found: f64, bound: f64) {
+        self.add(what, found, None, Some(bound));
+    }
+
+    fn at_least(&mut self, what: String, found: f64, bound: f64) {
+        self.add(what, found, Some(bound), None);
+    }
+
+    fn add(&mut self, what: String, found: f64, at_least: Option<f64>, at_most: Option<f64>) {
+        let holds = at_least.is_none_or(|b| found >= b) && at_most.is_none_or(|b| found <= b);
+        let shown = if holds { "ok    " } else { "FAILED" };
+        println!("{shown} {what}: {}", digits(found));
+        self.checks.push(Check {
+            what,
+            found,
+            at_least,
+            at_most,
+            holds,
+        });
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    let output = Output::new(args.out.as_deref(), "check-ica")?;
+    let mut checks = Checks {
+        machine: Machine::this(),
+        checks: Vec::new(),
+    };
+    let all: [fn(&Args, &Cancel, &mut Checks) -> Result; 4] =
+        [score_matching, synthetic, isotropic, image_patches];
+    for check in all {
+        if !cancel.is_cancelled() {
+            check(args, cancel, &mut checks)?;
+        }
+    }
+    output.write_json("results.json", &checks)?;
+    let bound = |b: Option<f64>| b.map_or("–".to_owned(), digits);
+    let rows: Vec<Vec<String>> = checks
+        .checks
+        .iter()
+        .map(|c| {
+            let holds = if c.holds { "yes" } else { "NO" };
+            vec![
+                c.what.clone(),
+                digits(c.found),
+                bound(c.at_least),
+                bound(c.at_most),
+                holds.to_owned(),
+            ]
+        })
+        .collect();
+    let header = ["check", "found", "at least", "at most", "holds"];
+    output.write("table.md", &markdown_table(&header, &rows))?;
+    println!("written to {}", output.shown());
+    let failed = checks.checks.iter().filter(|c| !c.holds).count();
+    if failed > 0 {
+        return Err(format!("{failed} of {} checks failed", checks.checks.len()).into());
+    }
+    Ok(())
+}
+
+/// Appendix C in numbers.
+fn score_matching(args: &Args, _: &Cancel, checks: &mut Checks) -> Result {
+    let mut rng = stream(args.seed, 0);
+    let states: Vec<Vec<f64>> = (0..200)
+        .map(|_| vec![rng.sample::<f64, _>(StandardNormal)])
+        .collect();
+    let gaussian = GaussianPrecision::new(1);
+    let theta = [1.7];
+    let mut grad = [0.0];
+    let limit = ScoreMatching::new(&gaussian, &states)?.value_and_gradient(&theta, &mut grad);
+    let mut last: Option<f64> = None;
+    for side in [0.1, 0.05, 0.025] {
+        let cube = Cube::new(side, 8)?;
+        let k = Flow::new(&gaussian, &cube, &states)?.value_and_gradient(&theta, &mut grad);
+        let error = ((k - side) / (side.powi(3) / 48.0) - limit).abs();
+        checks.at_most(
+            format!("score-matching limit, error at ε = {side}"),
+            error,
+            0.1,
+        );
+        if let Some(last) = last {
+            let what = format!("score-matching limit, error falls by, to ε = {side}");
+            checks.add(what, last / error, Some(3.9), Some(4.1));
+        }
+        last = Some(error);
+    }
+    let moment = states.iter().map(|x| x[0] * x[0]).sum::<f64>() / states.len() as f64;
+    let closed = closed_form(&gaussian, &states)?[0];
+    checks.at_most(
+        "Gaussian precision, closed form against inverse second moment".to_owned(),
+        (closed * moment - 1.0).abs(),
+        1e-12,
+    );
+    for (side, bound) in [(0.4, 2e-2), (0.1, 2e-3)] {
+        let cube = Cube::new(side, 8)?;
+        let mut flow = Flow::new(&gaussian, &cube, &states)?;
+        // K is flat, ε³/48 of its curvature: minimise it in its own units.
+        let unit = side.powi(3) / 48.0;
+        let mut scaled = mpf_core::objective::from_fn(1, |theta: &[f64], grad: &mut [f64]| {
+            let k = flow.value_and_gradient(theta, grad);
+            grad[0] /= unit;
+            (k - side) / unit
+        });
+        let found = Minimizer::default().minimize(&mut scaled, &[1.0])?;
+        let error = (found.theta[0] * moment - 1.0).abs();
+        let what = format!("Gaussian precision by cubes of {side}, relative error");
+        checks.at_most(what, error, bound);
+    }
+    Ok(())
+}
+
+fn fit(trainer: Trainer, data: ArrayView2<'_, f64>, seed: u64, cancel: &Cancel) -> Result<Fit> {
+    let options = FitOptions {
+        trainer,
+        seed,
+        cancel: cancel.clone(),
+        ..Default::default()
+    };
+    Ok(Fitter::new(options)?.fit(data)?)
+}
+
+/// Whitened mixtures of Laplace sources, and the mixing matrix that is left.
+fn sources(d: usize, n: usize, seed: u64) -> Result<(Array2<f64>, Array2<f64>)> {
+    let truth = Filters::random(d, seed);
+    let data = truth.draw(n, &mut stream(seed, 1))?;
+    let whitening = Whitening::new(data.view(), Method::Zca)?;
+    let (_, mixing) = truth.log_determinant_and_inverse()?;
+    let white = whitening.apply(data.view())?;
+    Ok((white, whitening.transform().dot(&mixing)))
+}
+
+/// Both trainers find synthetic sources as well as maximum likelihood does.
+fn synthetic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
+    for d in [4, 8, 16] {
+        for seed in args.seed..args.seed + args.seeds {
+            let (data, mixing) = sources(d, args.samples, seed)?;
+            let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
+            let best_index = amari_index(&best.filters, mixing.view())?;
+            for (name, trainer) in [
+                ("stochastic", Trainer::stochastic()),
+                ("the paper's", Trainer::alternating()),
+            ] {
+                let found = fit(trainer, data.view(), seed, cancel)?;
+                if cancel.is_cancelled() {
+                    return Ok(());
+                }
+                let setting = format!("{d} Laplace sources, seed {seed}, {name} trainer");
+                let gap = best.log_likelihood - found.log_likelihood;
+                checks.at_most(format!("{setting}: gap in nats"), gap, 0.005);
+                let index = amari_index(&found.filters, mixing.view())?;
+                let what = format!("{setting}: Amari index above ML's");
+                checks.at_most(what, index - best_index, 0.003);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appendix H: isotropic Gaussian neighbours must be many where one Hamiltonian one is enough.
+fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
+    let (data, _) = sources(16, args.samples.min(5000), args.seed)?;
+    let best = fit(
+        Trainer::maximum_likelihood(),
+        data.view(),
+        args.seed,
+        cancel,
+    )?;
+    let gap = |rule: Rule| -> Result<f64> {
+        let trainer = Trainer::Alternating(Alternating {
+            rounds: 30,
+            averaged_rounds: 1,
+            rule,
+            ..Default::default()
+        });
+        let found = fit(trainer, data.view(), args.seed, cancel)?;
+        Ok(best.log_likelihood - found.log_likelihood)
+    };
+    let one = gap(Rule::Hamiltonian(Trajectory::default()))?;
+    checks.at_most(
+        "16 sources, 5000 samples, gap with 1 Hamiltonian neighbour".to_owned(),
+        one,
+        0.1,
+    );
+    for per_sample in [1, 10, 100] {
+        let scale = 0.5;
+        let found = gap(Rule::Gaussian { scale, per_sample })?;
+        if cancel.is_cancelled() {
+            return Ok(());
+        }
+        // Only that one is far from enough; the others are there to be read.
+        let bound = (per_sample == 1).then_some(5.0 * one);
+        let what = format!("16 sources, 5000 samples, gap with {per_sample} Gaussian neighbours");
+        checks.add(what, found, bound, None);
+    }
+    Ok(())
+}
+
+/// Patches of dead leaves and, where there are any, of photographs.
+fn image_patches(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
+    let base = fig3::Args {
+        images: None,
+        normalise: false,
+        patches: args.samples,
+        size: 10,
+        trainer: fig3::Training::Stochastic,
+        no_metropolis: false,
+        steps: None,
+        iterations: 300,
+        seed: args.seed,
+        seeds: 1,
+        out: None,
+    };
+    let photographs = args.images.is_some().then(|| fig3::Args {
+        images: args.images.clone(),
+        normalise: true,
+        ..base.clone()
+    });
+    for seed in args.seed..args.seed + args.seeds {
+        let (data, _) = fig3::patches(&base, seed)?;
+        let found = patches(&data, "dead leaves", 0.5, seed, cancel, checks)?;
+        let Some(found) = found else { return Ok(()) };
+        reversibility(&found.filters, &data, seed, checks)?;
+        if let Some(photographs) = &photographs {
+            let (data, _) = fig3::patches(photographs, seed)?;
+            patches(&data, "photographs", 0.4, seed, cancel, checks)?;
+        }
+    }
+    Ok(())
+}
+
+/// The gap with the Metropolis phase, and for dead leaves without it.
+fn patches(
+    data: &Array2<f64>,
+    what: &str,
+    bound: f64,
+    seed: u64,
+    cancel: &Cancel,
+    checks: &mut Checks,
+) -> Result<Option<Fit>> {
+    let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
+    let without = Stochastic {
+        metropolis: None,
+        ..Default::default()
+    };
+    // The photographs' bound is for the trainer without its last phase.
+    let trainers = [
+        ("with its last phase", Stochastic::default(), bound),
+        (
+            "without its last phase",
+            without,
+            if bound < 0.5 { bound } else { 0.9 },
+        ),
+    ];
+    let mut first = None;
+    for (name, trainer, bound) in trainers {
+        let found = fit(Trainer::Stochastic(trainer), data.view(), seed, cancel)?;
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        let setting = format!("{what}, seed {seed}, {name}");
+        let gap = best.log_likelihood - found.log_likelihood;
+        checks.at_most(format!("{setting}: gap in nats"), gap, bound);
+        let part = found.smallest_singular_value / found.median_singular_value;
+        checks.at_least(format!("{setting}: σ_min over the median"), part, LOST);
+        println!(
+            "       {} filters rescued, {:.1} s of learning (ML {:.1} s)",
+            found.rescued.len(),
+            found.seconds,
+            best.seconds
+        );
+        first.get_or_insert(found);
+    }
+    Ok(first)
+}
+
+/// HAM leads back: to 1e-9 for 99.9 % of the samples.
+fn reversibility(filters: &Filters, data: &Array2<f64>, seed: u64, checks: &mut Checks) -> Result {
+    let d = filters.n_dims();
+    let rule = HamiltonianNeighbours {
+        filters: filters.clone(),
+        trajectory: Trajectory::default(),
+    };
+    let n = data.nrows().min(5000);
+    let mut back = 0;
+    for sample in 0..n {
+        let mut state = data.row(sample).to_vec();
+        let mut momentum = stream(seed, 2 + sample % 8);
+        state.extend((0..d).map(|_| momentum.sample::<f64, _>(StandardNormal)));
+        let (mut scratch, mut there) = (vec![0.0; 2 * d], vec![0.0; 2 * d]);
+        let mut worst = f64::INFINITY;
+        // The same ε and L both ways.
+        let generator = || substream(seed, sample as u64);
+        rule.draw_neighbours(&state, &mut scratch, &mut generator(), |x, _| {
+            there.copy_from_slice(x);
+        });
+        rule.draw_neighbours(&there, &mut scratch, &mut generator(), |x, _| {
+            let off = x.iter().zip(&state).map(|(a, b)| (a - b).abs());
+            worst = off.fold(0.0, f64::max);
+        });
+        back += usize::from(worst <= 1e-9);
+    }
+    checks.at_least(
+        format!("dead leaves, seed {seed}: states that HAM leads back to, to 1e-9"),
+        back as f64 / n as f64,
+        0.999,
+    );
+    Ok(())
+}

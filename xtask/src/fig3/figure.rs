@@ -1,0 +1,100 @@
+//! Log-likelihood against learning time.
+
+use super::Results;
+use crate::Result;
+use crate::plot::{INK, STYLES, TEXT, TITLE};
+use plotters::prelude::*;
+
+/// How many of the last nats the right panel shows.
+const LAST_NATS: f64 = 4.0;
+
+/// The whole way on the left, its end on the right.
+pub(super) fn curves(results: &Results) -> Result<String> {
+    let mut lines = vec![("MPF", &results.mpf.trace)];
+    if let Some(ml) = &results.ml {
+        lines.push(("maximum likelihood", &ml.trace));
+    }
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = lines
+        .into_iter()
+        .map(|(name, trace)| {
+            let all: Vec<(f64, f64)> = trace
+                .iter()
+                .map(|p| (p.seconds, p.log_likelihood))
+                .collect();
+            (name, thinned(&all))
+        })
+        .collect();
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let longest = points().map(|p| p.0).fold(1e-3, f64::max);
+    let best = points().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
+    let worst = points().map(|p| p.1).fold(f64::INFINITY, f64::min);
+    let margin = 0.04 * (best - worst).max(1.0);
+    let panels = [
+        ("whole", worst - margin, best + margin),
+        ("the last nats", best - LAST_NATS, best + 0.04 * LAST_NATS),
+    ];
+
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (980, 400)).into_drawing_area();
+        root.fill(&WHITE)?;
+        for (k, (area, (title, low, high))) in
+            root.split_evenly((1, 2)).iter().zip(panels).enumerate()
+        {
+            let mut chart = ChartBuilder::on(area)
+                .caption(title, TITLE.into_font())
+                .margin(12)
+                .x_label_area_size(46)
+                .y_label_area_size(66)
+                .build_cartesian_2d(0.0..1.03 * longest, low..high)?;
+            chart
+                .configure_mesh()
+                .x_desc("learning time (s)")
+                .y_desc("log-likelihood (nats)")
+                .label_style(TEXT)
+                .axis_desc_style(TEXT)
+                .light_line_style(INK.mix(0.06))
+                .bold_line_style(INK.mix(0.15))
+                .draw()?;
+            for ((name, points), style) in lines.iter().zip(STYLES) {
+                let inside: Vec<(f64, f64)> =
+                    points.iter().copied().filter(|p| p.1 >= low).collect();
+                style.draw(&mut chart, &inside, name)?;
+            }
+            if k == 0 {
+                chart
+                    .configure_series_labels()
+                    .label_font(TEXT)
+                    .background_style(WHITE.mix(0.9))
+                    .border_style(INK.mix(0.3))
+                    .position(SeriesLabelPosition::LowerRight)
+                    .draw()?;
+            }
+        }
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+/// About fifty of the points, the last among them, so that their dots can be told apart.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let every = points.len().div_ceil(50).max(1);
+    // Counted from the end, which is what matters most.
+    let mut kept: Vec<(f64, f64)> = points.iter().rev().step_by(every).copied().collect();
+    kept.reverse();
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thinned;
+
+    #[test]
+    fn thinning_keeps_the_last() {
+        let line = |n: usize| (0..n).map(|k| (k as f64, 0.0)).collect::<Vec<_>>();
+        assert_eq!(thinned(&line(7)), line(7));
+        let kept = thinned(&line(301));
+        assert!(kept.len() <= 50);
+        assert_eq!(kept.last(), line(301).last());
+    }
+}
