@@ -186,9 +186,9 @@ fn unplotted(error: Box<dyn std::error::Error + Send + Sync>) -> Failure {
 }
 
 fn write(path: &Path, comparison: &Comparison, raster: &Raster, svg: &str) -> Result<(), Failure> {
-    let contents = match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => svg.to_owned(),
-        Some("json") => serde_json::to_string_pretty(comparison).expect("numbers") + "\n",
+    let contents = match output::extension(path).as_str() {
+        "svg" => svg.to_owned(),
+        "json" => serde_json::to_string_pretty(comparison).expect("numbers") + "\n",
         _ => page(comparison, raster, svg),
     };
     files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::packer::{Coding, Packer, Problem};
-use crate::{npy, npz, text};
+use crate::{npy, npz, output, text};
 use clap::Args;
 use mpf_ising::{Samples, States};
 use serde::{Deserialize, Serialize};
@@ -150,15 +150,14 @@ impl Raster {
             .read_to_end(&mut start)
             .map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
-        let extension = path.extension().map(|e| e.to_ascii_lowercase());
-        let extension = extension.as_deref().and_then(|e| e.to_str()).unwrap_or("");
+        let extension = output::extension(path);
         let file = BufReader::new(file);
         let (packed, names) = if start.starts_with(npy::MAGIC) || extension == "npy" {
             (read_npy(args, file, Some(metadata.len()))?, None)
         } else if start.starts_with(b"PK") || extension == "npz" {
             npz::read_raster(args, file)?
         } else {
-            text::read(args, file, extension)?
+            text::read(args, file, &extension)?
         };
         let empty = || {
             Failure::input(format!("{}: there are no data in it", path.display()))

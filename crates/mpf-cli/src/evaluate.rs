@@ -133,8 +133,8 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     );
     evaluation.warnings.iter().for_each(|w| console.warning(w));
     for path in &args.output {
-        let contents = match path.extension().and_then(|e| e.to_str()) {
-            Some("json") => serde_json::to_string_pretty(&evaluation).expect("numbers") + "\n",
+        let contents = match output::extension(path).as_str() {
+            "json" => serde_json::to_string_pretty(&evaluation).expect("numbers") + "\n",
             _ => page::page(&model, truth.as_ref(), &evaluation, &goodness)?,
         };
         files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))?;

@@ -9,6 +9,7 @@ mod npz_form;
 
 use crate::data::{DataRecord, Hash};
 use crate::failure::Failure;
+use crate::output;
 use mpf_core::TracePoint;
 use mpf_ising::{Couplings, ErrorBars, SpinCouplings};
 use mpf_report::files;
@@ -336,11 +337,10 @@ enum Form {
 
 impl Form {
     fn of(path: &Path) -> Result<Self, Failure> {
-        let extension = path.extension().map(|e| e.to_ascii_lowercase());
-        match extension.as_deref().and_then(|e| e.to_str()) {
-            Some("json") => Ok(Self::Json),
-            Some("npz") => Ok(Self::Npz),
-            Some("csv") => Ok(Self::Csv),
+        match output::extension(path).as_str() {
+            "json" => Ok(Self::Json),
+            "npz" => Ok(Self::Npz),
+            "csv" => Ok(Self::Csv),
             _ => Err(Failure::input(format!(
                 "{}: a model file ends in .json, .npz or .csv",
                 path.display()

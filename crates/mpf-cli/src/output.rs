@@ -42,8 +42,7 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// A [`Failure`] that lists them.
 pub fn check_extension(path: &Path, known: &[&str]) -> Result<(), Failure> {
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-    if known.contains(&extension) {
+    if known.contains(&extension(path).as_str()) {
         return Ok(());
     }
     Err(Failure::input(format!(
@@ -52,4 +51,10 @@ pub fn check_extension(path: &Path, known: &[&str]) -> Result<(), Failure> {
         known.join(", .")
     ))
     .hint(format!("name it result.{}", known[0])))
+}
+
+/// The end of a name in small letters, without the dot.
+pub fn extension(path: &Path) -> String {
+    let end = path.extension().and_then(|e| e.to_str());
+    end.map_or_else(String::new, str::to_ascii_lowercase)
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::npy;
+use crate::output;
 use crate::packer::Coding;
 use mpf_ising::States;
 use mpf_ising::bits::get_bit;
@@ -19,12 +20,11 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 
 /// What stands between numbers; `None` for an array.
 fn separator(path: &Path) -> Result<Option<u8>, Failure> {
-    let extension = path.extension().map(|e| e.to_ascii_lowercase());
-    match extension.as_deref().and_then(|e| e.to_str()) {
-        Some("npy") => Ok(None),
-        Some("csv") => Ok(Some(b',')),
-        Some("tsv") => Ok(Some(b'\t')),
-        Some("txt" | "dat") => Ok(Some(b' ')),
+    match output::extension(path).as_str() {
+        "npy" => Ok(None),
+        "csv" => Ok(Some(b',')),
+        "tsv" => Ok(Some(b'\t')),
+        "txt" | "dat" => Ok(Some(b' ')),
         _ => Err(Failure::input(format!(
             "{}: data end in .npy, .csv, .tsv or .txt",
             path.display()
