@@ -18,15 +18,13 @@ mod fig3;
 mod fig_e1;
 mod fig_f1;
 mod output;
-mod plot;
-mod progress;
 mod recover_lattice;
-mod report;
 mod reproduce_all;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
 use mpf_core::Cancel;
+use mpf_report::{plot, progress, report};
 use std::process::ExitCode;
 
 /// What a command returns.

@@ -23,6 +23,7 @@
 //! This crate knows no files and no experiments; those are in `xtask`.
 
 pub mod contrastive;
+pub mod drift;
 pub mod error;
 pub mod goodness;
 pub mod heldout;

@@ -39,7 +39,7 @@ impl NegativeLogLikelihood {
     /// # Errors
     /// [`Error::TooManyUnits`]; [`mpf_ising::Error::Edge`] for a pair that is not one.
     pub fn new(samples: &Samples, pairs: Vec<(usize, usize)>) -> Result<Self> {
-        check_units(samples)?;
+        check_units(samples.n_units())?;
         let terms = Terms::new(samples, 0..samples.n_units(), pairs)?;
         Ok(Self::of(&terms))
     }
@@ -93,8 +93,7 @@ impl Objective for NegativeLogLikelihood {
     }
 }
 
-fn check_units(samples: &Samples) -> Result<()> {
-    let n_units = samples.n_units();
+pub(crate) fn check_units(n_units: usize) -> Result<()> {
     if n_units > MAX_UNITS {
         return Err(Error::TooManyUnits {
             n_units,
@@ -105,7 +104,7 @@ fn check_units(samples: &Samples) -> Result<()> {
 }
 
 /// Exact maximum likelihood as one of [`Fitter`]'s estimators.
-struct ExactLikelihood;
+pub(crate) struct ExactLikelihood;
 
 impl Estimator for ExactLikelihood {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
@@ -171,7 +170,7 @@ impl MaximumLikelihood {
         samples: &Samples,
         observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
-        check_units(samples)?;
+        check_units(samples.n_units())?;
         Ok(self.fitter.fit_with(&ExactLikelihood, samples, observer)?)
     }
 }

@@ -2,11 +2,16 @@
 
 use crate::Result;
 use crate::contrastive::{ContrastiveDivergence, ContrastiveOptions};
-use crate::max_likelihood::{MaximumLikelihood, independent};
+use crate::error::Error;
+use crate::max_likelihood::{ExactLikelihood, MaximumLikelihood, check_units, independent};
 use crate::mean_field::{Expansion, MeanField};
-use crate::pseudolikelihood::{Pseudolikelihood, log_rise, rise};
-use mpf_core::StopReason;
-use mpf_ising::{Couplings, Fit, FitOptions, Fitter, Samples, Warning};
+use crate::pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
+use mpf_core::{StopReason, TracePoint};
+use mpf_ising::path::PathProgress;
+use mpf_ising::{
+    Couplings, CrossValidation, ErrorBars, Fit, FitOptions, FitProgress, Fitter, Folds, Mpf,
+    PenaltyPath, Samples, States, Warning,
+};
 
 /// A way to fit an Ising model, with its options.
 #[derive(Clone, Debug)]
@@ -55,6 +60,27 @@ pub struct Fitted {
     pub seconds: f64,
     /// What to be careful about.
     pub warnings: Vec<Warning>,
+    /// How learning went; `None` for closed forms.
+    pub course: Option<Course>,
+}
+
+/// How learning went: see the fields of the same names of [`Fit`].
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// The objective at the end, penalties included.
+    pub value: f64,
+    /// The KKT residual there.
+    pub kkt_residual: f64,
+    /// Iterations.
+    pub iterations: usize,
+    /// Evaluations of the objective.
+    pub evaluations: usize,
+    /// The fraction of flips that were left out.
+    pub left_out_fraction: f64,
+    /// Node-wise mode: the largest |K_ij − K_ji| before averaging.
+    pub asymmetry: Option<f64>,
+    /// One point per iteration, or per unit in node-wise mode.
+    pub trace: Vec<TracePoint>,
 }
 
 impl From<Fit> for Fitted {
@@ -64,6 +90,15 @@ impl From<Fit> for Fitted {
             stop: Some(fit.stop),
             seconds: fit.seconds,
             warnings: fit.warnings,
+            course: Some(Course {
+                value: fit.value,
+                kkt_residual: fit.kkt_residual,
+                iterations: fit.iterations,
+                evaluations: fit.evaluations,
+                left_out_fraction: fit.left_out_fraction,
+                asymmetry: fit.asymmetry,
+                trace: fit.trace,
+            }),
         }
     }
 }
@@ -92,22 +127,48 @@ impl Method {
     /// # Errors
     /// Those of the method.
     pub fn fit(&self, samples: &Samples) -> Result<Fitted> {
+        self.fit_observed(samples, |_| {})
+    }
+
+    /// As [`Method::fit`], calling `observer` after every iteration (after every unit in node-wise
+    /// mode); never for closed forms.
+    ///
+    /// # Errors
+    /// Those of the method.
+    pub fn fit_observed(
+        &self,
+        samples: &Samples,
+        observer: impl FnMut(&FitProgress<'_>) + Send,
+    ) -> Result<Fitted> {
         Ok(match self {
-            Self::Mpf(options) => Fitter::new(options.clone())?.fit(samples)?.into(),
-            Self::Pseudolikelihood(options) => {
-                Pseudolikelihood::new(options.clone())?.fit(samples)?.into()
-            }
-            Self::Rise { lambda, options } => rise(*lambda, options.clone())?.fit(samples)?.into(),
-            Self::LogRise { lambda, options } => {
-                log_rise(*lambda, options.clone())?.fit(samples)?.into()
-            }
+            Self::Mpf(options) => Fitter::new(options.clone())?
+                .fit_observed(samples, observer)?
+                .into(),
+            Self::Pseudolikelihood(options) => Pseudolikelihood::new(options.clone())?
+                .fit_observed(samples, observer)?
+                .into(),
+            Self::Rise { lambda, options } => rise(*lambda, options.clone())?
+                .fit_observed(samples, observer)?
+                .into(),
+            Self::LogRise { lambda, options } => log_rise(*lambda, options.clone())?
+                .fit_observed(samples, observer)?
+                .into(),
             Self::ContrastiveDivergence(options) => ContrastiveDivergence::new(options.clone())?
-                .fit(samples)?
+                .fit_observed(samples, observer)?
                 .into(),
             Self::MaximumLikelihood(options) => MaximumLikelihood::new(options.clone())?
-                .fit(samples)?
+                .fit_observed(samples, observer)?
                 .into(),
-            Self::Independent => independent(samples)?.into(),
+            Self::Independent => {
+                let fit = independent(samples)?;
+                Fitted {
+                    couplings: fit.couplings,
+                    stop: None,
+                    seconds: fit.seconds,
+                    warnings: fit.warnings,
+                    course: None,
+                }
+            }
             Self::MeanField { expansion, lambda } => {
                 let fit = MeanField::new(*expansion, *lambda)?.fit(samples)?;
                 Fitted {
@@ -115,8 +176,90 @@ impl Method {
                     stop: None,
                     seconds: fit.seconds,
                     warnings: fit.warnings,
+                    course: None,
                 }
             }
+        })
+    }
+
+    /// A path of penalties with held-out scores, for the methods that have penalties. The λ's are
+    /// λ₁ or λ₂ of [`FitOptions`], for RISE and logRISE too (whose own λ is half of λ₁).
+    ///
+    /// # Errors
+    /// [`Error::NotOffered`] for CD, mean field and independent units; those of
+    /// [`PenaltyPath::cross_validate`].
+    pub fn cross_validate(
+        &self,
+        path: &PenaltyPath,
+        states: &States,
+        folds: &Folds,
+        observer: impl FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        Ok(match self {
+            Self::Mpf(options) => {
+                let (fitter, form) = (Fitter::new(options.clone())?, options.form);
+                path.cross_validate(&fitter, &Mpf { form }, states, folds, observer)?
+            }
+            Self::Rise { lambda, options } => {
+                let fitter = rise(*lambda, options.clone())?;
+                let form = fitter.options().form;
+                path.cross_validate(&fitter, &Mpf { form }, states, folds, observer)?
+            }
+            Self::LogRise { lambda, options } => {
+                let fitter = log_rise(*lambda, options.clone())?;
+                let form = fitter.options().form;
+                path.cross_validate(&fitter, &Mpf { form }, states, folds, observer)?
+            }
+            Self::Pseudolikelihood(options) => {
+                Pseudolikelihood::new(options.clone())?;
+                let fitter = Fitter::new(options.clone())?;
+                path.cross_validate(&fitter, &PseudolikelihoodSum, states, folds, observer)?
+            }
+            Self::MaximumLikelihood(options) => {
+                MaximumLikelihood::new(options.clone())?;
+                check_units(states.n_units())?;
+                let fitter = Fitter::new(options.clone())?;
+                path.cross_validate(&fitter, &ExactLikelihood, states, folds, observer)?
+            }
+            Self::ContrastiveDivergence(_) | Self::MeanField { .. } | Self::Independent => {
+                return Err(Error::NotOffered {
+                    method: self.name(),
+                    option: "penalties",
+                    reason: "it minimises no penalised objective; use MPF or PL",
+                });
+            }
+        })
+    }
+
+    /// Standard errors of `couplings`, which this method fitted to `states`, by the sandwich
+    /// formula: for MPF, pseudolikelihood, RISE and logRISE.
+    ///
+    /// # Errors
+    /// [`Error::NotOffered`] for the others, which have the
+    /// [bootstrap](mpf_ising::bootstrap()); those of [`Fitter::sandwich`].
+    pub fn sandwich(
+        &self,
+        couplings: &Couplings,
+        states: &States,
+        block_length: usize,
+    ) -> Result<ErrorBars> {
+        let fitter = match self {
+            Self::Mpf(options) | Self::Pseudolikelihood(options) => Fitter::new(options.clone())?,
+            Self::Rise { lambda, options } => rise(*lambda, options.clone())?,
+            Self::LogRise { lambda, options } => log_rise(*lambda, options.clone())?,
+            _ => {
+                return Err(Error::NotOffered {
+                    method: self.name(),
+                    option: "standard errors by the sandwich formula",
+                    reason: "it is no sum over margins; use the bootstrap",
+                });
+            }
+        };
+        Ok(match self {
+            Self::Pseudolikelihood(_) => {
+                fitter.sandwich(&PseudolikelihoodSum, couplings, states, block_length)?
+            }
+            _ => fitter.sandwich(&Mpf::default(), couplings, states, block_length)?,
         })
     }
 }

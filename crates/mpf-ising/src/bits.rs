@@ -209,6 +209,24 @@ impl States {
         (0..self.n_units).flat_map(by_unit).copied().collect()
     }
 
+    /// Units and samples changed round: what was read by columns, by rows.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] without samples, which would be no units.
+    pub fn transposed(&self) -> Result<Self> {
+        if self.n_samples == 0 {
+            return Err(Error::NoData {
+                rows: self.n_units,
+                columns: 0,
+            });
+        }
+        Ok(Self {
+            n_units: self.n_samples,
+            n_samples: self.n_units,
+            bits: self.columns(),
+        })
+    }
+
     /// The samples as 0/1, one row each.
     pub fn to_binary(&self) -> Array2<u8> {
         Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
@@ -608,6 +626,18 @@ mod tests {
     fn random(n: usize, d: usize, active: f64, seed: u64) -> Array2<u8> {
         let mut rng = stream(seed, 0);
         Array2::from_shape_simple_fn((n, d), || u8::from(rng.random::<f64>() < active))
+    }
+
+    #[test]
+    fn transposing_swaps_units_and_samples() {
+        for (n, d) in [(37, 1), (64, 65), (3, 129)] {
+            let x = random(n, d, 0.4, d as u64);
+            let states = States::from_binary(x.view()).unwrap();
+            let transposed = states.transposed().unwrap();
+            assert_eq!(transposed.to_binary(), x.t());
+            assert_eq!(transposed.transposed().unwrap(), states);
+        }
+        assert!(States::new(3).unwrap().transposed().is_err());
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod kernel;
 pub mod lattice;
 pub mod missing;
 pub mod model;
+pub mod mosaic;
 pub mod path;
 pub mod preflight;
 pub mod support;

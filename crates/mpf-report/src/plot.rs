@@ -226,7 +226,11 @@ pub fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
 
 /// A number as short as it can be for an axis.
 pub fn short(value: f64) -> String {
-    if value == 0.0 || (1e-3..1e5).contains(&value.abs()) {
+    // Ticks are made by adding steps, which leaves rounding where zero should be.
+    if value.abs() < 1e-14 {
+        return "0".to_owned();
+    }
+    if (1e-3..1e5).contains(&value.abs()) {
         let text = format!("{value:.4}");
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn axes_have_short_numbers_and_whole_decades() {
-        let shown = [0.0, 0.001, 0.25, 60.0, 2e-5, 1e6].map(short);
+        let shown = [-3e-17, 0.001, 0.25, 60.0, 2e-5, 1e6].map(short);
         assert_eq!(shown, ["0", "0.001", "0.25", "60", "2e-5", "1e6"]);
         let (low, high) = decades([0.02, 3.0, 0.0, f64::NAN].into_iter());
         assert!((low - 0.009).abs() < 1e-12 && (high - 11.0).abs() < 1e-12);

@@ -34,6 +34,9 @@ figure { margin: 1rem 0; }
 figure > div { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem;
   overflow-x: auto; }
 figure svg { max-width: 100%; min-width: 40rem; height: auto; display: block; margin: 0 auto; }
+.figures { display: grid; gap: 0 1.2rem; align-items: start;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); }
+.figures svg { min-width: 0; width: 100%; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; margin-top: .4rem; }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .93rem; }
@@ -108,6 +111,15 @@ impl Page {
         );
     }
 
+    /// Small drawings side by side where there is room, below each other on a narrow screen.
+    pub fn figures(&mut self, figures: &[(String, String)]) {
+        self.body.push_str("<div class=\"figures\">\n");
+        for (svg, caption) in figures {
+            self.figure(svg, caption);
+        }
+        self.body.push_str("</div>\n");
+    }
+
     /// Every field of `settings` and its value.
     pub fn settings(&mut self, settings: &impl Serialize) {
         let mut rows = Vec::new();
@@ -179,6 +191,7 @@ mod tests {
         page.table(&["x", "<y>"], &[vec!["1".into(), "<2>".into()]]);
         page.list(&["one".into()]);
         page.figure("<svg></svg>", "what \"it\" shows");
+        page.figures(&[("<svg/>".into(), "small".into())]);
         page.link("a/b.html", "more");
         page.settings(&serde_json::json!({"inner": {"a_b": 1}, "none": null}));
         let html = page.finish();
@@ -187,6 +200,9 @@ mod tests {
         assert!(html.contains("<h1>a &lt; b &amp; &quot;c&quot;</h1>"));
         assert!(html.contains("<td>&lt;2&gt;</td>"));
         assert!(html.contains("<div><svg></svg></div>"));
+        assert!(
+            html.contains("<div class=\"figures\">\n<figure role=\"img\" aria-label=\"small\">")
+        );
         assert!(html.contains("aria-label=\"what &quot;it&quot; shows\""));
         assert!(!html.contains("http"), "nothing from the network");
     }

@@ -1,0 +1,90 @@
+//! Does a fitted model stay where the data are?
+//!
+//! ```text
+//! chains start at samples of the data, spread over the recording, and make some Gibbs sweeps;
+//! drift = mean activity of the chains after − mean activity of the same samples before
+//! ```
+//!
+//! MPF and pseudolikelihood look at single flips from the data. Where units excite each other, a
+//! model can be right there and yet have another mode far away, with most units active, that the
+//! data never show; then everything that is sampled from it is wrong. A model that agrees with its
+//! data does not drift.
+
+use crate::Result;
+use mpf_core::rng::substream;
+use mpf_ising::{Couplings, Samples};
+use mpf_samplers::{Gibbs, Sampler};
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// Chains that are started.
+const CHAINS: usize = 2000;
+
+/// What became of chains that started at the data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Drift {
+    /// The mean activity at the start.
+    pub before: f64,
+    /// The mean activity after the sweeps.
+    pub after: f64,
+    /// The standard error of their difference.
+    pub standard_error: f64,
+}
+
+impl Drift {
+    /// Runs chains of `sweeps` sweeps. Equal for any number of threads.
+    ///
+    /// # Errors
+    /// Those of [`Gibbs::new`], and couplings of other units.
+    pub fn measure(
+        couplings: &Couplings,
+        samples: &Samples,
+        sweeps: usize,
+        seed: u64,
+    ) -> Result<Self> {
+        let gibbs = Gibbs::new(couplings)?;
+        let states = samples.states();
+        // Distinct rows in proportion to their weight: evenly spaced along the sum of weights.
+        let step = samples.total_weight() / CHAINS as f64;
+        let (mut reached, mut row) = (samples.weight(0), 0);
+        let starts: Vec<usize> = (0..CHAINS)
+            .map(|chain| {
+                while reached < (chain as f64 + 0.5) * step && row + 1 < states.n_samples() {
+                    row += 1;
+                    reached += samples.weight(row);
+                }
+                row
+            })
+            .collect();
+        let active = |row: &[u64]| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>());
+        let ends = starts
+            .par_iter()
+            .enumerate()
+            .map(|(chain, &start)| {
+                let mut rng = substream(seed, chain as u64);
+                let mut state = gibbs.state(states.row(start))?;
+                for _ in 0..sweeps {
+                    gibbs.step(&mut state, &mut rng);
+                }
+                Ok((active(states.row(start)), active(state.row())))
+            })
+            .collect::<Result<Vec<(f64, f64)>>>()?;
+        let n = ends.len() as f64;
+        let d = states.n_units() as f64;
+        let before = ends.iter().map(|e| e.0).sum::<f64>() / n;
+        let after = ends.iter().map(|e| e.1).sum::<f64>() / n;
+        let off = ends.iter().map(|e| e.1 - e.0 - (after - before));
+        let variance = off.map(|v| v * v).sum::<f64>() / (n - 1.0) / n;
+        Ok(Self {
+            before: before / d,
+            after: after / d,
+            standard_error: variance.sqrt() / d,
+        })
+    }
+
+    /// Whether the chains left: far beyond chance, and by enough to matter.
+    pub fn is_away(&self) -> bool {
+        let off = (self.after - self.before).abs();
+        off > 6.0 * self.standard_error && off > 0.1 * self.before.min(1.0 - self.before)
+    }
+}

@@ -1,0 +1,134 @@
+//! The command line.
+
+use crate::console::{self, Console};
+use crate::failure::{FAILED, Failure};
+use crate::{compare, convert, demo, evaluate, fit, sample};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use mpf_core::Cancel;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    something failed on the way, such as a full disk
+  2    wrong input or option; nothing was written
+  3    the model is written, but the fit did not converge
+  130  interrupted; nothing was written
+
+Results go to standard output, everything else to standard error. Colours only on a terminal, never
+with NO_COLOR. The number of threads changes no digit of any result.";
+
+/// Fits Ising models to binary data by minimum probability flow and its rivals.
+#[derive(Parser, Debug)]
+#[command(name = "mpf", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Print the result as JSON, and nothing else but errors
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    json: bool,
+    /// Print only results and errors
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    quiet: bool,
+    /// Threads to use; all cores by default
+    #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
+    threads: Option<usize>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Fit a model to data
+    #[command(after_help = "\
+Examples:
+  mpf fit spikes.npy -o model.json
+  mpf fit spins.csv --spins --method pl --l1 auto --errors sandwich -o model.npz
+
+Units that never change get no couplings and the bias ln((1-p)/p), p = (n + 1/2)/(M + 1), n of M
+samples being 1.")]
+    Fit(Box<fit::FitArgs>),
+    /// Compare methods on held-out data
+    #[command(after_help = "\
+Example:
+  mpf compare spikes.npy --methods mpf,pl,independent -o compare.html")]
+    Compare(Box<compare::CompareArgs>),
+    /// Draw states from a model
+    #[command(after_help = "\
+Example:
+  mpf sample model.json -n 10000 --sampler gibbs -o x.npy")]
+    Sample(sample::SampleArgs),
+    /// Compare a model with data: numbers and a report
+    #[command(after_help = "\
+Example:
+  mpf evaluate model.json spikes.npy -o report.html -o evaluation.json")]
+    Evaluate(Box<evaluate::EvaluateArgs>),
+    /// Change the form or convention of a model file
+    #[command(after_help = "\
+Examples:
+  mpf convert model.json -o model.npz
+  mpf convert model.json --to spins -o spins.csv
+  mpf convert learned.csv --assume spins -o model.json")]
+    Convert(convert::ConvertArgs),
+    /// Write a synthetic recording with known couplings
+    #[command(after_help = "\
+Example:
+  mpf demo -o retina.csv --truth retina-truth.json")]
+    Demo(demo::DemoArgs),
+    /// Print completions for a shell
+    #[command(after_help = "\
+Example:
+  mpf completions bash > ~/.local/share/bash-completion/completions/mpf")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Runs the command; the number is the exit code.
+pub fn run(cli: &Cli, cancel: &Cancel) -> u8 {
+    let console = Console {
+        json: cli.json,
+        quiet: cli.quiet,
+    };
+    let outcome = threads(cli.threads).and_then(|()| match &cli.command {
+        Command::Fit(args) => fit::run(args, console, cancel),
+        Command::Compare(args) => compare::run(args, console, cancel),
+        Command::Sample(args) => sample::run(args, console, cancel),
+        Command::Evaluate(args) => evaluate::run(args, console, cancel),
+        Command::Convert(args) => convert::run(args, console),
+        Command::Demo(args) => demo::run(args, console, cancel),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "mpf", &mut script);
+            console::print(&String::from_utf8_lossy(&script)).map(|()| 0)
+        }
+    });
+    outcome.unwrap_or_else(|failure| {
+        Console::failure(&failure);
+        failure.code
+    })
+}
+
+fn threads(wanted: Option<usize>) -> Result<(), Failure> {
+    let Some(n) = wanted else {
+        return Ok(());
+    };
+    if n == 0 {
+        return Err(Failure::input("--threads 0 asks for no threads").hint("ask for at least one"));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n);
+    pool.build_global().map_err(|e| Failure {
+        message: format!("cannot start {n} threads: {e}"),
+        hint: None,
+        code: FAILED,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

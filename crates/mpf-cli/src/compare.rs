@@ -1,0 +1,242 @@
+//! `mpf compare`: which method suits these data?
+
+use crate::console::Console;
+use crate::data::{DataArgs, Raster};
+use crate::failure::{FAILED, Failure};
+use crate::methods::{MethodArgs, MethodName, Strength};
+use crate::{figures, output};
+use clap::Args;
+use mpf_baselines::heldout::Criterion;
+use mpf_baselines::{Comparison, Method, Tournament, TournamentOptions, max_likelihood};
+use mpf_core::Cancel;
+use mpf_ising::{Dealing, Support};
+use mpf_report::report::Page;
+use mpf_report::text::digits;
+use mpf_report::{files, progress};
+use mpf_samplers::AnnealedOptions;
+use std::path::{Path, PathBuf};
+
+/// Options of `mpf compare`.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Which methods; by default all that these data allow but CD
+    #[arg(long, value_enum, value_delimiter = ',', help_heading = "Method")]
+    methods: Option<Vec<MethodName>>,
+    #[command(flatten)]
+    options: MethodArgs,
+    /// How many folds; they are contiguous blocks
+    #[arg(long, default_value_t = 5, help_heading = "Method")]
+    folds: usize,
+    /// Successive samples that remember each other; 1 for independent samples
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Method")]
+    block_length: usize,
+    /// Where a page (.html), the plot (.svg) or the numbers (.json) go; may be given several times
+    #[arg(short, long, value_name = "FILE")]
+    output: Vec<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Wrong inputs, and those of the file system.
+pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+    for path in &args.output {
+        output::check_extension(path, &["html", "svg", "json"])?;
+        output::check_writable(path)?;
+    }
+    if args.options.l1 == Strength::Auto || args.options.l2 == Strength::Auto {
+        return Err(
+            Failure::input("mpf compare has no --l1 auto and no --l2 auto")
+                .hint("choose a penalty with `mpf fit --l1 auto` and give it here"),
+        );
+    }
+    let raster = Raster::read(&args.data)?;
+    let states = raster.every_sample("mpf compare")?;
+    let methods = methods(args, states.n_units(), cancel)?;
+    let dealing = match raster.weights {
+        None => Dealing::Blocks,
+        Some(_) => Dealing::Random {
+            seed: args.options.seed,
+        },
+    };
+    let tournament = Tournament::new(TournamentOptions {
+        n_folds: args.folds,
+        dealing,
+        block_length: args.block_length,
+        annealed: Some(AnnealedOptions {
+            seed: args.options.seed,
+            cancel: cancel.clone(),
+            ..Default::default()
+        }),
+        cancel: cancel.clone(),
+        ..Default::default()
+    });
+    let bar = progress::bar((methods.len() * args.folds) as u64).with_prefix("fits");
+    let comparison = tournament.run(&methods, &states, |at, _| {
+        bar.inc(1);
+        bar.set_message(methods[at].name());
+    });
+    bar.finish_and_clear();
+    let comparison = comparison?;
+    if comparison.entrants.is_empty() {
+        let why = comparison.dropouts.iter().map(|d| d.error.to_string());
+        return Err(Failure::input(format!(
+            "{}: no method could be fitted: {}",
+            raster.file,
+            why.collect::<Vec<_>>().join("; ")
+        )));
+    }
+    for entrant in &comparison.entrants {
+        if let Some(first) = entrant.warnings.first() {
+            console.warning(&format!("{}: {first}", entrant.name));
+        }
+    }
+    let svg = plot(&comparison)?;
+    for path in &args.output {
+        write(path, &comparison, &raster, &svg)?;
+    }
+    console.result(&comparison.to_string())?;
+    console.json(&comparison)?;
+    Ok(0)
+}
+
+fn methods(args: &CompareArgs, d: usize, cancel: &Cancel) -> Result<Vec<Method>, Failure> {
+    let make = |name: MethodName| args.options.method(name, Support::Full, cancel);
+    if let Some(names) = &args.methods {
+        return names.iter().map(|name| make(*name)).collect();
+    }
+    let mut names = vec![
+        MethodName::Mpf,
+        MethodName::Pl,
+        MethodName::Rise,
+        MethodName::Tap,
+        MethodName::Independent,
+    ];
+    if d <= max_likelihood::MAX_UNITS {
+        names.push(MethodName::Ml);
+    }
+    // Those without penalties run without; options that were asked for are not an error here.
+    let plain = MethodArgs {
+        l1: Strength::Given(0.0),
+        l2: Strength::Given(0.0),
+        nodewise: false,
+        neighbours: Default::default(),
+        ..args.options.clone()
+    };
+    names
+        .into_iter()
+        .map(|name| make(name).or_else(|_| plain.method(name, Support::Full, cancel)))
+        .collect()
+}
+
+/// By what methods are compared: the likelihood where all have one.
+fn criterion(comparison: &Comparison) -> (Criterion, &'static str) {
+    if comparison
+        .entrants
+        .iter()
+        .all(|e| e.log_likelihood.is_some())
+    {
+        (Criterion::LogLikelihood, "log-likelihood")
+    } else {
+        (Criterion::Pseudolikelihood, "pseudolikelihood")
+    }
+}
+
+/// How much worse every method is than the best.
+fn plot(comparison: &Comparison) -> Result<String, Failure> {
+    let (criterion, what) = criterion(comparison);
+    let best = comparison.best(criterion).map(|e| e.name);
+    let best = comparison
+        .entrants
+        .iter()
+        .position(|e| Some(e.name) == best)
+        .unwrap_or(0);
+    let mut rows = Vec::new();
+    for (at, entrant) in comparison.entrants.iter().enumerate() {
+        if let Some(found) = comparison.difference(at, best, criterion)? {
+            // More is better, for both.
+            let sign = match criterion {
+                Criterion::LogLikelihood => 1.0,
+                _ => -1.0,
+            };
+            rows.push((
+                entrant.name.to_owned(),
+                sign * found.value,
+                found.standard_error,
+            ));
+        }
+    }
+    rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+    figures::named(
+        &format!("held-out {what} per sample"),
+        "nats above the best method",
+        &rows,
+    )
+    .map_err(unplotted)
+}
+
+fn unplotted(error: Box<dyn std::error::Error + Send + Sync>) -> Failure {
+    Failure {
+        message: format!("cannot draw a figure: {error}"),
+        hint: None,
+        code: FAILED,
+    }
+}
+
+fn write(path: &Path, comparison: &Comparison, raster: &Raster, svg: &str) -> Result<(), Failure> {
+    let contents = match output::extension(path).as_str() {
+        "svg" => svg.to_owned(),
+        "json" => serde_json::to_string_pretty(comparison).expect("numbers") + "\n",
+        _ => page(comparison, raster, svg),
+    };
+    files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
+}
+
+fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
+    let mut page = Page::new(
+        &format!("Which method for {}?", raster.file),
+        "Every method was fitted to some blocks of the data and scored on the others, which it had \
+         not seen.",
+    );
+    page.figures(&[(
+        svg.to_owned(),
+        "Difference to the best method per sample, paired sample by sample; bars are two standard \
+         errors, those of ln Z included."
+            .to_owned(),
+    )]);
+    let rows: Vec<Vec<String>> = comparison
+        .entrants
+        .iter()
+        .map(|e| {
+            let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), digits);
+            vec![
+                e.name.to_owned(),
+                number(e.log_likelihood.map(|m| m.value)),
+                number(Some(e.pseudolikelihood.value)),
+                number(Some(e.mpf.value)),
+                number(Some(e.seconds)),
+            ]
+        })
+        .collect();
+    page.heading("Scores");
+    page.table(
+        &["method", "log-likelihood", "−ln PL", "MPF", "seconds"],
+        &rows,
+    );
+    let mut remarks: Vec<String> = comparison
+        .dropouts
+        .iter()
+        .map(|d| format!("{} could not be fitted: {}", d.name, d.error))
+        .collect();
+    for entrant in &comparison.entrants {
+        let first = entrant.warnings.first();
+        remarks.extend(first.map(|w| format!("{}: {w}", entrant.name)));
+    }
+    if !remarks.is_empty() {
+        page.heading("To be careful about");
+        page.list(&remarks);
+    }
+    page.finish()
+}

@@ -1,0 +1,86 @@
+//! What the user sees: results on standard output, everything else on standard error.
+//!
+//! Colours only on a terminal, never with `NO_COLOR`. A reader that closes the pipe is no error.
+
+use crate::failure::{FAILED, Failure};
+use serde::Serialize;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+/// How to talk.
+#[derive(Clone, Copy, Debug)]
+pub struct Console {
+    /// Results as one JSON object on standard output, and nothing else but errors.
+    pub json: bool,
+    /// Only results and errors.
+    pub quiet: bool,
+}
+
+impl Console {
+    /// A result for people; nothing with `--json`.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn result(&self, text: &str) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { print(text) }
+    }
+
+    /// The result for programs; nothing without `--json`.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        let text = serde_json::to_string_pretty(value).expect("a result can be written");
+        print(&(text + "\n"))
+    }
+
+    /// Something to know, on standard error.
+    pub fn note(&self, text: &str) {
+        if !self.quiet && !self.json {
+            complain(text);
+        }
+    }
+
+    /// Something to be careful about, on standard error.
+    pub fn warning(&self, text: &str) {
+        self.note(&format!("{} {text}", label("warning:", "33")));
+    }
+
+    /// Why the command gave up.
+    pub fn failure(failure: &Failure) {
+        complain(&format!("{} {}", label("error:", "31"), failure.message));
+        if let Some(hint) = &failure.hint {
+            complain(&format!("{} {hint}", label("hint:", "36")));
+        }
+    }
+}
+
+/// Writes to standard output, where `println` would panic on a closed pipe.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure {
+            message: format!("cannot write to standard output: {error}"),
+            hint: None,
+            code: FAILED,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn complain(text: &str) {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+fn label(text: &str, colour: &str) -> String {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+        || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+    if plain || !io::stderr().is_terminal() {
+        text.to_owned()
+    } else {
+        format!("\x1b[1;{colour}m{text}\x1b[0m")
+    }
+}

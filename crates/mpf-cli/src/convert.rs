@@ -1,0 +1,51 @@
+//! `mpf convert`: a model file in another form or convention.
+
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::model::{self, Convention, Model};
+use crate::output;
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Options of `mpf convert`.
+#[derive(Args, Clone, Debug)]
+pub struct ConvertArgs {
+    /// A model file: .json, .npz or .csv
+    model: PathBuf,
+    /// Where it goes: .json, .npz or .csv
+    #[arg(short, long, value_name = "MODEL")]
+    output: PathBuf,
+    /// The convention to write (.npz files hold both)
+    #[arg(long, value_enum, default_value_t)]
+    to: Convention,
+    /// The convention of a bare .csv matrix, which does not say it
+    #[arg(long, value_enum)]
+    assume: Option<Convention>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    output: String,
+    n_units: usize,
+    convention: Convention,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Wrong inputs, and those of the file system.
+pub fn run(args: &ConvertArgs, console: Console) -> Result<u8, Failure> {
+    model::check_name(&args.output)?;
+    output::check_writable(&args.output)?;
+    let model = Model::read(&args.model, args.assume)?;
+    model.write(&args.output, args.to)?;
+    let n_units = model.names.len();
+    console.result(&format!("{}: {n_units} units\n", args.output.display()))?;
+    console.json(&Report {
+        output: args.output.display().to_string(),
+        n_units,
+        convention: args.to,
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,109 @@
+//! `mpf demo`: a raster to try the program on, whose couplings are known.
+
+use crate::console::Console;
+use crate::draw::{self, DrawOptions, SamplerName};
+use crate::failure::Failure;
+use crate::model::{Convention, Model};
+use crate::packer::Coding;
+use crate::{output, raster_file};
+use clap::Args;
+use mpf_core::{Cancel, rng};
+use mpf_ising::{Samples, mosaic};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Cells along the mosaic.
+const ROWS: usize = 5;
+/// Cells across it.
+const COLUMNS: usize = 8;
+
+/// Options of `mpf demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// Where the raster goes: .npy, .csv, .tsv or .txt
+    #[arg(short, long, value_name = "FILE", default_value = "retina.csv")]
+    output: PathBuf,
+    /// Where the true model goes: .json, .npz or .csv
+    #[arg(long, value_name = "MODEL", default_value = "retina-truth.json")]
+    truth: PathBuf,
+    /// How many time bins
+    #[arg(short, value_name = "N", default_value_t = 20_000)]
+    n: usize,
+    /// What couplings and spikes depend on
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    output: String,
+    truth: String,
+    n_samples: usize,
+    n_units: usize,
+    mean_activity: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Wrong inputs, and those of the file system.
+pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+    raster_file::check_name(&args.output)?;
+    crate::model::check_name(&args.truth)?;
+    output::check_writable(&args.output)?;
+    output::check_writable(&args.truth)?;
+    if args.n == 0 {
+        return Err(Failure::input("-n 0 asks for no time bins").hint("ask for at least one"));
+    }
+    let couplings = mosaic::couplings(ROWS, COLUMNS, &mut rng::stream(args.seed, 0))?;
+    let drawn = draw::draw(
+        &couplings,
+        &DrawOptions {
+            sampler: SamplerName::Gibbs,
+            n_draws: args.n,
+            chains: 4,
+            burn_in: 1000,
+            // Bins of a demonstration are independent of each other, but for a rest of e⁻¹⁰.
+            thinning: 10,
+            seed: rng::next_seed(args.seed),
+        },
+        cancel,
+    )?;
+    // A1 … A8, B1 … as on a map.
+    let name = |i: usize| {
+        format!(
+            "{}{}",
+            char::from(b'A' + (i / COLUMNS) as u8),
+            i % COLUMNS + 1
+        )
+    };
+    let names: Vec<String> = (0..ROWS * COLUMNS).map(name).collect();
+    let means = Samples::new(&drawn.states)?.means();
+    let mean_activity = means.iter().sum::<f64>() / means.len() as f64;
+    let truth = Model {
+        program: Model::this_program(),
+        couplings,
+        names,
+        errors: None,
+        fit: None,
+        data: None,
+    };
+    truth.write(&args.truth, Convention::Binary)?;
+    raster_file::write(&args.output, &drawn.states, &truth.names, Coding::Binary)?;
+    console.result(&format!(
+        "{}: {} time bins × {} cells, {:.1} % active\n{}: the couplings that made it\n",
+        args.output.display(),
+        args.n,
+        truth.names.len(),
+        100.0 * mean_activity,
+        args.truth.display()
+    ))?;
+    console.json(&Report {
+        output: args.output.display().to_string(),
+        truth: args.truth.display().to_string(),
+        n_samples: args.n,
+        n_units: truth.names.len(),
+        mean_activity,
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,210 @@
+//! Draws from a model, and what they are worth.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use mpf_core::{Cancel, EnergyModel};
+use mpf_ising::{Couplings, IsingModel, States};
+use mpf_report::progress;
+use mpf_samplers::diagnostics::{self, Summary};
+use mpf_samplers::{
+    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Run, SwendsenWang, Tally,
+    Tempering, TemperingOptions,
+};
+use serde::Serialize;
+
+/// A sampler's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SamplerName {
+    /// Gibbs sweeps: warm models, such as those of spikes
+    #[default]
+    Gibbs,
+    /// Swendsen-Wang clusters: unfrustrated models near their critical point
+    Sw,
+    /// Parallel tempering: cold, frustrated models
+    Tempering,
+    /// Independent draws by enumeration, up to 24 units
+    Exact,
+}
+
+/// How to draw.
+#[derive(Clone, Debug)]
+pub struct DrawOptions {
+    /// The sampler.
+    pub sampler: SamplerName,
+    /// How many states.
+    pub n_draws: usize,
+    /// From how many chains.
+    pub chains: usize,
+    /// Steps of every chain that are thrown away.
+    pub burn_in: usize,
+    /// Steps per draw.
+    pub thinning: usize,
+    /// What all draws depend on.
+    pub seed: u64,
+}
+
+/// One quantity of the draws. NaN, in JSON null, for one that never changes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Diagnosis {
+    /// Its mean.
+    pub mean: f64,
+    /// The standard error of the mean.
+    pub standard_error: f64,
+    /// Effective draws.
+    pub effective_draws: f64,
+    /// R̂: above 1.01 the chains do not agree.
+    pub rhat: f64,
+    /// The autocorrelation time in draws.
+    pub autocorrelation_time: f64,
+}
+
+impl From<Summary> for Diagnosis {
+    fn from(summary: Summary) -> Self {
+        Self {
+            mean: summary.mean,
+            standard_error: summary.mcse,
+            effective_draws: summary.bulk_ess,
+            rhat: summary.rhat,
+            autocorrelation_time: summary.autocorrelation_time,
+        }
+    }
+}
+
+/// What all draws together are worth.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnostics {
+    /// Chains.
+    pub chains: usize,
+    /// Of the energy.
+    pub energy: Diagnosis,
+    /// Of the number of active units.
+    pub n_active: Diagnosis,
+    /// Tempering: visits of a replica to the hottest level and back.
+    pub round_trips: Option<u64>,
+    /// What to be careful about.
+    pub warnings: Vec<String>,
+}
+
+/// Draws from a model.
+pub struct Drawn {
+    /// Chain after chain.
+    pub states: States,
+    /// What they are worth; `None` for fewer than eight draws per chain.
+    pub diagnostics: Option<Diagnostics>,
+}
+
+/// Draws states of `couplings`.
+///
+/// # Errors
+/// Those of the sampler, and an interruption.
+pub fn draw(
+    couplings: &Couplings,
+    options: &DrawOptions,
+    cancel: &Cancel,
+) -> Result<Drawn, Failure> {
+    match options.sampler {
+        SamplerName::Gibbs => run(&Gibbs::new(couplings)?, couplings, options, cancel, |_| {
+            None
+        }),
+        SamplerName::Sw => run(
+            &SwendsenWang::new(couplings)?,
+            couplings,
+            options,
+            cancel,
+            |_| None,
+        ),
+        SamplerName::Exact => run(
+            &ExactEnumeration::new(couplings)?,
+            couplings,
+            options,
+            cancel,
+            |_| None,
+        ),
+        SamplerName::Tempering => {
+            let tempering = Tempering::tune(
+                couplings,
+                &TemperingOptions {
+                    // From no couplings at all: fitted ones may be large.
+                    hottest: 0.0,
+                    seed: options.seed,
+                    ..Default::default()
+                },
+            )?;
+            run(&tempering, couplings, options, cancel, |swaps| {
+                Some(swaps.round_trips)
+            })
+        }
+    }
+}
+
+fn run<S>(
+    sampler: &S,
+    couplings: &Couplings,
+    options: &DrawOptions,
+    cancel: &Cancel,
+    round_trips: impl Fn(&S::Info) -> Option<u64>,
+) -> Result<Drawn, Failure>
+where
+    S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
+{
+    let chains = options.chains.min(options.n_draws).max(1);
+    let runner = ChainRunner::new(ChainOptions {
+        seed: options.seed,
+        n_chains: chains,
+        n_draws: options.n_draws.div_ceil(chains),
+        burn_in: options.burn_in,
+        thinning: options.thinning,
+        cancel: cancel.clone(),
+    })?;
+    let bar = progress::bar(100 * chains as u64).with_prefix("draws");
+    let run = runner.run_with_progress(sampler, |_| bar.inc(1));
+    bar.finish_and_clear();
+    let run = run?;
+    if run.cancelled {
+        return Err(Failure::interrupted());
+    }
+    let trips: Option<u64> = run.chains.iter().map(|c| round_trips(&c.info)).sum();
+    let diagnostics = diagnose(&run, couplings, trips);
+    let states = run.pooled();
+    Ok(Drawn {
+        states: states.slice(0..options.n_draws),
+        diagnostics,
+    })
+}
+
+fn diagnose<I>(
+    run: &Run<States, I>,
+    couplings: &Couplings,
+    round_trips: Option<u64>,
+) -> Option<Diagnostics> {
+    let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
+    let of = |series: Vec<Vec<f64>>| diagnostics::summary(&series).ok().map(Diagnosis::from);
+    let energy = of(run.series(|row| model.energy(&theta, row)))?;
+    let n_active =
+        of(run.series(|row| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>())))?;
+    let mut warnings = Vec::new();
+    for (what, diagnosis) in [("energy", &energy), ("number of active units", &n_active)] {
+        if diagnosis.rhat > 1.01 {
+            warnings.push(format!(
+                "the chains do not agree on the {what} (R-hat {:.3}): draw more, or use \
+                 --sampler tempering",
+                diagnosis.rhat
+            ));
+        } else if diagnosis.effective_draws < 100.0 * run.chains.len() as f64 {
+            warnings.push(format!(
+                "only {:.0} effective draws of the {what}: draw more, or use --thin",
+                diagnosis.effective_draws
+            ));
+        }
+    }
+    if round_trips == Some(0) {
+        warnings.push("no replica travelled the whole ladder: draw more".into());
+    }
+    Some(Diagnostics {
+        chains: run.chains.len(),
+        energy,
+        n_active,
+        round_trips,
+        warnings,
+    })
+}

@@ -1,0 +1,347 @@
+//! The report: everything about a fitted model on one page.
+
+use super::{Compared, Evaluation, lines};
+use crate::failure::{FAILED, Failure};
+use crate::figures::{self, Point};
+use crate::model::{FitRecord, Model};
+use mpf_baselines::GoodnessOfFit;
+use mpf_ising::blocks::Mean;
+use mpf_report::report::Page;
+use mpf_report::text::digits;
+
+/// Pairs that are listed by name.
+const STRONGEST: usize = 20;
+/// Points of a scatter plot; of more, every so many are shown.
+const MOST_POINTS: usize = 4000;
+
+type Figure = (String, String);
+
+/// The whole page.
+pub(super) fn page(
+    model: &Model,
+    truth: Option<&Model>,
+    evaluation: &Evaluation,
+    goodness: &GoodnessOfFit,
+) -> Result<String, Failure> {
+    let mut page = Page::new(
+        &format!("{} against {}", evaluation.model, evaluation.data),
+        &format!(
+            "A pairwise (Ising) model of {} units beside {} samples. Spins s = ±1, \
+             p ∝ exp(Σ h s + Σ K s s): a positive K makes two units agree.",
+            model.names.len(),
+            evaluation.n_samples
+        ),
+    );
+    careful(&mut page, evaluation);
+    agreement(&mut page, evaluation);
+    let drawn = || -> mpf_report::Result<(Vec<Figure>, Vec<Figure>, Vec<Figure>)> {
+        Ok((
+            moments(evaluation, goodness)?,
+            couplings(model, truth)?,
+            learning(model.fit.as_ref())?,
+        ))
+    };
+    let (of_moments, of_couplings, of_learning) = drawn().map_err(|error| Failure {
+        message: format!("cannot draw a figure: {error}"),
+        hint: None,
+        code: FAILED,
+    })?;
+    page.figures(&of_moments);
+    page.heading("Couplings");
+    page.figures(&of_couplings);
+    strongest(&mut page, model);
+    if let Some(fit) = &model.fit {
+        page.heading("How it was fitted");
+        page.figures(&of_learning);
+        fitted(&mut page, fit);
+    }
+    provenance(&mut page, model);
+    Ok(page.finish())
+}
+
+fn careful(page: &mut Page, evaluation: &Evaluation) {
+    let mut remarks = evaluation.warnings.clone();
+    if evaluation.same_data == Some(false) {
+        remarks.push("These are not the data that the model was fitted to.".into());
+    }
+    page.heading("To be careful about");
+    if remarks.is_empty() {
+        page.text("Nothing: the fit converged and noticed nothing odd.");
+    } else {
+        page.list(&remarks);
+    }
+}
+
+fn agreement(page: &mut Page, evaluation: &Evaluation) {
+    page.heading("Does it agree with the data?");
+    let rows: Vec<Vec<String>> = lines(evaluation)
+        .into_iter()
+        .map(|(what, of)| {
+            vec![
+                what.to_owned(),
+                digits(of.rms_difference),
+                digits(of.rms_error),
+                format!("{:.1} %", 100.0 * of.within_two_errors),
+                format!("{:.1}", of.largest_z),
+            ]
+        })
+        .collect();
+    let header = [
+        "",
+        "rms difference",
+        "rms error",
+        "within 2 errors",
+        "largest z",
+    ];
+    page.table(&header, &rows);
+    page.text(
+        "Of equals, 95 % are within two standard errors. Means and pairs are what a pairwise model \
+         is fitted to; triplets and the number of active units are what it predicts.",
+    );
+    if let Some(error) = evaluation.mean_square_error_of_couplings {
+        page.text(&format!(
+            "Mean square error of J, true against fitted: {}.",
+            digits(error)
+        ));
+    }
+}
+
+fn points(all: impl ExactSizeIterator<Item = Compared>) -> Vec<Point> {
+    let step = all.len().div_ceil(MOST_POINTS).max(1);
+    all.step_by(step)
+        .map(|c| Point {
+            x: c.data,
+            y: c.model,
+            x_error: c.data_error,
+            y_error: c.model_error,
+        })
+        .collect()
+}
+
+fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Result<Vec<Figure>> {
+    let bars = "Bars are two standard errors; the line is where both are equal.";
+    let means = points(evaluation.means.iter().copied());
+    let pairs = points(evaluation.pairs.iter().map(|p| p.covariance));
+    let mut figures = vec![
+        (
+            figures::scatter("means", "data", "model", &means)?,
+            format!("The mean activity of every unit. {bars}"),
+        ),
+        (
+            figures::scatter("pair covariances", "data", "model", &pairs)?,
+            "The covariance of every pair of units.".to_owned(),
+        ),
+    ];
+    if !goodness.data.triplets.is_empty() {
+        let of = |m: &Mean, d: &Mean| super::compared((m, d));
+        let both = goodness.model.triplets.iter().zip(&goodness.data.triplets);
+        let triplets = points(both.map(|(m, d)| of(m, d)));
+        figures.push((
+            figures::scatter("triplet covariances", "data", "model", &triplets)?,
+            format!(
+                "Third central moments: {} of {} triplets.",
+                triplets.len(),
+                goodness.data.triplets.len()
+            ),
+        ));
+    }
+    let along = || evaluation.n_active.iter().enumerate();
+    let model: Vec<_> = along().map(|(n, c)| (n as f64, c.model)).collect();
+    let data: Vec<_> = along()
+        .map(|(n, c)| (n as f64, c.data, c.data_error))
+        .collect();
+    figures.push((
+        figures::counts("how many are active together", &model, &data)?,
+        "The probability of n active units. Bars are two standard errors.".to_owned(),
+    ));
+    Ok(figures)
+}
+
+/// K of every pair i < j.
+fn pairs(model: &Model) -> Vec<(usize, usize, f64)> {
+    let d = model.names.len();
+    let spins = model.couplings.to_spins();
+    (0..d)
+        .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
+        .map(|(i, j)| (i, j, spins.couplings[[i, j]]))
+        .collect()
+}
+
+fn error_of(model: &Model, i: usize, j: usize) -> f64 {
+    let errors = model.errors.as_ref();
+    errors.map_or(f64::NAN, |e| e.couplings[i][j])
+}
+
+fn strongest_pairs(model: &Model) -> Vec<(usize, usize, f64)> {
+    let mut pairs = pairs(model);
+    pairs.retain(|p| p.2 != 0.0);
+    pairs.sort_by(|a, b| b.2.abs().total_cmp(&a.2.abs()));
+    pairs.truncate(STRONGEST);
+    pairs
+}
+
+fn couplings(model: &Model, truth: Option<&Model>) -> mpf_report::Result<Vec<Figure>> {
+    let d = model.names.len();
+    let spins = model.couplings.to_spins();
+    let all: Vec<f64> = pairs(model).iter().map(|p| p.2).collect();
+    let mut figures = vec![(
+        figures::matrix("couplings K", d, |i, j| spins.couplings[[i, j]])?,
+        "Red pairs tend to agree, blue ones to differ; white is zero.".to_owned(),
+    )];
+    if all.is_empty() {
+        return Ok(figures);
+    }
+    let zeros = all.iter().filter(|k| **k == 0.0).count();
+    figures.push((
+        figures::histogram("their distribution", "K", &all)?,
+        format!("{} pairs, {zeros} of them exactly zero.", all.len()),
+    ));
+    let rows: Vec<_> = strongest_pairs(model)
+        .into_iter()
+        .map(|(i, j, k)| {
+            let name = format!("{} – {}", model.names[i], model.names[j]);
+            (name, k, error_of(model, i, j))
+        })
+        .collect();
+    if !rows.is_empty() {
+        let bars = match &model.errors {
+            Some(errors) => format!("Bars are two standard errors ({}).", errors.method),
+            None => "For error bars fit with --errors sandwich or bootstrap.".to_owned(),
+        };
+        figures.push((figures::named("the strongest", "K", &rows)?, bars));
+    }
+    if let Some(truth) = truth {
+        let true_spins = truth.couplings.to_spins();
+        let points: Vec<Point> = pairs(model)
+            .into_iter()
+            .map(|(i, j, k)| Point {
+                x: true_spins.couplings[[i, j]],
+                y: k,
+                x_error: 0.0,
+                y_error: error_of(model, i, j),
+            })
+            .collect();
+        figures.push((
+            figures::scatter("fitted against true", "true K", "fitted K", &points)?,
+            "The couplings that made the data, and those that were found.".to_owned(),
+        ));
+    }
+    Ok(figures)
+}
+
+fn strongest(page: &mut Page, model: &Model) {
+    let rows: Vec<Vec<String>> = strongest_pairs(model)
+        .into_iter()
+        .map(|(i, j, k)| {
+            let error = error_of(model, i, j);
+            vec![
+                format!("{} – {}", model.names[i], model.names[j]),
+                format!("{k:.3}"),
+                if error.is_finite() {
+                    format!("{error:.3}")
+                } else {
+                    "–".to_owned()
+                },
+                format!("{:.3}", model.couplings.get(i, j)),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        page.table(&["pair", "K", "± error", "J (0/1)"], &rows);
+    }
+}
+
+fn learning(fit: Option<&FitRecord>) -> mpf_report::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let Some(fit) = fit else {
+        return Ok(figures);
+    };
+    if fit.trace.len() > 1 && !fit.nodewise {
+        let last = fit.trace[fit.trace.len() - 1].value;
+        let along = || fit.trace.iter().map(|p| p.iteration as f64);
+        let gradient: Vec<_> = along()
+            .zip(fit.trace.iter().map(|p| p.gradient_norm))
+            .collect();
+        let above: Vec<_> = along()
+            .zip(fit.trace.iter().map(|p| p.value - last))
+            .collect();
+        let curves = [
+            ("largest gradient", gradient),
+            ("objective above the last", above),
+        ];
+        figures.push((
+            figures::curves("learning curve", "iteration", &curves)?,
+            "How far from a minimum, in standardised units.".to_owned(),
+        ));
+    }
+    if fit.path.iter().any(|p| p.lambda > 0.0) {
+        let of = if fit.path_of.as_deref() == Some("l1") {
+            ("λ₁", fit.l1)
+        } else {
+            ("λ₂", fit.l2)
+        };
+        let points: Vec<Point> = fit
+            .path
+            .iter()
+            .map(|p| Point {
+                x: p.lambda,
+                y: p.held_out,
+                x_error: 0.0,
+                y_error: p.standard_error,
+            })
+            .collect();
+        figures.push((
+            figures::path("penalty path", of.0, &points, of.1)?,
+            "The objective on held-out samples; bars are standard errors over folds. The red line \
+             is the penalty that was chosen."
+                .to_owned(),
+        ));
+    }
+    Ok(figures)
+}
+
+fn fitted(page: &mut Page, fit: &FitRecord) {
+    let none = || "–".to_owned();
+    let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
+    let mut rows = vec![
+        ("method", fit.method.clone()),
+        ("converged", yes(fit.converged)),
+        (
+            "stopped",
+            fit.stop.clone().unwrap_or_else(|| "closed form".into()),
+        ),
+        ("objective", fit.value.map_or_else(none, digits)),
+        (
+            "KKT residual",
+            fit.kkt_residual.map_or_else(none, |r| format!("{r:.1e}")),
+        ),
+        ("iterations", fit.iterations.to_string()),
+        ("seconds", digits(fit.seconds)),
+        ("λ₁ on |K|", digits(fit.l1)),
+        ("λ₂ on K²/2", digits(fit.l2)),
+        ("neighbours", fit.neighbours.clone()),
+        ("row by row", yes(fit.nodewise)),
+        ("polishing updates", fit.polish.to_string()),
+        ("free couplings", fit.n_free_couplings.to_string()),
+        ("seed", fit.seed.to_string()),
+    ];
+    if let Some(by) = &fit.chosen_by {
+        rows.push(("penalty chosen by", by.clone()));
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect();
+    page.table(&["setting", "value"], &rows);
+}
+
+fn provenance(page: &mut Page, model: &Model) {
+    let mut rows = vec![vec!["written by".to_owned(), model.program.clone()]];
+    if let Some(data) = &model.data {
+        rows.push(vec!["fitted to".into(), data.file.clone()]);
+        rows.push(vec!["samples".into(), data.n_samples.to_string()]);
+        rows.push(vec!["fingerprint".into(), data.fingerprint.clone()]);
+    }
+    page.heading("Where it comes from");
+    page.table(&["model file", ""], &rows);
+}

@@ -1,0 +1,109 @@
+//! What a command says when it cannot go on: one message, a hint, an exit code.
+
+use std::fmt;
+use std::path::Path;
+
+/// Something failed while it ran, such as a full disk.
+pub const FAILED: u8 = 1;
+/// A wrong input or a wrong option; nothing was written.
+pub const WRONG_INPUT: u8 = 2;
+/// The result is written, but the fit did not converge.
+pub const NOT_CONVERGED: u8 = 3;
+/// Stopped by Ctrl-C or SIGTERM; nothing was written.
+pub const INTERRUPTED: u8 = 130;
+
+/// Why a command gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was found, and where.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Failure {
+    /// A wrong input.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+            code: WRONG_INPUT,
+        }
+    }
+
+    /// The same with a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A file that cannot be read.
+    pub fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        let failure = Self::input(format!("cannot read {}: {}", path.display(), plain(error)));
+        match error.kind() {
+            ErrorKind::NotFound => failure.hint("check the path; it is relative to where you are"),
+            ErrorKind::IsADirectory => failure.hint("name a file in it"),
+            _ => failure,
+        }
+    }
+
+    /// A file that could not be written when it came to it.
+    pub fn unwritten(path: &Path, error: &std::io::Error) -> Self {
+        Self {
+            message: format!("cannot write {}: {}", path.display(), plain(error)),
+            hint: Some("an existing file of that name is untouched".into()),
+            code: FAILED,
+        }
+    }
+
+    /// Ctrl-C or SIGTERM.
+    pub fn interrupted() -> Self {
+        Self {
+            message: "interrupted: nothing was written".into(),
+            hint: None,
+            code: INTERRUPTED,
+        }
+    }
+}
+
+/// An error of the system without its number.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Errors of the libraries are about data and options, so that they are wrong inputs.
+impl From<mpf_baselines::Error> for Failure {
+    fn from(error: mpf_baselines::Error) -> Self {
+        use mpf_baselines::Error;
+        match error {
+            Error::Ising(mpf_ising::Error::Cancelled)
+            | Error::Sampler(mpf_samplers::Error::Cancelled) => Self::interrupted(),
+            other => Self::input(other.to_string()),
+        }
+    }
+}
+
+impl From<mpf_ising::Error> for Failure {
+    fn from(error: mpf_ising::Error) -> Self {
+        mpf_baselines::Error::from(error).into()
+    }
+}
+
+impl From<mpf_samplers::Error> for Failure {
+    fn from(error: mpf_samplers::Error) -> Self {
+        mpf_baselines::Error::from(error).into()
+    }
+}

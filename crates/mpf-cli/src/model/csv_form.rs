@@ -1,0 +1,120 @@
+//! A model as a table: names along both sides, J inside; or K, with h on its diagonal.
+//!
+//! The first line says the convention, the second holds the model file without its matrix; both
+//! begin with `#`. A table without them is read too, if its convention is said.
+
+use super::{Convention, Model, ModelFile};
+use csv::{ReaderBuilder, WriterBuilder};
+
+pub(super) fn write(model: &Model, convention: Convention) -> String {
+    let file = model.file(convention);
+    let about = ModelFile {
+        couplings: Vec::new(),
+        fields: None,
+        ..file.clone()
+    };
+    let about = serde_json::to_string(&about).expect("a model can be written");
+    let first = match convention {
+        Convention::Binary => "p(x) = exp(-x'Jx)/Z, x in {0,1}^d: J, biases on the diagonal",
+        Convention::Spins => {
+            "p(s) = exp(sum_i h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s in {-1,+1}^d: K, fields h on \
+             the diagonal"
+        }
+    };
+    let mut table = WriterBuilder::new().from_writer(Vec::new());
+    let mut line = |cells: Vec<String>| table.write_record(cells).expect("memory can be written");
+    line(
+        std::iter::once("unit".to_owned())
+            .chain(file.units.clone())
+            .collect(),
+    );
+    for (i, row) in file.couplings.iter().enumerate() {
+        let number = |(j, v): (usize, &f64)| match &file.fields {
+            Some(fields) if i == j => fields[i].to_string(),
+            _ => v.to_string(),
+        };
+        let numbers = row.iter().enumerate().map(number);
+        line(
+            std::iter::once(file.units[i].clone())
+                .chain(numbers)
+                .collect(),
+        );
+    }
+    let table = table.into_inner().expect("memory can be written");
+    let table = String::from_utf8(table).expect("names are text");
+    format!("# {first}\n# {about}\n{table}")
+}
+
+pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, String> {
+    let comment = |line: &str| line.strip_prefix('#').map(|l| l.trim().to_owned());
+    let about = text
+        .lines()
+        .map_while(comment)
+        .find(|line| line.starts_with('{'));
+    let mut reader = ReaderBuilder::new()
+        .comment(Some(b'#'))
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let names = reader.headers().map_err(|e| e.to_string())?;
+    let names: Vec<String> = names.iter().skip(1).map(str::to_owned).collect();
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|e| e.to_string())?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let mut row = Vec::new();
+        for (column, field) in record.iter().enumerate().skip(1) {
+            row.push(field.parse::<f64>().map_err(|_| {
+                format!(
+                    "line {line}, column {}: found {field:?}, which is no number",
+                    column + 1
+                )
+            })?);
+        }
+        if record.get(0) != names.get(rows.len()).map(String::as_str) {
+            return Err(format!(
+                "line {line} is of {:?}, but the column of that number is of {:?}",
+                record.get(0).unwrap_or_default(),
+                names.get(rows.len()).map_or("nothing", String::as_str)
+            ));
+        }
+        rows.push(row);
+    }
+    let mut file: ModelFile = match about {
+        Some(about) => {
+            serde_json::from_str(&about).map_err(|e| format!("this is no model file: {e}"))?
+        }
+        None => {
+            let convention = assumed.ok_or(
+                "a bare table does not say its convention: pass --assume binary (J, biases on the \
+                 diagonal) or --assume spins (K, fields on the diagonal)",
+            )?;
+            ModelFile {
+                format: super::FORMAT.into(),
+                format_version: super::VERSION,
+                program: Model::this_program(),
+                convention,
+                checksum: None,
+                units: names.clone(),
+                fields: None,
+                biases: None,
+                couplings: Vec::new(),
+                standard_errors: None,
+                fit: None,
+                data: None,
+            }
+        }
+    };
+    if file.units != names {
+        return Err("the names in the table are not those of the model".into());
+    }
+    if file.convention == Convention::Spins {
+        let diagonal = rows.iter().enumerate().map(|(i, row)| row.get(i).copied());
+        let fields: Option<Vec<f64>> = diagonal.collect();
+        file.fields = Some(fields.ok_or("the table is not square")?);
+        for (i, row) in rows.iter_mut().enumerate() {
+            row[i] = 0.0;
+        }
+    }
+    file.couplings = rows;
+    file.read()
+}

@@ -1,0 +1,361 @@
+//! The `.npy` format, as a stream: a header, then numbers one after the other.
+//!
+//! ```text
+//! 93 "NUMPY" major minor, length of the header (u16, from version 2 on u32, little endian),
+//! {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }   padded with spaces, then a newline
+//! ```
+//!
+//! Numbers are handed on as they come; `ndarray-npy` would hold them all, which for a raster of
+//! doubles is 64 times what its bits take. Shapes in headers are compared with what is there,
+//! never allocated.
+
+use std::io::{self, Read, Write};
+
+/// The first bytes of every file.
+pub const MAGIC: &[u8] = b"\x93NUMPY";
+/// Longest header that is read. NumPy itself refuses more than 10,000 bytes.
+const LONGEST_HEADER: usize = 1 << 16;
+
+/// What a header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The type as it is written: `<f8`, `|u1`, …
+    pub descr: String,
+    /// Whether the first index runs fastest.
+    pub fortran: bool,
+    /// The extent along every axis.
+    pub shape: Vec<u64>,
+}
+
+/// What is wrong with a file.
+#[derive(Debug)]
+pub enum Error {
+    /// It does not begin as it should, or its header cannot be understood.
+    Header(&'static str),
+    /// A type that does not hold plain numbers.
+    Dtype(String),
+    /// It ends after this many numbers.
+    Truncated(u64),
+    /// It cannot be read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            Self::Header("it ends within the header")
+        } else {
+            Self::Io(error)
+        }
+    }
+}
+
+impl Header {
+    /// Of numbers in C order.
+    pub fn new(descr: &str, shape: &[usize]) -> Self {
+        Self {
+            descr: descr.to_owned(),
+            fortran: false,
+            shape: shape.iter().map(|n| *n as u64).collect(),
+        }
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`Error::Header`], [`Error::Io`].
+    pub fn read(file: &mut impl Read) -> Result<Self, Error> {
+        let mut start = [0; 8];
+        file.read_exact(&mut start)?;
+        if &start[..6] != MAGIC {
+            return Err(Error::Header("it does not begin as a .npy file does"));
+        }
+        let length = if start[6] == 1 {
+            let mut bytes = [0; 2];
+            file.read_exact(&mut bytes)?;
+            usize::from(u16::from_le_bytes(bytes))
+        } else if (2..=3).contains(&start[6]) {
+            let mut bytes = [0; 4];
+            file.read_exact(&mut bytes)?;
+            u32::from_le_bytes(bytes) as usize
+        } else {
+            return Err(Error::Header("its format version is unknown"));
+        };
+        if length > LONGEST_HEADER {
+            return Err(Error::Header("its header is too long to be one"));
+        }
+        let mut text = vec![0; length];
+        file.read_exact(&mut text)?;
+        let text =
+            std::str::from_utf8(&text).map_err(|_| Error::Header("its header is no text"))?;
+        Self::parse(text).ok_or(Error::Header("its header cannot be understood"))
+    }
+
+    /// The Python dictionary, whose keys may come in any order.
+    fn parse(text: &str) -> Option<Self> {
+        let after = |key: &str| {
+            let at = ["'", "\""]
+                .iter()
+                .find_map(|q| text.find(&format!("{q}{key}{q}")))?;
+            let rest = &text[at + key.len() + 2..];
+            Some(rest.trim_start().strip_prefix(':')?.trim_start())
+        };
+        let descr = after("descr")?;
+        let quote = descr.chars().next()?;
+        let descr = match quote {
+            '\'' | '"' => descr[1..].split(quote).next()?,
+            // A list of fields.
+            _ => "a record",
+        };
+        let fortran = after("fortran_order")?;
+        let fortran = match (fortran.starts_with("True"), fortran.starts_with("False")) {
+            (true, _) => true,
+            (_, true) => false,
+            _ => return None,
+        };
+        let shape = after("shape")?.strip_prefix('(')?;
+        let shape = &shape[..shape.find(')')?];
+        let shape = shape
+            .split(',')
+            .map(|n| n.trim().trim_end_matches('L'))
+            .filter(|n| !n.is_empty())
+            .map(|n| n.parse().ok())
+            .collect::<Option<_>>()?;
+        Some(Self {
+            descr: descr.to_owned(),
+            fortran,
+            shape,
+        })
+    }
+
+    /// Writes the header, padded so that the numbers begin at a multiple of 64 bytes.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, file: &mut dyn Write) -> io::Result<()> {
+        let order = if self.fortran { "True" } else { "False" };
+        let shape: String = self.shape.iter().map(|n| format!("{n},")).collect();
+        let mut text = format!(
+            "{{'descr': '{}', 'fortran_order': {order}, 'shape': ({shape}), }}",
+            self.descr
+        );
+        let padding = 63 - (10 + text.len()) % 64;
+        text.extend(std::iter::repeat_n(' ', padding));
+        text.push('\n');
+        let length = u16::try_from(text.len()).expect("two axes take little room");
+        file.write_all(MAGIC)?;
+        file.write_all(&[1, 0])?;
+        file.write_all(&length.to_le_bytes())?;
+        file.write_all(text.as_bytes())
+    }
+
+    /// How numbers are stored.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`].
+    pub fn dtype(&self) -> Result<Dtype, Error> {
+        let unknown = || Error::Dtype(self.descr.clone());
+        let mut characters = self.descr.chars();
+        let big_endian = match characters.next().ok_or_else(unknown)? {
+            '<' | '|' | '=' => false,
+            '>' => true,
+            _ => return Err(unknown()),
+        };
+        let kind = match characters.as_str() {
+            "b1" | "?" => Kind::Bool,
+            "u1" => Kind::U8,
+            "u2" => Kind::U16,
+            "u4" => Kind::U32,
+            "u8" => Kind::U64,
+            "i1" => Kind::I8,
+            "i2" => Kind::I16,
+            "i4" => Kind::I32,
+            "i8" => Kind::I64,
+            "f2" => Kind::F16,
+            "f4" => Kind::F32,
+            "f8" => Kind::F64,
+            _ => return Err(unknown()),
+        };
+        Ok(Dtype { kind, big_endian })
+    }
+
+    /// The number of entries, if it is a number.
+    pub fn n_entries(&self) -> Option<u64> {
+        self.shape.iter().try_fold(1u64, |n, m| n.checked_mul(*m))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    F16,
+    F32,
+    F64,
+}
+
+/// How a number is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dtype {
+    kind: Kind,
+    big_endian: bool,
+}
+
+impl Dtype {
+    /// Bytes of a number.
+    pub fn size(self) -> usize {
+        match self.kind {
+            Kind::Bool | Kind::U8 | Kind::I8 => 1,
+            Kind::U16 | Kind::I16 | Kind::F16 => 2,
+            Kind::U32 | Kind::I32 | Kind::F32 => 4,
+            Kind::U64 | Kind::I64 | Kind::F64 => 8,
+        }
+    }
+
+    /// Calls `f` with each of `n` numbers.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Io`], and whatever `f` returns.
+    pub fn for_each<E>(
+        self,
+        file: &mut impl Read,
+        n: u64,
+        mut f: impl FnMut(f64) -> Result<(), E>,
+    ) -> Result<(), E>
+    where
+        E: From<Error>,
+    {
+        let size = self.size();
+        let mut buffer = vec![0; size << 13];
+        let mut done = 0u64;
+        while done < n {
+            let wanted = usize::try_from(n - done).map_or(1 << 13, |left| left.min(1 << 13));
+            let filled = fill(file, &mut buffer[..wanted * size]).map_err(Error::from)?;
+            for bytes in buffer[..filled].chunks_exact(size) {
+                f(self.decode(bytes))?;
+                done += 1;
+            }
+            if filled < wanted * size {
+                return Err(Error::Truncated(done).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of the bytes of one number. Integers beyond 2⁵³ are rounded.
+    #[inline]
+    fn decode(self, bytes: &[u8]) -> f64 {
+        macro_rules! number {
+            ($t:ty) => {{
+                let bytes = bytes.try_into().expect("as many bytes as the type has");
+                if self.big_endian {
+                    <$t>::from_be_bytes(bytes)
+                } else {
+                    <$t>::from_le_bytes(bytes)
+                }
+            }};
+        }
+        match self.kind {
+            Kind::Bool => f64::from(u8::from(bytes[0] != 0)),
+            Kind::U8 => f64::from(bytes[0]),
+            Kind::I8 => f64::from(bytes[0] as i8),
+            Kind::U16 => f64::from(number!(u16)),
+            Kind::I16 => f64::from(number!(i16)),
+            Kind::U32 => f64::from(number!(u32)),
+            Kind::I32 => f64::from(number!(i32)),
+            Kind::U64 => number!(u64) as f64,
+            Kind::I64 => number!(i64) as f64,
+            Kind::F16 => half(number!(u16)),
+            Kind::F32 => f64::from(number!(f32)),
+            Kind::F64 => number!(f64),
+        }
+    }
+}
+
+/// IEEE 754 binary16.
+fn half(bits: u16) -> f64 {
+    let fraction = f64::from(bits & 0x3ff) / 1024.0;
+    let size = match (bits >> 10) & 0x1f {
+        0 => fraction * 2f64.powi(-14),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        exponent => (1.0 + fraction) * 2f64.powi(i32::from(exponent) - 15),
+    };
+    if bits >> 15 == 1 { -size } else { size }
+}
+
+/// Reads until `buffer` is full or the file ends.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_back() {
+        for (descr, shape) in [("|u1", &[3, 4][..]), ("<f8", &[7]), ("<U5", &[])] {
+            let header = Header::new(descr, shape);
+            let mut bytes = Vec::new();
+            header.write(&mut bytes).unwrap();
+            assert_eq!(bytes.len() % 64, 0);
+            assert_eq!(Header::read(&mut &bytes[..]).unwrap(), header);
+        }
+        let text = "{\"shape\": (2L, 3), 'fortran_order': True, 'descr' : '>i4'}";
+        let header = Header::parse(text).unwrap();
+        assert_eq!((header.shape, header.fortran), (vec![2, 3], true));
+        for bad in [
+            "",
+            "{}",
+            "{'descr': '<f8', 'fortran_order': 7, 'shape': (1,)}",
+        ] {
+            assert_eq!(Header::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn every_type_is_decoded() {
+        let decode = |descr: &str, bytes: &[u8]| {
+            let dtype = Header::new(descr, &[1]).dtype().unwrap();
+            assert_eq!(dtype.size(), bytes.len());
+            dtype.decode(bytes)
+        };
+        assert_eq!(decode("|b1", &[1]), 1.0);
+        assert_eq!(decode("|i1", &[255]), -1.0);
+        assert_eq!(decode(">i2", &[255, 254]), -2.0);
+        assert_eq!(decode("<u4", &[1, 1, 0, 0]), 257.0);
+        assert_eq!(decode("<i8", &(-3i64).to_le_bytes()), -3.0);
+        assert_eq!(decode(">f8", &1.5f64.to_be_bytes()), 1.5);
+        assert_eq!(decode("<f4", &0.5f32.to_le_bytes()), 0.5);
+        let halves = [
+            (0x3c00u16, 1.0),
+            (0xbc00, -1.0),
+            (0x0001, 2f64.powi(-24)),
+            (0x7c00, f64::INFINITY),
+        ];
+        for (bits, value) in halves {
+            assert_eq!(decode("<f2", &bits.to_le_bytes()), value);
+        }
+        assert!(decode("<f2", &0x7e00u16.to_le_bytes()).is_nan());
+        for unsupported in ["<c16", "|O", "<U3", "<M8[ns]", "<f16", "", "f8"] {
+            assert!(Header::new(unsupported, &[1]).dtype().is_err());
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Archives of arrays: `.npz`.
+
+use crate::data::{self, DataArgs};
+use crate::failure::Failure;
+use crate::npy;
+use crate::packer::Packer;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use zip::ZipArchive;
+use zip::result::ZipError;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+/// Longest text array that is read, in characters. Names and a record of a fit are far shorter.
+const LONGEST_TEXT: u64 = 1 << 26;
+
+/// An open archive.
+pub(crate) struct Archive<'a, R> {
+    path: &'a Path,
+    zip: ZipArchive<R>,
+}
+
+impl<'a, R: Read + Seek> Archive<'a, R> {
+    pub(crate) fn open(path: &'a Path, file: R) -> Result<Self, Failure> {
+        match ZipArchive::new(file) {
+            Ok(zip) => Ok(Self { path, zip }),
+            Err(ZipError::Io(error)) => Err(Failure::unreadable(path, &error)),
+            Err(error) => Err(Failure::input(format!(
+                "{}: this is no whole .npz file: {error}",
+                path.display()
+            ))
+            .hint("the file is truncated or damaged; save it again with numpy.savez")),
+        }
+    }
+
+    /// The names of the arrays.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let files = self.zip.file_names();
+        files
+            .flatten()
+            .map(|n| n.strip_suffix(".npy").unwrap_or(&n).to_owned())
+            .collect()
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.zip.index_for_name(&format!("{name}.npy")).is_some()
+    }
+
+    /// The bytes of one array.
+    pub(crate) fn array(&mut self, name: &str) -> Result<impl Read, Failure> {
+        let there = self.names().join(", ");
+        self.zip.by_name(&format!("{name}.npy")).map_err(|error| {
+            Failure::input(format!(
+                "{}: cannot read the array {name:?}: {error}",
+                self.path.display()
+            ))
+            .hint(format!("the file holds: {there}"))
+        })
+    }
+
+    /// An array of numbers with its shape. No more is allocated than was read.
+    pub(crate) fn numbers(&mut self, name: &str) -> Result<(Vec<u64>, Vec<f64>), Failure> {
+        let path = self.path;
+        let mut file = self.array(name)?;
+        let mut read = || -> Result<_, npy::Error> {
+            let header = npy::Header::read(&mut file)?;
+            let dtype = header.dtype()?;
+            let n = header
+                .n_entries()
+                .ok_or(npy::Error::Header("its size is no number"))?;
+            if header.fortran && header.shape.len() > 1 {
+                return Err(npy::Error::Header("it is in Fortran order"));
+            }
+            let mut values = Vec::new();
+            dtype.for_each(&mut file, n, |value| {
+                values.push(value);
+                Ok::<(), npy::Error>(())
+            })?;
+            finish(&mut file)?;
+            Ok((header.shape, values))
+        };
+        read().map_err(|error| data::explain_npy(path, error))
+    }
+
+    /// An array of text.
+    pub(crate) fn texts(&mut self, name: &str) -> Result<Vec<String>, Failure> {
+        let path = self.path;
+        let mut file = self.array(name)?;
+        let mut read = || -> Result<_, npy::Error> {
+            let header = npy::Header::read(&mut file)?;
+            let width = header
+                .descr
+                .strip_prefix("<U")
+                .and_then(|w| w.parse::<u64>().ok());
+            let Some(width) = width else {
+                return Err(npy::Error::Dtype(header.descr));
+            };
+            let n = header.n_entries().filter(|n| {
+                n.checked_mul(width.max(1))
+                    .is_some_and(|all| all <= LONGEST_TEXT)
+            });
+            let n = n.ok_or(npy::Error::Header("it is too long"))?;
+            let mut texts = Vec::new();
+            for _ in 0..n {
+                let mut text = String::new();
+                for _ in 0..width {
+                    let mut bytes = [0; 4];
+                    file.read_exact(&mut bytes)?;
+                    match char::from_u32(u32::from_le_bytes(bytes)) {
+                        Some('\0') => {}
+                        Some(c) => text.push(c),
+                        None => return Err(npy::Error::Header("it holds no text")),
+                    }
+                }
+                texts.push(text);
+            }
+            finish(&mut file)?;
+            Ok(texts)
+        };
+        read().map_err(|error| data::explain_npy(path, error))
+    }
+}
+
+/// Reads on to the end, where the archive's checksum is compared.
+fn finish(file: &mut impl Read) -> Result<(), npy::Error> {
+    match io::copy(file, &mut io::sink()) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(npy::Error::Header("it is longer than it says")),
+        Err(error) => Err(npy::Error::Io(error)),
+    }
+}
+
+/// Binary data in an archive, and the names of the units where it has them.
+pub(crate) fn read_raster(
+    args: &DataArgs,
+    file: impl Read + Seek,
+) -> Result<(Packer, Option<Vec<String>>), Failure> {
+    let path = &args.data;
+    let mut archive = Archive::open(path, file)?;
+    let mut arrays = archive.names();
+    arrays.retain(|name| name != "names");
+    let chosen = match (&args.array, &arrays[..]) {
+        (Some(name), _) => name.clone(),
+        (None, [only]) => only.clone(),
+        (None, several) => {
+            return Err(Failure::input(format!(
+                "{}: it holds {} arrays: {}",
+                path.display(),
+                several.len(),
+                several.join(", ")
+            ))
+            .hint("choose one with --array"));
+        }
+    };
+    let mut array = archive.array(&chosen)?;
+    let packer = data::read_npy(args, &mut array, None)?;
+    finish(&mut array).map_err(|error| data::explain_npy(path, error))?;
+    drop(array);
+    let names = if archive.has("names") {
+        let names = archive.texts("names")?;
+        (Some(names.len()) == packer.n_units()).then_some(names)
+    } else {
+        None
+    };
+    Ok((packer, names))
+}
+
+/// Writes an archive, array by array.
+pub(crate) struct ArchiveWriter<W: Write + Seek> {
+    zip: ZipWriter<W>,
+}
+
+impl<W: Write + Seek> ArchiveWriter<W> {
+    pub(crate) fn new(file: W) -> Self {
+        Self {
+            zip: ZipWriter::new(file),
+        }
+    }
+
+    fn start(&mut self, name: &str, header: &npy::Header) -> io::Result<()> {
+        // Stored, as numpy.savez does; without a time, so that equal models are equal files.
+        let options =
+            SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        self.zip
+            .start_file(format!("{name}.npy"), options)
+            .map_err(io::Error::other)?;
+        header.write(&mut self.zip)
+    }
+
+    pub(crate) fn numbers<'v>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        values: impl IntoIterator<Item = &'v f64>,
+    ) -> io::Result<()> {
+        self.start(name, &npy::Header::new("<f8", shape))?;
+        for value in values {
+            self.zip.write_all(&value.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// One text, or a list of them.
+    pub(crate) fn texts(&mut self, name: &str, shape: &[usize], texts: &[&str]) -> io::Result<()> {
+        let lengths = texts.iter().map(|t| t.chars().count());
+        let width = lengths.max().unwrap_or(0).max(1);
+        self.start(name, &npy::Header::new(&format!("<U{width}"), shape))?;
+        for text in texts {
+            let characters = text.chars().chain(std::iter::repeat('\0'));
+            for c in characters.take(width) {
+                self.zip.write_all(&u32::from(c).to_le_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> io::Result<W> {
+        self.zip.finish().map_err(io::Error::other)
+    }
+}

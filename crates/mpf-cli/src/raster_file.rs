@@ -1,0 +1,105 @@
+//! Binary data to a file: .npy, .csv, .tsv or blanks between numbers.
+
+use crate::failure::Failure;
+use crate::npy;
+use crate::output;
+use crate::packer::Coding;
+use mpf_ising::States;
+use mpf_ising::bits::get_bit;
+use mpf_report::files;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Refuses a name that [`write()`] would refuse.
+///
+/// # Errors
+/// An ending that is not one of those above.
+pub fn check_name(path: &Path) -> Result<(), Failure> {
+    separator(path).map(drop)
+}
+
+/// What stands between numbers; `None` for an array.
+fn separator(path: &Path) -> Result<Option<u8>, Failure> {
+    match output::extension(path).as_str() {
+        "npy" => Ok(None),
+        "csv" => Ok(Some(b',')),
+        "tsv" => Ok(Some(b'\t')),
+        "txt" | "dat" => Ok(Some(b' ')),
+        _ => Err(Failure::input(format!(
+            "{}: data end in .npy, .csv, .tsv or .txt",
+            path.display()
+        ))
+        .hint("name it x.npy")),
+    }
+}
+
+/// Writes every sample as a row; texts get a line of names. An array takes a byte per entry.
+///
+/// # Errors
+/// Those of the file system, and a name of no known form.
+pub fn write(
+    path: &Path,
+    states: &States,
+    names: &[String],
+    coding: Coding,
+) -> Result<(), Failure> {
+    let separator = separator(path)?;
+    files::write_with(path, |file| -> io::Result<()> {
+        match separator {
+            None => write_npy(file, states, coding),
+            Some(separator) => write_text(file, states, names, coding, separator),
+        }
+    })
+    .map_err(|e| Failure::unwritten(path, &e))
+}
+
+fn write_npy(file: &mut dyn Write, states: &States, coding: Coding) -> io::Result<()> {
+    let (descr, zero) = match coding {
+        Coding::Binary => ("|u1", 0),
+        Coding::Spins => ("|i1", 0xff),
+    };
+    let d = states.n_units();
+    npy::Header::new(descr, &[states.n_samples(), d]).write(file)?;
+    let mut line = vec![0; d];
+    for row in states.rows() {
+        for (unit, byte) in line.iter_mut().enumerate() {
+            *byte = if get_bit(row, unit) { 1 } else { zero };
+        }
+        file.write_all(&line)?;
+    }
+    Ok(())
+}
+
+fn write_text(
+    file: &mut dyn Write,
+    states: &States,
+    names: &[String],
+    coding: Coding,
+    separator: u8,
+) -> io::Result<()> {
+    // Names between blanks could not be read back if they have blanks themselves.
+    if separator != b' ' {
+        let mut header = csv::WriterBuilder::new()
+            .delimiter(separator)
+            .from_writer(&mut *file);
+        header.write_record(names)?;
+        header.flush()?;
+    }
+    let zero: &[u8] = match coding {
+        Coding::Binary => b"0",
+        Coding::Spins => b"-1",
+    };
+    let mut line = Vec::new();
+    for row in states.rows() {
+        line.clear();
+        for unit in 0..states.n_units() {
+            if unit > 0 {
+                line.push(separator);
+            }
+            line.extend_from_slice(if get_bit(row, unit) { b"1" } else { zero });
+        }
+        line.push(b'\n');
+        file.write_all(&line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! `mpf sample`: draws from a model file.
+
+use crate::console::Console;
+use crate::draw::{self, Diagnosis, Diagnostics, DrawOptions, SamplerName};
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::packer::Coding;
+use crate::{output, raster_file};
+use clap::Args;
+use mpf_core::Cancel;
+use mpf_report::text::digits;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Options of `mpf sample`.
+#[derive(Args, Clone, Debug)]
+pub struct SampleArgs {
+    /// A model file
+    model: PathBuf,
+    /// How many states
+    #[arg(short, value_name = "N", default_value_t = 10_000)]
+    n: usize,
+    /// Where they go: .npy, .csv, .tsv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// How to draw
+    #[arg(long, value_enum, default_value_t)]
+    sampler: SamplerName,
+    /// Write −1 and +1 instead of 0 and 1
+    #[arg(long)]
+    spins: bool,
+    /// Independent chains
+    #[arg(long, default_value_t = 4)]
+    chains: usize,
+    /// Steps of every chain that are thrown away
+    #[arg(long, value_name = "STEPS", default_value_t = 1000)]
+    burn_in: usize,
+    /// Steps per draw
+    #[arg(long, value_name = "STEPS", default_value_t = 1)]
+    thin: usize,
+    /// What all draws depend on
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    output: String,
+    n_samples: usize,
+    diagnostics: Option<&'a Diagnostics>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Wrong inputs, and those of the file system.
+pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+    raster_file::check_name(&args.output)?;
+    output::check_writable(&args.output)?;
+    if args.n == 0 {
+        return Err(Failure::input("-n 0 asks for no states").hint("ask for at least one"));
+    }
+    let model = Model::read(&args.model, None)?;
+    let drawn = draw::draw(
+        &model.couplings,
+        &DrawOptions {
+            sampler: args.sampler,
+            n_draws: args.n,
+            chains: args.chains,
+            burn_in: args.burn_in,
+            thinning: args.thin,
+            seed: args.seed,
+        },
+        cancel,
+    )?;
+    let coding = if args.spins {
+        Coding::Spins
+    } else {
+        Coding::Binary
+    };
+    raster_file::write(&args.output, &drawn.states, &model.names, coding)?;
+    let mut text = format!(
+        "{}: {} states of {} units\n",
+        args.output.display(),
+        args.n,
+        model.names.len()
+    );
+    if let Some(found) = &drawn.diagnostics {
+        found.warnings.iter().for_each(|w| console.warning(w));
+        let line = |what: &str, of: &Diagnosis| {
+            format!(
+                "{what}: {} ± {}, R-hat {:.3}, {:.0} effective draws\n",
+                digits(of.mean),
+                digits(of.standard_error),
+                of.rhat,
+                of.effective_draws
+            )
+        };
+        text += &line("energy", &found.energy);
+        text += &line("active units", &found.n_active);
+    }
+    console.result(&text)?;
+    console.json(&Report {
+        output: args.output.display().to_string(),
+        n_samples: args.n,
+        diagnostics: drawn.diagnostics.as_ref(),
+    })?;
+    Ok(0)
+}

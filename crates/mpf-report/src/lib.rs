@@ -1,0 +1,13 @@
+//! What the programs of this workspace show: HTML pages, plots, tables and progress, and files
+//! that appear whole or not at all.
+//!
+//! Nothing here knows a model or a method.
+
+pub mod files;
+pub mod plot;
+pub mod progress;
+pub mod report;
+pub mod text;
+
+/// What a fallible function of this crate returns.
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

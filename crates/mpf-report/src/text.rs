@@ -1,0 +1,82 @@
+//! Tables and numbers in plain text.
+
+use std::fmt::Write as _;
+
+/// A Markdown table with right-aligned numbers.
+pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|r| r[column].chars().count());
+        cells
+            .chain([header[column].chars().count(), 3])
+            .max()
+            .unwrap_or(3)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let mut text = String::new();
+    let mut line = |cells: &[String]| {
+        for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+            let _ = if column == 0 {
+                write!(text, "| {cell:<width$} ")
+            } else {
+                write!(text, "| {cell:>width$} ")
+            };
+        }
+        text.push_str("|\n");
+    };
+    line(&header.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>());
+    let rule: Vec<String> = widths
+        .iter()
+        .enumerate()
+        .map(|(column, &w)| {
+            if column == 0 {
+                "-".repeat(w)
+            } else {
+                "-".repeat(w - 1) + ":"
+            }
+        })
+        .collect();
+    line(&rule);
+    rows.iter().for_each(|row| line(row));
+    text
+}
+
+/// Four significant digits.
+pub fn digits(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e4).contains(&value.abs()) {
+        let decimals = 3 - value.abs().max(1e-3).log10().floor().clamp(-3.0, 3.0) as i32;
+        format!("{value:.*}", decimals.max(0) as usize)
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let shown: Vec<String> = [0.0, 0.017_2, 7.770_4, 59.86, 1234.5, 2.5e-5, -0.5]
+            .into_iter()
+            .map(digits)
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "0.000000", "0.01720", "7.770", "59.86", "1234", "2.500e-5", "-0.5000"
+            ]
+        );
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let rows = vec![
+            vec!["MPF".into(), "0.5".into()],
+            vec!["MFT+TAP".into(), "12".into()],
+        ];
+        assert_eq!(
+            markdown_table(&["method", "ε_J"], &rows),
+            "| method  | ε_J |\n| ------- | --: |\n| MPF     | 0.5 |\n| MFT+TAP |  12 |\n"
+        );
+    }
+}
