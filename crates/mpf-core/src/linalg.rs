@@ -204,23 +204,41 @@ pub mod default_backend {
 #[cfg(feature = "lapack")]
 mod lapack_backend {
     use super::{Array2, ArrayView2, Eigen, Error, Result, Svd};
-    use ndarray_linalg::{Eigh, Factorize, InverseInto, SVD, UPLO};
+    use ndarray_linalg::{DeterminantInto, Eigh, Factorize, InverseInto, SVD, UPLO};
+
+    /// OpenBLAS in several threads keeps its job table, 2 MiB and more, on the caller's stack:
+    /// all of what a spawned thread or a worker of a pool has.
+    const STACK_BYTES: usize = 32 << 20;
+
+    /// Calls LAPACK where it has the stack that it needs.
+    fn on_a_deep_stack<T: Send>(call: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .spawn_scoped(scope, call)
+                .expect("the operating system gives a thread")
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
 
     pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
-        a.eigh(UPLO::Lower).map_err(|_| Error::Decomposition {
+        let failed = |_| Error::Decomposition {
             what: "symmetric eigen-decomposition",
             size: a.nrows(),
-        })
+        };
+        on_a_deep_stack(|| a.eigh(UPLO::Lower).map_err(failed))
     }
 
     pub(super) fn log_determinant_and_inverse(
         a: ArrayView2<'_, f64>,
     ) -> Result<(f64, Array2<f64>)> {
-        use ndarray_linalg::DeterminantInto;
         let singular = |_| Error::Singular { size: a.nrows() };
-        let factors = a.factorize().map_err(singular)?;
-        let (_, log_determinant) = factors.clone().sln_det_into().map_err(singular)?;
-        Ok((log_determinant, factors.inv_into().map_err(singular)?))
+        on_a_deep_stack(|| {
+            let factors = a.factorize().map_err(singular)?;
+            let (_, log_determinant) = factors.clone().sln_det_into().map_err(singular)?;
+            Ok((log_determinant, factors.inv_into().map_err(singular)?))
+        })
     }
 
     pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
@@ -228,9 +246,11 @@ mod lapack_backend {
             what: "singular value decomposition",
             size: a.nrows(),
         };
-        let (u, values, vt) = a.svd(true, true).map_err(|_| failed())?;
-        let (u, vt) = u.zip(vt).ok_or_else(failed)?;
-        Ok((u, values, vt))
+        on_a_deep_stack(|| {
+            let (u, values, vt) = a.svd(true, true).map_err(|_| failed())?;
+            let (u, vt) = u.zip(vt).ok_or_else(failed)?;
+            Ok((u, values, vt))
+        })
     }
 }
 
