@@ -8,9 +8,9 @@
 //! zero; the divergence is computed from the dynamics themselves, to all orders.
 
 use crate::Result;
-use crate::output::{Machine, Output, digits, markdown_table};
+use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
 use crate::plot::{INK, RED, TEXT, TITLE, dashes};
-use crate::report::{Entry, Page};
+use crate::report::Page;
 use mpf_core::dynamics::kl_divergence;
 use mpf_core::objective::from_fn;
 use mpf_core::{DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions};
@@ -121,9 +121,7 @@ pub fn run(args: &Args) -> Result<Option<Entry>> {
     let output = Output::new(args.out.as_deref(), "fig1")?;
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
-    output.write_json("results.json", &results)?;
     let svg = draw(&system, &results.stages)?;
-    output.write("fig1.svg", &svg)?;
     let rows: Vec<Vec<String>> = results
         .stages
         .iter()
@@ -137,8 +135,6 @@ pub fn run(args: &Args) -> Result<Option<Entry>> {
         })
         .collect();
     let header = ["iteration", "θ", "D(p⁰‖pᵋ)", "D(p⁰‖p∞)"];
-    let table = markdown_table(&header, &rows);
-    output.write("table.md", &table)?;
     let reading = reading(&results);
     let mut page = Page::new(TITLE_OF_PAGE, "Minimum probability flow on three states.");
     page.heading("What was found");
@@ -149,16 +145,15 @@ pub fn run(args: &Args) -> Result<Option<Entry>> {
          and the path along which the dynamics carry the data, before, during and after learning.",
     );
     page.table(&header, &rows);
-    output.write("report.html", &page.finish())?;
-    println!("{table}");
-    reading.iter().for_each(|line| println!("{line}"));
-    println!("written to {}", output.shown());
-    Ok(Some(Entry {
-        title: TITLE_OF_PAGE.to_owned(),
-        folder: output.folder().to_owned(),
-        figure: svg,
-        reading,
-    }))
+    let entry = output.publish(&Experiment {
+        title: TITLE_OF_PAGE,
+        results: &results,
+        figures: &[("fig1.svg", svg)],
+        table: &markdown_table(&header, &rows),
+        page: &page.finish(),
+        reading: &reading,
+    })?;
+    Ok(Some(entry))
 }
 
 const TITLE_OF_PAGE: &str = "Figure 1: dynamics from the data to the model";

@@ -12,18 +12,16 @@
 
 mod figure;
 mod methods;
+mod page;
+mod problem;
 mod reading;
 
-use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
-use crate::output::{Machine, Output, digits, markdown_table};
-use crate::report::{Entry, Page};
-use crate::{Result, progress};
+use crate::Result;
+use crate::correlations::{Effort, Estimate};
+use crate::output::{Entry, Experiment, Machine, Output, digits};
 use methods::Learner;
-use mpf_core::{Cancel, EnergyModel, rng};
-use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States, Support};
-use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, SwendsenWang, diagnostics};
-use ndarray::Array2;
-use rand_distr::{Distribution, Normal};
+use mpf_core::Cancel;
+use problem::Problem;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -286,195 +284,29 @@ impl Spread {
     }
 }
 
-/// One spin glass, its samples, and what is known about it.
-struct Problem<'a> {
-    args: &'a Args,
-    cancel: &'a Cancel,
-    seed: u64,
-    lattice: Lattice,
-    truth: Couplings,
-    pair_means: Array2<f64>,
-    states: States,
-    samples: Samples,
-    support: Support,
-    start: Couplings,
-    start_eps_corr: Estimate,
-}
-
-impl<'a> Problem<'a> {
-    /// Nothing when cancelled.
-    fn new(args: &'a Args, seed: u64, cancel: &'a Cancel) -> Result<Option<Self>> {
-        let boundary = match args.boundary {
-            Rim::Open => Boundary::Open,
-            Rim::Periodic => Boundary::Periodic,
-        };
-        let lattice = Lattice::new(args.lattice, args.lattice, boundary)?;
-        let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
-        let bar = progress::spinner(&format!("model {seed}: samples and true correlations"));
-        let sampling = rng::next_seed(seed);
-        let states = match args.sampler {
-            Source::Exact => ExactLattice::new(&truth, &lattice)?.draw(args.samples, sampling),
-            Source::SwendsenWang => {
-                let runner = ChainRunner::new(ChainOptions {
-                    seed: sampling,
-                    n_chains: 1,
-                    n_draws: args.samples,
-                    burn_in: args.samples / 10,
-                    thinning: 1,
-                    cancel: cancel.clone(),
-                })?;
-                let run = runner.run(&SwendsenWang::new(&truth)?)?;
-                if run.cancelled {
-                    return Ok(None);
-                }
-                run.pooled()
-            }
-        };
-        let measuring = rng::next_seed(sampling);
-        let long = Effort {
-            draws: 10 * args.correlation_draws,
-            ..args.effort_at_the_end()
-        };
-        let Some(known) = PairMeans::of(&truth, &lattice, long, measuring, cancel)? else {
-            return Ok(None);
-        };
-        let support = match args.support {
-            Free::Full => Support::Full,
-            Free::Lattice => Support::lattice(&lattice),
-        };
-        let start = random_start(lattice.n_units(), &support, seed)?;
-        bar.finish_and_clear();
-        let samples = Samples::new(&states)?;
-        let mut problem = Self {
-            args,
-            cancel,
-            seed,
-            lattice,
-            truth,
-            pair_means: known.mean(),
-            states,
-            samples,
-            support,
-            start,
-            start_eps_corr: Estimate {
-                value: f64::NAN,
-                standard_error: f64::NAN,
-            },
-        };
-        let Some(at_start) = problem.eps_corr(&problem.start, args.effort_on_the_way())? else {
-            return Ok(None);
-        };
-        problem.start_eps_corr = at_start;
-        Ok(Some(problem))
-    }
-
-    /// ε_corr; nothing when cancelled.
-    fn eps_corr(&self, couplings: &Couplings, effort: Effort) -> Result<Option<Estimate>> {
-        let seed = rng::next_seed(rng::next_seed(self.seed));
-        let means = PairMeans::of(couplings, &self.lattice, effort, seed, self.cancel)?;
-        let error = |found: &Array2<f64>| mean_square_spin_error(found, &self.pair_means);
-        Ok(means.map(|means| means.estimate(error)))
-    }
-
-    /// `couplings` where they are free, zero elsewhere.
-    fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
-        let d = couplings.n_units();
-        let mut kept = Array2::from_diag(&couplings.as_array().diag());
-        for (i, j) in self.support.pairs(d)? {
-            kept[[i, j]] = couplings.get(i, j);
-            kept[[j, i]] = couplings.get(i, j);
-        }
-        Ok(Couplings::new(kept)?)
-    }
-
-    fn data(&self) -> Result<Data> {
-        let model = IsingModel::new(self.lattice.n_units());
-        let theta = self.truth.pack();
-        let energies: Vec<f64> = self
-            .states
-            .rows()
-            .map(|row| model.energy(&theta, row))
-            .collect();
-        let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
-        Ok(Data {
-            distinct_samples: self.samples.n_distinct(),
-            tau_energy,
-            effective_samples: self.states.n_samples() as f64 / tau_energy.max(1.0),
-            eps_corr: mean_square_spin_error(&self.samples.pair_means(), &self.pair_means),
-        })
-    }
-
-    fn no_couplings(&self) -> Result<NoCouplings> {
-        let d = self.lattice.n_units();
-        let fair = Array2::from_shape_fn((d, d), |(i, j)| if i == j { 0.5 } else { 0.25 });
-        Ok(NoCouplings {
-            eps_j: Couplings::zeros(d)?.mean_square_error(&self.truth),
-            eps_corr: mean_square_spin_error(&fair, &self.pair_means),
-        })
-    }
-}
-
-/// J ~ N(0, .01) where it is free.
-fn random_start(d: usize, support: &Support, seed: u64) -> Result<Couplings> {
-    let mut rng = rng::stream(seed, 1);
-    let normal = Normal::new(0.0, 0.1)?;
-    let mut j = Array2::zeros((d, d));
-    for i in 0..d {
-        j[[i, i]] = normal.sample(&mut rng);
-    }
-    for (a, b) in support.pairs(d)? {
-        let value = normal.sample(&mut rng);
-        j[[a, b]] = value;
-        j[[b, a]] = value;
-    }
-    Ok(Couplings::new(j)?)
-}
-
-/// The part of ε_J that comes from the biases.
-fn diagonal_error(fitted: &Couplings, truth: &Couplings) -> f64 {
-    let d = truth.n_units();
-    let sum: f64 = (0..d)
-        .map(|i| (fitted.get(i, i) - truth.get(i, i)).powi(2))
-        .sum();
-    sum / (d * d) as f64
-}
-
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     let output = Output::new(args.out.as_deref(), "fig2")?;
     let Some(results) = compute(args, cancel)? else {
         return Ok(None);
     };
-    output.write_json("results.json", &results)?;
-    let panels = figure::panels(&results)?;
-    let log_time = figure::log_time(&results)?;
-    output.write("fig2.svg", &panels)?;
-    output.write("fig2-log-time.svg", &log_time)?;
-    let (header, rows) = table(&results);
-    let mut text = markdown_table(&header, &rows);
-    if args.seeds > 1 {
-        let (header, rows) = seeds_table(&results);
-        text += "\n";
-        text += &markdown_table(&header, &rows);
-    }
-    output.write("table.md", &text)?;
-    output.write("report.html", &page(&results, &panels, &log_time))?;
-    println!("{text}");
-    results.reading.iter().for_each(|line| println!("{line}"));
-    println!("written to {}", output.shown());
-    Ok(Some(Entry {
-        title: "Figure 2 and Table E-1: recovering a spin glass".to_owned(),
-        folder: output.folder().to_owned(),
-        figure: panels,
-        reading: results.reading,
-    }))
+    let (panels, log_time) = (figure::panels(&results)?, figure::log_time(&results)?);
+    let entry = output.publish(&Experiment {
+        title: page::TITLE,
+        results: &results,
+        table: &page::tables(&results),
+        page: &page::of(&results, &panels, &log_time),
+        figures: &[("fig2.svg", panels), ("fig2-log-time.svg", log_time)],
+        reading: &results.reading,
+    })?;
+    Ok(Some(entry))
 }
 
 /// Nothing when cancelled before the first method began.
 fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
     args.check()?;
-    let mut first: Option<(Data, NoCouplings, Vec<Method>)> = None;
-    let mut over_seeds: Vec<(u64, Vec<Method>)> = Vec::new();
+    let mut first: Option<(Data, NoCouplings)> = None;
+    let mut models: Vec<(u64, Vec<Method>)> = Vec::new();
     for seed in args.seed..args.seed + args.seeds {
         let Some(problem) = Problem::new(args, seed, cancel)? else {
             break;
@@ -487,18 +319,18 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
             methods.push(learner.run(&problem)?);
         }
         if first.is_none() {
-            first = Some((problem.data()?, problem.no_couplings()?, Vec::new()));
+            first = Some((problem.data()?, problem.no_couplings()?));
         }
-        over_seeds.push((seed, methods));
+        models.push((seed, methods));
         if cancel.is_cancelled() {
             break;
         }
     }
-    let Some((data, no_couplings, _)) = first else {
+    let Some((data, no_couplings)) = first else {
         return Ok(None);
     };
-    let summary = summarise(args, &over_seeds);
-    let methods = over_seeds.swap_remove(0).1;
+    let summary = summarise(args, &models);
+    let methods = models.swap_remove(0).1;
     let mut results = Results {
         settings: Settings {
             machine: Machine::this(),
@@ -551,127 +383,6 @@ fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverSeeds> {
         });
     }
     summary
-}
-
-fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec![
-        "method",
-        "ε_J",
-        "couplings",
-        "biases",
-        "ε_corr",
-        "seconds",
-        "iterations",
-        "stopped",
-        "paper ε_J",
-        "paper ε_corr",
-        "paper s",
-    ];
-    let rows = results
-        .methods
-        .iter()
-        .map(|m| {
-            let paper = |f: fn(Paper) -> f64| {
-                m.paper.map_or("–".to_owned(), |p| {
-                    let value = f(p);
-                    format!("{value}")
-                })
-            };
-            vec![
-                m.name.to_owned(),
-                digits(m.eps_j),
-                digits(m.eps_j_off_diagonal),
-                digits(m.eps_j_diagonal),
-                m.eps_corr.map_or("–".to_owned(), shown_estimate),
-                format!("{:.2}", m.seconds),
-                m.iterations.to_string(),
-                m.stop.clone(),
-                paper(|p| p.eps_j),
-                paper(|p| p.eps_corr),
-                paper(|p| p.seconds),
-            ]
-        })
-        .collect();
-    (header, rows)
-}
-
-fn shown_estimate(estimate: Estimate) -> String {
-    if estimate.standard_error > 0.0 {
-        format!("{:.1e} ± {:.0e}", estimate.value, estimate.standard_error)
-    } else {
-        format!("{:.1e}", estimate.value)
-    }
-}
-
-fn seeds_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec!["median (range)", "models", "ε_J", "ε_corr", "seconds"];
-    let rows = results
-        .over_seeds
-        .iter()
-        .map(|o| {
-            vec![
-                o.name.to_owned(),
-                o.seeds.len().to_string(),
-                o.eps_j.shown(),
-                o.eps_corr.shown(),
-                o.seconds.shown(),
-            ]
-        })
-        .collect();
-    (header, rows)
-}
-
-fn page(results: &Results, panels: &str, log_time: &str) -> String {
-    let s = &results.settings;
-    let mut page = Page::new(
-        "Figure 2 and Table E-1: recovering a spin glass",
-        &format!(
-            "A {0}×{0} lattice of binary units with couplings of variance {1}, learned from {2} \
-             samples by {3} methods from the same random start.",
-            s.lattice,
-            s.variance,
-            s.samples,
-            results.methods.len()
-        ),
-    );
-    page.heading("What was found");
-    page.list(&results.reading);
-    page.heading("Errors against learning time");
-    page.figure(
-        panels,
-        "Above: mean square error of the couplings. Below: mean square error of the pair \
-         correlations. Left: until MPF ended; middle: until PL ended; right: the whole run.",
-    );
-    page.figure(
-        log_time,
-        "The same against the logarithm of the learning time.",
-    );
-    page.heading("At the end, beside Table E-1 of the paper");
-    let (header, rows) = table(results);
-    page.table(&header, &rows);
-    page.text(
-        "ε_J is the mean square error over all entries of J; it is split into what the couplings \
-         and what the biases contribute. ε_corr is the mean square error of ⟨s_i s_j⟩ over pairs, \
-         with its standard error where it was sampled. Seconds are learning time: drawing samples \
-         and measuring errors do not count.",
-    );
-    if s.seeds > 1 {
-        page.heading(&format!("Over {} models", s.seeds));
-        let (header, rows) = seeds_table(results);
-        page.table(&header, &rows);
-    }
-    let warnings: Vec<String> = results
-        .methods
-        .iter()
-        .flat_map(|m| m.warnings.iter().map(|w| format!("{}: {w}.", m.name)))
-        .collect();
-    if !warnings.is_empty() {
-        page.heading("Warnings");
-        page.list(&warnings);
-    }
-    page.heading("What was run");
-    page.settings(s);
-    page.finish()
 }
 
 #[cfg(test)]
@@ -731,7 +442,7 @@ mod tests {
         }
         let panels = figure::panels(&results).unwrap();
         assert_eq!(panels.matches("learning time (s)").count(), 6);
-        let page = page(&results, &panels, &figure::log_time(&results).unwrap());
+        let page = page::of(&results, &panels, &figure::log_time(&results).unwrap());
         assert!(page.contains("0.0172") && page.contains("What was found"));
     }
 
@@ -756,7 +467,7 @@ mod tests {
             results.methods.iter().map(digits).collect::<Vec<_>>()
         };
         assert_eq!(exact(&one), exact(&three));
-        assert_eq!(seeds_table(&one).1.len(), Learner::ALL.len());
+        assert_eq!(one.over_seeds.len(), Learner::ALL.len());
         let spread = one.over_seeds[0].eps_j;
         assert!(spread.min < spread.max && one.over_seeds[0].seeds == [1, 2]);
         assert_eq!(spread.median, 0.5 * (spread.min + spread.max));

@@ -7,8 +7,8 @@
 mod figure;
 mod mosaic;
 
-use crate::output::{Machine, Output, digits, markdown_table};
-use crate::report::{Entry, Page};
+use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
+use crate::report::Page;
 use crate::{Result, progress};
 use mpf_core::{Cancel, StopReason, rng};
 use mpf_ica::compare::match_filters;
@@ -218,15 +218,12 @@ struct Pair {
     ml: Option<Filters>,
 }
 
+const TITLE: &str = "Figure 3: filters of natural-image ICA";
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     let output = Output::new(args.out.as_deref(), "fig3")?;
     let (results, pair) = compute(args, cancel)?;
-    output.write_json("results.json", &results)?;
-    let mosaics = mosaic::draw(args.size, &pair)?;
-    let curves = figure::curves(&results)?;
-    output.write("fig3.svg", &mosaics)?;
-    output.write("fig3-likelihood.svg", &curves)?;
     let (header, rows) = table(&results);
     let mut text = markdown_table(&header, &rows);
     if results.over_seeds.len() > 1 {
@@ -234,17 +231,16 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         text += "\n";
         text += &markdown_table(&header, &rows);
     }
-    output.write("table.md", &text)?;
-    output.write("report.html", &page(&results, &mosaics, &curves))?;
-    println!("{text}");
-    results.reading.iter().for_each(|line| println!("{line}"));
-    println!("written to {}", output.shown());
-    Ok(Some(Entry {
-        title: "Figure 3: filters of natural-image ICA".to_owned(),
-        folder: output.folder().to_owned(),
-        figure: mosaics,
-        reading: results.reading,
-    }))
+    let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
+    let entry = output.publish(&Experiment {
+        title: TITLE,
+        results: &results,
+        page: &page(&results, &mosaics, &curves),
+        figures: &[("fig3.svg", mosaics), ("fig3-likelihood.svg", curves)],
+        table: &text,
+        reading: &results.reading,
+    })?;
+    Ok(Some(entry))
 }
 
 /// The images of a seed: the user's, or dead leaves.
@@ -498,7 +494,7 @@ fn seeds_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
 
 fn page(results: &Results, mosaics: &str, curves: &str) -> String {
     let mut page = Page::new(
-        "Figure 3: filters of natural-image ICA",
+        TITLE,
         "An ICA model with a Laplace prior, learned from whitened image patches by minimum \
          probability flow over Hamiltonian neighbours and by maximum likelihood, from the same \
          start.",

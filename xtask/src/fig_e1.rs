@@ -5,9 +5,9 @@
 //! M is large. The fit has a small ℓ2 penalty: without one it has no finite end at small M, and
 //! time would measure how long couplings run away.
 
-use crate::output::{Machine, Output, digits, markdown_table};
+use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
 use crate::plot::{self, Axes, STYLES, Series};
-use crate::report::{Entry, Page};
+use crate::report::Page;
 use crate::{Result, progress};
 use mpf_core::{Cancel, Form, MinimizerOptions, Objective, StopReason, rng};
 use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Neighbourhood, Samples};
@@ -86,28 +86,25 @@ struct Slopes {
 
 const TOLERANCE: f64 = 1e-4;
 
+const TITLE: &str = "Figure E-1: time against the number of samples";
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     let output = Output::new(args.out.as_deref(), "fig-e1")?;
     let Some(results) = compute(args, cancel)? else {
         return Ok(None);
     };
-    output.write_json("results.json", &results)?;
-    let svg = draw(&results)?;
-    output.write("fig-e1.svg", &svg)?;
     let (header, rows) = table(&results);
-    let text = markdown_table(&header, &rows);
-    output.write("table.md", &text)?;
-    output.write("report.html", &page(&results, &svg))?;
-    println!("{text}");
-    results.reading.iter().for_each(|line| println!("{line}"));
-    println!("written to {}", output.shown());
-    Ok(Some(Entry {
-        title: "Figure E-1: time against the number of samples".to_owned(),
-        folder: output.folder().to_owned(),
-        figure: svg,
-        reading: results.reading,
-    }))
+    let svg = draw(&results)?;
+    let entry = output.publish(&Experiment {
+        title: TITLE,
+        results: &results,
+        page: &page(&results, &svg),
+        figures: &[("fig-e1.svg", svg)],
+        table: &markdown_table(&header, &rows),
+        reading: &results.reading,
+    })?;
+    Ok(Some(entry))
 }
 
 /// Nothing when cancelled before two points were measured.
@@ -337,7 +334,7 @@ fn above(points: Vec<(f64, f64)>, low: f64) -> Vec<(f64, f64)> {
 
 fn page(results: &Results, svg: &str) -> String {
     let mut page = Page::new(
-        "Figure E-1: time against the number of samples",
+        TITLE,
         "What one evaluation of the objective with its gradient, and a whole fit, take as the \
          number of samples grows.",
     );

@@ -9,9 +9,9 @@
 //! method ends near it, and errors there cannot rank methods.
 
 use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
-use crate::output::{Machine, Output, digits, markdown_table};
+use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
 use crate::plot::{self, Axes, STYLES, Series};
-use crate::report::{Entry, Page};
+use crate::report::Page;
 use crate::{Result, progress};
 use mpf_core::{Cancel, MinimizerOptions, StopReason, rng};
 use mpf_ising::{Couplings, FitOptions, Fitter, Neighbourhood, Samples};
@@ -103,28 +103,25 @@ struct Paper {
     seconds: f64,
 }
 
+const TITLE: &str = "Figure F-1: forty units, all connected";
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     let output = Output::new(args.out.as_deref(), "fig-f1")?;
     let Some(results) = compute(args, cancel)? else {
         return Ok(None);
     };
-    output.write_json("results.json", &results)?;
-    let svg = draw(&results)?;
-    output.write("fig-f1.svg", &svg)?;
     let (header, rows) = table(&results);
-    let text = markdown_table(&header, &rows);
-    output.write("table.md", &text)?;
-    output.write("report.html", &page(&results, &svg))?;
-    println!("{text}");
-    results.reading.iter().for_each(|line| println!("{line}"));
-    println!("written to {}", output.shown());
-    Ok(Some(Entry {
-        title: "Figure F-1: forty units, all connected".to_owned(),
-        folder: output.folder().to_owned(),
-        figure: svg,
-        reading: results.reading,
-    }))
+    let svg = draw(&results)?;
+    let entry = output.publish(&Experiment {
+        title: TITLE,
+        results: &results,
+        page: &page(&results, &svg),
+        figures: &[("fig-f1.svg", svg)],
+        table: &markdown_table(&header, &rows),
+        reading: &results.reading,
+    })?;
+    Ok(Some(entry))
 }
 
 /// J_ii ~ N(3.2, 0.5²), −2J_ij ~ N(0.05, 0.4²).
@@ -449,7 +446,7 @@ fn draw(results: &Results) -> Result<String> {
 
 fn page(results: &Results, svg: &str) -> String {
     let mut page = Page::new(
-        "Figure F-1: forty units, all connected",
+        TITLE,
         "How fast minimum probability flow finds the correlations of a densely coupled, sparsely \
          active population, and how close samples allow it to come.",
     );

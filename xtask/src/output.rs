@@ -4,11 +4,40 @@ use crate::Result;
 pub use mpf_report::text::{digits, markdown_table};
 use serde::Serialize;
 use std::fs;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 /// The folder of one experiment.
 pub struct Output {
     folder: PathBuf,
+}
+
+/// A finished experiment.
+pub struct Experiment<'a, R> {
+    /// What it is.
+    pub title: &'a str,
+    /// What goes into `results.json`.
+    pub results: &'a R,
+    /// File names and drawings; the first stands for the experiment.
+    pub figures: &'a [(&'a str, String)],
+    /// In Markdown.
+    pub table: &'a str,
+    /// In HTML.
+    pub page: &'a str,
+    /// What was found, a sentence each.
+    pub reading: &'a [String],
+}
+
+/// What `reproduce-all` says of a finished experiment.
+pub struct Entry {
+    /// What it is.
+    pub title: String,
+    /// Where its `report.html` lies.
+    pub folder: PathBuf,
+    /// Its main figure as SVG.
+    pub figure: String,
+    /// What was found, a sentence each.
+    pub reading: Vec<String>,
 }
 
 impl Output {
@@ -33,6 +62,31 @@ impl Output {
     /// Writes `value` as indented JSON.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result {
         self.write(name, &(serde_json::to_string_pretty(value)? + "\n"))
+    }
+
+    /// Writes `results.json`, the drawings, `table.md` and `report.html`, and prints the table; on a
+    /// terminal also what was found.
+    pub fn publish<R: Serialize>(&self, experiment: &Experiment<'_, R>) -> Result<Entry> {
+        self.write_json("results.json", experiment.results)?;
+        for (name, svg) in experiment.figures {
+            self.write(name, svg)?;
+        }
+        self.write("table.md", experiment.table)?;
+        self.write("report.html", experiment.page)?;
+        println!("{}", experiment.table);
+        if std::io::stdout().is_terminal() {
+            experiment
+                .reading
+                .iter()
+                .for_each(|line| println!("{line}"));
+        }
+        eprintln!("written to {}", self.shown());
+        Ok(Entry {
+            title: experiment.title.to_owned(),
+            folder: self.folder.clone(),
+            figure: experiment.figures[0].1.clone(),
+            reading: experiment.reading.to_vec(),
+        })
     }
 
     /// The folder.
@@ -60,6 +114,8 @@ pub fn workspace() -> &'static Path {
 pub struct Machine {
     /// The version of this workspace.
     pub version: &'static str,
+    /// The version of Rust that it is built with.
+    pub rust: &'static str,
     /// Threads that share the work.
     pub threads: usize,
     /// The processor, where the system says it.
@@ -75,7 +131,8 @@ impl Machine {
         });
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            rust: env!("CARGO_PKG_RUST_VERSION"),
+            threads: rayon::current_num_threads(),
             processor,
         }
     }

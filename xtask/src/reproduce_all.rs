@@ -1,7 +1,7 @@
 //! Every figure and table of the paper, and a page that leads to them.
 
-use crate::output::Output;
-use crate::report::{Entry, Page};
+use crate::output::{Entry, Output};
+use crate::report::Page;
 use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
 use clap::Parser;
 use mpf_core::Cancel;

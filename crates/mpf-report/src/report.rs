@@ -6,19 +6,6 @@
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::path::PathBuf;
-
-/// What `reproduce-all` says of a finished experiment.
-pub struct Entry {
-    /// What it is.
-    pub title: String,
-    /// Where its `report.html` lies.
-    pub folder: PathBuf,
-    /// Its main figure as SVG.
-    pub figure: String,
-    /// What was found, a sentence each.
-    pub reading: Vec<String>,
-}
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1e1e1e; --page: #fdfdfb; --line: #d5d5d0; --soft: #5c5c58; }

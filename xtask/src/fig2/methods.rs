@@ -1,6 +1,7 @@
 //! The learners of Figure 2, each from the same start, with the error along its way.
 
-use super::{Args, Method, Paper, Point, Problem};
+use super::problem::{Problem, diagonal_error};
+use super::{Args, Method, Paper, Point};
 use crate::output::digits;
 use crate::{Result, progress};
 use indicatif::ProgressBar;
@@ -335,7 +336,7 @@ impl<'a> Watch<'a> {
         self.bar.set_message("correlations");
         let truth = &self.problem.truth;
         let eps_j = couplings.mean_square_error(truth);
-        let diagonal = super::diagonal_error(couplings, truth);
+        let diagonal = diagonal_error(couplings, truth);
         let mut warnings = ending.warnings;
         let eps_corr = self
             .problem

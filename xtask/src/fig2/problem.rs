@@ -1,0 +1,167 @@
+//! One spin glass, its samples, and what is known about it.
+
+use super::{Args, Data, Free, NoCouplings, Rim, Source};
+use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
+use crate::{Result, progress};
+use mpf_core::{Cancel, EnergyModel, rng};
+use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States, Support};
+use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, SwendsenWang, diagnostics};
+use ndarray::Array2;
+use rand_distr::{Distribution, Normal};
+
+/// One spin glass, its samples, and what is known about it.
+pub(super) struct Problem<'a> {
+    pub(super) args: &'a Args,
+    pub(super) cancel: &'a Cancel,
+    pub(super) seed: u64,
+    pub(super) lattice: Lattice,
+    pub(super) truth: Couplings,
+    pub(super) pair_means: Array2<f64>,
+    pub(super) states: States,
+    pub(super) samples: Samples,
+    pub(super) support: Support,
+    pub(super) start: Couplings,
+    pub(super) start_eps_corr: Estimate,
+}
+
+impl<'a> Problem<'a> {
+    /// Nothing when cancelled.
+    pub(super) fn new(args: &'a Args, seed: u64, cancel: &'a Cancel) -> Result<Option<Self>> {
+        let boundary = match args.boundary {
+            Rim::Open => Boundary::Open,
+            Rim::Periodic => Boundary::Periodic,
+        };
+        let lattice = Lattice::new(args.lattice, args.lattice, boundary)?;
+        let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
+        let bar = progress::spinner(&format!("model {seed}: samples and true correlations"));
+        let sampling = rng::next_seed(seed);
+        let states = match args.sampler {
+            Source::Exact => ExactLattice::new(&truth, &lattice)?.draw(args.samples, sampling),
+            Source::SwendsenWang => {
+                let runner = ChainRunner::new(ChainOptions {
+                    seed: sampling,
+                    n_chains: 1,
+                    n_draws: args.samples,
+                    burn_in: args.samples / 10,
+                    thinning: 1,
+                    cancel: cancel.clone(),
+                })?;
+                let run = runner.run(&SwendsenWang::new(&truth)?)?;
+                if run.cancelled {
+                    return Ok(None);
+                }
+                run.pooled()
+            }
+        };
+        let measuring = rng::next_seed(sampling);
+        let long = Effort {
+            draws: 10 * args.correlation_draws,
+            ..args.effort_at_the_end()
+        };
+        let Some(known) = PairMeans::of(&truth, &lattice, long, measuring, cancel)? else {
+            return Ok(None);
+        };
+        let support = match args.support {
+            Free::Full => Support::Full,
+            Free::Lattice => Support::lattice(&lattice),
+        };
+        let start = random_start(lattice.n_units(), &support, seed)?;
+        bar.finish_and_clear();
+        let samples = Samples::new(&states)?;
+        let mut problem = Self {
+            args,
+            cancel,
+            seed,
+            lattice,
+            truth,
+            pair_means: known.mean(),
+            states,
+            samples,
+            support,
+            start,
+            start_eps_corr: Estimate {
+                value: f64::NAN,
+                standard_error: f64::NAN,
+            },
+        };
+        let Some(at_start) = problem.eps_corr(&problem.start, args.effort_on_the_way())? else {
+            return Ok(None);
+        };
+        problem.start_eps_corr = at_start;
+        Ok(Some(problem))
+    }
+
+    /// ε_corr; nothing when cancelled.
+    pub(super) fn eps_corr(
+        &self,
+        couplings: &Couplings,
+        effort: Effort,
+    ) -> Result<Option<Estimate>> {
+        let seed = rng::next_seed(rng::next_seed(self.seed));
+        let means = PairMeans::of(couplings, &self.lattice, effort, seed, self.cancel)?;
+        let error = |found: &Array2<f64>| mean_square_spin_error(found, &self.pair_means);
+        Ok(means.map(|means| means.estimate(error)))
+    }
+
+    /// `couplings` where they are free, zero elsewhere.
+    pub(super) fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
+        let d = couplings.n_units();
+        let mut kept = Array2::from_diag(&couplings.as_array().diag());
+        for (i, j) in self.support.pairs(d)? {
+            kept[[i, j]] = couplings.get(i, j);
+            kept[[j, i]] = couplings.get(i, j);
+        }
+        Ok(Couplings::new(kept)?)
+    }
+
+    pub(super) fn data(&self) -> Result<Data> {
+        let model = IsingModel::new(self.lattice.n_units());
+        let theta = self.truth.pack();
+        let energies: Vec<f64> = self
+            .states
+            .rows()
+            .map(|row| model.energy(&theta, row))
+            .collect();
+        let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
+        Ok(Data {
+            distinct_samples: self.samples.n_distinct(),
+            tau_energy,
+            effective_samples: self.states.n_samples() as f64 / tau_energy.max(1.0),
+            eps_corr: mean_square_spin_error(&self.samples.pair_means(), &self.pair_means),
+        })
+    }
+
+    pub(super) fn no_couplings(&self) -> Result<NoCouplings> {
+        let d = self.lattice.n_units();
+        let fair = Array2::from_shape_fn((d, d), |(i, j)| if i == j { 0.5 } else { 0.25 });
+        Ok(NoCouplings {
+            eps_j: Couplings::zeros(d)?.mean_square_error(&self.truth),
+            eps_corr: mean_square_spin_error(&fair, &self.pair_means),
+        })
+    }
+}
+
+/// J ~ N(0, .01) where it is free.
+fn random_start(d: usize, support: &Support, seed: u64) -> Result<Couplings> {
+    let mut rng = rng::stream(seed, 1);
+    let normal = Normal::new(0.0, 0.1)?;
+    let mut j = Array2::zeros((d, d));
+    for i in 0..d {
+        j[[i, i]] = normal.sample(&mut rng);
+    }
+    for (a, b) in support.pairs(d)? {
+        let value = normal.sample(&mut rng);
+        j[[a, b]] = value;
+        j[[b, a]] = value;
+    }
+    Ok(Couplings::new(j)?)
+}
+
+/// The part of ε_J that comes from the biases.
+pub(super) fn diagonal_error(fitted: &Couplings, truth: &Couplings) -> f64 {
+    let d = truth.n_units();
+    let sum: f64 = (0..d)
+        .map(|i| (fitted.get(i, i) - truth.get(i, i)).powi(2))
+        .sum();
+    sum / (d * d) as f64
+}
