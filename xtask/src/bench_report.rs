@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result {
         println!("{group}, {series}: cost grows as the power {exponent:.2}");
     }
     if let Some(worst) = worst_choice(&groups) {
-        println!("the automatic path is at most {worst:.2} times the better one");
+        println!("the automatic path takes at most {worst:.2} times as long as the better one");
     }
     println!("peak of this core: {:.1} GFLOP/s", report.peak_gflops);
     println!("written to {}", output.shown());
@@ -165,21 +165,20 @@ fn exponents(groups: &Groups) -> Vec<(String, String, f64)> {
     found
 }
 
-/// The largest ratio of the automatic path's time to the better of the two it chooses from.
+/// The largest ratio of the automatically chosen path's time to the better path's.
 fn worst_choice(groups: &Groups) -> Option<f64> {
-    let at = |series: &BTreeMap<String, Vec<Point>>, name: &str, label: &str| {
-        let point = series.get(name)?.iter().find(|p| p.label == label)?;
-        Some(point.seconds)
-    };
     let ratios = groups
         .iter()
         .filter(|(group, _)| group.starts_with("paths"))
         .flat_map(|(_, series)| {
-            let points = series.get("auto").into_iter().flatten();
-            points.filter_map(move |p| {
-                let dense = at(series, "dense", &p.label)?;
-                let sparse = at(series, "sparse", &p.label)?;
-                Some(p.seconds / dense.min(sparse))
+            let points = move |chosen: bool| {
+                let named = move |name: &&String| name.ends_with("(chosen)") == chosen;
+                let names = series.keys().filter(named);
+                names.flat_map(move |name| &series[name])
+            };
+            points(true).filter_map(move |here| {
+                let there = points(false).find(|p| p.label == here.label)?;
+                Some((here.seconds / there.seconds).max(1.0))
             })
         });
     ratios.reduce(f64::max)

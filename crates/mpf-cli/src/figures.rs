@@ -55,7 +55,11 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
 }
 
 /// A chart with its title and room for labels, `left` of it beside the vertical axis.
-fn chart<'a, 'b>(area: &'a Area<'b>, title: &str, left: u32) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+fn chart<'a, 'b>(
+    area: &'a Area<'b>,
+    title: &str,
+    left: u32,
+) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut builder = ChartBuilder::on(area);
     builder
         .caption(title, TITLE.into_font())
@@ -67,7 +71,7 @@ fn chart<'a, 'b>(area: &'a Area<'b>, title: &str, left: u32) -> ChartBuilder<'a,
 }
 
 /// Which colour is which, in the upper right corner.
-fn legend<X, Y>(chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>) -> Result
+fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Result
 where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
@@ -123,7 +127,7 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String
         [x[0], x[1], y[0], y[1]]
     }));
     draw(HEIGHT, |area| {
-        let mut chart = chart(area, title, 66)..build_cartesian_2d(both.clone(), both.clone())?;
+        let mut chart = chart(area, title, 66).build_cartesian_2d(both.clone(), both.clone())?;
         mesh(&mut chart, x, y)?;
         let equal = [(both.start, both.start), (both.end, both.end)];
         chart.draw_series(LineSeries::new(equal, INK.mix(0.5)))?;
@@ -250,7 +254,8 @@ pub fn histogram(title: &str, x: &str, values: &[f64]) -> Result<String> {
     }
     let highest = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
     draw(HEIGHT, |area| {
-        let mut chart = chart(area, title, 66)..build_cartesian_2d(range.clone(), 0.0..1.08 * highest)?;
+        let mut chart =
+            chart(area, title, 66).build_cartesian_2d(range.clone(), 0.0..1.08 * highest)?;
         mesh(&mut chart, x, "pairs")?;
         let bars = counts.iter().enumerate().map(|(bin, count)| {
             let x = range.start + bin as f64 * width;
@@ -279,7 +284,8 @@ pub fn named(title: &str, x: &str, rows: &[(String, f64, f64)]) -> Result<String
     let n = rows.len().max(1);
     let height = 96 + 24 * n as u32;
     draw(height, |area| {
-        let mut chart = chart(area, title, 128)..build_cartesian_2d(range.clone(), (n as f64 - 0.5)..-0.5)?;
+        let mut chart =
+            chart(area, title, 128).build_cartesian_2d(range.clone(), (n as f64 - 0.5)..-0.5)?;
         chart
             .configure_mesh()
             .x_desc(x)
@@ -342,7 +348,8 @@ pub fn counts(title: &str, model: &[(f64, f64)], data: &[(f64, f64, f64)]) -> Re
         .map(|p| p.0)
         .fold(1.0, f64::max);
     draw(HEIGHT, |area| {
-        let mut chart = chart(area, title, 66)..build_cartesian_2d(-0.5..last + 0.5, (low..high).log_scale())?;
+        let mut chart =
+            chart(area, title, 66).build_cartesian_2d(-0.5..last + 0.5, (low..high).log_scale())?;
         mesh(&mut chart, "active units", "probability")?;
         let line = model.iter().copied().filter(|p| shown(p) && p.0 <= last);
         chart
@@ -379,7 +386,8 @@ pub fn path(title: &str, x: &str, points: &[Point], chosen: f64) -> Result<Strin
             .flat_map(|p| [p.y - p.y_error, p.y + p.y_error]),
     );
     draw(HEIGHT, |area| {
-        let mut chart = chart(area, title, 72)..build_cartesian_2d((0.8 * low..1.25 * high).log_scale(), up.clone())?;
+        let mut chart = chart(area, title, 72)
+            .build_cartesian_2d((0.8 * low..1.25 * high).log_scale(), up.clone())?;
         mesh(&mut chart, x, "held-out objective")?;
         let line = [(chosen, up.start), (chosen, up.end)];
         chart.draw_series(LineSeries::new(line, RED.mix(0.7)))?;
@@ -404,7 +412,8 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
     }
     let last = values().map(|p| p.0).fold(1.0, f64::max);
     draw(HEIGHT, |area| {
-        let mut chart = chart(area, title, 66)..build_cartesian_2d(0.0..last, (0.7 * low..1.5 * high).log_scale())?;
+        let mut chart = chart(area, title, 66)
+            .build_cartesian_2d(0.0..last, (0.7 * low..1.5 * high).log_scale())?;
         mesh(&mut chart, x, "")?;
         for ((name, points), colour) in lines.iter().zip([BLUE, RED]) {
             let shown = points.iter().copied().filter(|p| p.1 > 0.0);
