@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::model::Model;
 use crate::output;
 use clap::Args;
+use mpf_baselines::goodness::Agreement;
 use mpf_baselines::{GoodnessOfFit, Moments};
 use mpf_core::Cancel;
 use mpf_ising::blocks::Mean;
@@ -73,10 +74,10 @@ struct Evaluation {
 
 #[derive(Serialize)]
 struct Agreements {
-    means: mpf_baselines::goodness::Agreement,
-    pairs: mpf_baselines::goodness::Agreement,
-    triplets: Option<mpf_baselines::goodness::Agreement>,
-    n_active: mpf_baselines::goodness::Agreement,
+    means: Agreement,
+    pairs: Agreement,
+    triplets: Option<Agreement>,
+    n_active: Agreement,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -246,6 +247,7 @@ fn evaluation(
     if let Some(found) = &diagnostics {
         warnings.extend(found.warnings.iter().cloned());
     }
+    warnings.extend(disagreements(goodness));
     let beside = |a: &[Mean], b: &[Mean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
     let places = mpf_baselines::goodness::pairs(model.names.len());
     Evaluation {
@@ -278,8 +280,37 @@ fn evaluation(
     }
 }
 
+/// Moments of the data that the model misses by far more than chance.
+fn disagreements(goodness: &GoodnessOfFit) -> Vec<String> {
+    let misses = |of: &Agreement| of.within_two_errors < 0.8 && of.largest_z > 5.0;
+    let share = |of: &Agreement| format!("{:.0} %", 100.0 * of.within_two_errors);
+    let mut found = Vec::new();
+    for (what, of) in [("means", &goodness.means), ("pairs", &goodness.pairs)] {
+        if misses(of) {
+            found.push(format!(
+                "only {} of the {what} are within two standard errors of the data's: the model does \
+                 not reproduce what it was fitted to",
+                share(of)
+            ));
+        }
+    }
+    for (what, of) in [
+        ("triplets", &goodness.triplets),
+        ("chances of n active units", &goodness.n_active),
+    ] {
+        if misses(of) {
+            found.push(format!(
+                "only {} of the {what} are within two standard errors of the data's: pairwise \
+                 couplings do not explain all of these data",
+                share(of)
+            ));
+        }
+    }
+    found
+}
+
 /// One line for every kind of moment.
-fn lines(evaluation: &Evaluation) -> Vec<(&'static str, mpf_baselines::goodness::Agreement)> {
+fn lines(evaluation: &Evaluation) -> Vec<(&'static str, Agreement)> {
     let agreement = &evaluation.agreement;
     let mut lines = vec![("means", agreement.means), ("pairs", agreement.pairs)];
     lines.extend(agreement.triplets.map(|t| ("triplets", t)));

@@ -32,7 +32,7 @@ pub(super) fn page(
             evaluation.n_samples
         ),
     );
-    careful(&mut page, evaluation);
+    careful(&mut page, evaluation, model);
     agreement(&mut page, evaluation);
     let drawn = || -> mpf_report::Result<(Vec<Figure>, Vec<Figure>, Vec<Figure>)> {
         Ok((
@@ -59,8 +59,14 @@ pub(super) fn page(
     Ok(page.finish())
 }
 
-fn careful(page: &mut Page, evaluation: &Evaluation) {
+fn careful(page: &mut Page, evaluation: &Evaluation, model: &Model) {
     let mut remarks = evaluation.warnings.clone();
+    if let Some(fit) = model.fit.as_ref().filter(|fit| fit.polish > 0) {
+        remarks.push(format!(
+            "{} updates of persistent contrastive divergence followed the fit (--polish).",
+            fit.polish
+        ));
+    }
     if evaluation.same_data == Some(false) {
         remarks.push("These are not the data that the model was fitted to.".into());
     }
