@@ -22,12 +22,28 @@ pub struct Args {
     /// How often each side is timed: the best counts, as the rest is noise of the machine.
     #[arg(long, default_value_t = 6)]
     rounds: usize,
-    /// Leave the whole fits out, which take minutes in scipy.
-    #[arg(long)]
-    skip_fits: bool,
+    /// What to compare; whole fits take minutes in scipy.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "evaluations,threads,fits"
+    )]
+    only: Vec<Part>,
     /// Folder for the results [default: target/reproduce/compare-peers]
     #[arg(long)]
     out: Option<PathBuf>,
+}
+
+/// A part of the table.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Value and gradient against numpy
+    Evaluations,
+    /// Two threads against one
+    Threads,
+    /// Whole fits against scipy
+    Fits,
 }
 
 /// One comparison of evaluations.
@@ -66,7 +82,14 @@ pub fn run(args: &Args) -> Result {
     check_python(&args.python)?;
     let output = Output::new(args.out.as_deref(), "compare-peers")?;
     let folder = tempfile::tempdir()?;
-    let steps = CASES.len() + 1 + if args.skip_fits { 0 } else { 2 };
+    let wanted = |part| args.only.contains(&part);
+    let cases: &[Case] = if wanted(Part::Evaluations) {
+        &CASES
+    } else {
+        &[]
+    };
+    let steps =
+        cases.len() + usize::from(wanted(Part::Threads)) + 2 * usize::from(wanted(Part::Fits));
     let bar = progress::bar(steps as u64).with_prefix("comparisons");
     let mut rows = Vec::new();
     let mut add = |what: String, ours: String, theirs: String, ratio: f64, at_least: f64| {
@@ -81,7 +104,7 @@ pub fn run(args: &Args) -> Result {
         ]);
         bar.inc(1);
     };
-    for case in &CASES {
+    for case in cases {
         let (ours, theirs) = compare_evaluations(args, case, folder.path())?;
         let portable = if case.kernel == Choice::Portable {
             ", portable"
@@ -101,15 +124,17 @@ pub fn run(args: &Args) -> Result {
             case.at_least,
         );
     }
-    let (one, two) = compare_threads(args)?;
-    add(
-        "two threads against one, d = 100, M = 200000".into(),
-        format!("{} ms", digits(1e3 * two)),
-        format!("{} ms", digits(1e3 * one)),
-        one / two,
-        1.8,
-    );
-    if !args.skip_fits {
+    if wanted(Part::Threads) {
+        let (one, two) = compare_threads(args)?;
+        add(
+            "two threads against one, d = 100, M = 200000".into(),
+            format!("{} ms", digits(1e3 * two)),
+            format!("{} ms", digits(1e3 * one)),
+            one / two,
+            1.8,
+        );
+    }
+    if wanted(Part::Fits) {
         let (data, fit) = lattice_fit(args, folder.path())?;
         // Both have arrived when they are within 1e-9 of the minimum.
         let target = fit.value * (1.0 + 1e-9);
