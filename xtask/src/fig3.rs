@@ -667,10 +667,28 @@ mod tests {
         assert!(mosaic::draw(4, &pair).is_ok());
     }
 
+    fn resuming() -> journal::Options {
+        journal::Options {
+            resume: true,
+            ..Default::default()
+        }
+    }
+
+    /// A small image, which takes less time than dead leaves.
+    fn picture(folder: &Path, seed: u8) {
+        let pixels = (0..80 * 80u32).map(|k| (k.wrapping_mul(k) >> 3) as u8 ^ seed);
+        let mut bytes = b"P5 80 80 255\n".to_vec();
+        bytes.extend(pixels);
+        std::fs::write(folder.join("a.pgm"), bytes).unwrap();
+    }
+
     #[test]
     fn a_stopped_run_goes_on_to_the_same_bits() {
+        let photographs = tempfile::tempdir().unwrap();
+        picture(photographs.path(), 0);
         for trainer in [Training::Stochastic, Training::Paper] {
             let args = Args {
+                images: Some(photographs.path().to_owned()),
                 trainer,
                 steps: Some(if trainer == Training::Paper { 5 } else { 130 }),
                 iterations: 12,
@@ -678,10 +696,7 @@ mod tests {
             };
             let (expected, filters) = whole(&args).unwrap();
             let resumed = Args {
-                journal: journal::Options {
-                    resume: true,
-                    ..Default::default()
-                },
+                journal: resuming(),
                 ..args
             };
             let folder = tempfile::tempdir().unwrap();
@@ -701,26 +716,17 @@ mod tests {
     #[test]
     fn other_images_are_refused() {
         let (folder, photographs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let picture = |seed: u8| {
-            let pixels = (0..80 * 80u32).map(|k| (k.wrapping_mul(k) >> 3) as u8 ^ seed);
-            let mut bytes = b"P5 80 80 255\n".to_vec();
-            bytes.extend(pixels);
-            std::fs::write(photographs.path().join("a.pgm"), bytes).unwrap();
-        };
-        picture(0);
+        picture(photographs.path(), 0);
         let args = Args {
             images: Some(photographs.path().to_owned()),
             seeds: 1,
             steps: Some(0),
             iterations: 2,
-            journal: journal::Options {
-                resume: true,
-                ..Default::default()
-            },
+            journal: resuming(),
             ..small()
         };
         in_folder(folder.path(), &args, Some(1)).unwrap();
-        picture(1);
+        picture(photographs.path(), 1);
         let refused = in_folder(folder.path(), &args, None).err().unwrap();
         let message = refused.to_string();
         assert!(message.contains("checksum of the images was"), "{message}");

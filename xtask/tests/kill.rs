@@ -1,4 +1,5 @@
 //! The program is killed again and again, and ends with the numbers of a run that never was.
+#![cfg(unix)]
 
 use mpf_core::rng;
 use rand::RngExt;
