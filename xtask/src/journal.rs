@@ -320,7 +320,8 @@ fn continued(path: &Path, bytes: &[u8], settings: &Settings) -> Result<Contents>
             .filter(|(_, there, here)| there != here)
             .map(|(name, there, here)| format!("{name} was {there} and is {here}"))
             .collect();
-        return Err(unusable(path, &differences.join(", ")).into());
+        let differences = format!("{} (use the options of that run)", differences.join(", "));
+        return Err(unusable(path, &differences).into());
     }
     Ok(contents)
 }
