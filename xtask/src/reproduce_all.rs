@@ -94,6 +94,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn figures_that_keep_a_journal_are_told_to_resume() {
+        let ours = journal::Options {
+            resume: true,
+            checkpoint_every: 2.5,
+        };
+        let figure: fig3::Args = options("there".as_ref(), Some(&ours));
+        assert!(figure.journal.resume && figure.journal.checkpoint_every == 2.5);
+        assert_eq!(figure.out, Some(PathBuf::from("there")));
+        let defaults: fig3::Args = options("there".as_ref(), None);
+        assert!(!defaults.journal.resume);
+    }
+
+    #[test]
     fn the_index_links_to_every_report() {
         let entry = |name: &str| Entry {
             title: name.to_owned(),

@@ -119,7 +119,7 @@ fn killed_at_random_moments_a_check_says_the_same() {
 fn a_signal_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (stopped, whole) = (folder.path().join("a"), folder.path().join("b"));
-    let longer = format!("{FIG2} --seeds 20").replace("--seeds 2 ", "");
+    let longer = format!("{FIG2} --seeds 8").replace("--seeds 2 ", "");
     let run = start(&longer, &stopped);
     let clock = Instant::now();
     while !has_checkpoint(&stopped) && clock.elapsed() < Duration::from_secs(60) {

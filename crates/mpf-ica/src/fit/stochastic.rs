@@ -224,7 +224,7 @@ impl Stochastic {
             if steps + self.averaged_steps > n_steps {
                 course.mean.add(&course.filters);
             }
-            if steps % run.options.report_every == 0 && steps < n_steps {
+            if steps.is_multiple_of(run.options.report_every) && steps < n_steps {
                 run.report(steps, &course.filters, || {
                     Some(State::Stochastic(course.clone()))
                 })?;
