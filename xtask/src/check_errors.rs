@@ -5,7 +5,8 @@
 //! successive samples are nearly the same (whole sweeps would not do: the scores of MPF and PL are
 //! conditional on the other units, and forget within a sweep what the states do not). An interval is the estimate ± 1.96 standard errors.
 
-use crate::output::markdown_table;
+use crate::journal::{self, Journal};
+use crate::output::{Output, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
@@ -17,10 +18,12 @@ use mpf_samplers::{ExactEnumeration, ExactLattice, Gibbs, diagnostics};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `check-errors`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Data sets of each kind.
     #[arg(long, default_value_t = 200)]
@@ -46,12 +49,19 @@ pub struct Args {
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/check-errors]
+    #[arg(long)]
+    #[serde(skip)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 const N_UNITS: usize = 20;
 
 /// How often intervals covered the truth, for fields and for couplings.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct Coverage {
     fields: [usize; 2],
     couplings: [usize; 2],
@@ -237,11 +247,68 @@ fn large(seed: u64) -> Result {
     Ok(())
 }
 
+/// One independent data set: MPF, PL and RISE with the sandwich, MPF with the bootstrap.
+fn independent(
+    exact: &ExactEnumeration,
+    truth: &SpinCouplings,
+    args: &Args,
+    repetition: u64,
+) -> Result<Vec<Coverage>> {
+    let states = exact.draw(args.samples, rng::next_seed(args.seed ^ repetition << 8));
+    let mut found = vec![Coverage::default(); 4];
+    let [mpf, pl, rise, boot] = &mut found[..] else {
+        unreachable!("four rows")
+    };
+    let (flow, pseudo) = (Mpf::default(), PseudolikelihoodSum);
+    sandwich(&flow, Mode::Joint, truth, &states, &mut [(1, mpf)])?;
+    sandwich(&pseudo, Mode::Joint, truth, &states, &mut [(1, pl)])?;
+    sandwich(&flow, Mode::NodeWise, truth, &states, &mut [(1, rise)])?;
+    if repetition < args.bootstrapped {
+        boot.merge(&resampled(truth, &states, 1, args.seed)?);
+    }
+    Ok(found)
+}
+
+/// One chain: MPF and PL with the sandwich and MPF with the bootstrap, each with samples taken as
+/// independent and in blocks; and the autocorrelation time of the activity.
+fn autocorrelated(
+    gibbs: &Gibbs,
+    exact: &ExactEnumeration,
+    truth: &SpinCouplings,
+    args: &Args,
+    repetition: u64,
+) -> Result<(Vec<Coverage>, f64)> {
+    let seed = rng::next_seed(args.seed ^ (repetition << 8 | 1));
+    let states = chain(gibbs, &exact.draw(1, seed), args, seed)?;
+    let active: Vec<f64> = states
+        .rows()
+        .map(|row| f64::from(row[0].count_ones()))
+        .collect();
+    let time = diagnostics::integrated_autocorrelation_time(&[active])?;
+    let mut found = vec![Coverage::default(); 6];
+    let [mpf, mpf_block, pl, pl_block, boot, boot_block] = &mut found[..] else {
+        unreachable!("six rows")
+    };
+    let block = args.block;
+    let mut both = [(1, mpf), (block, mpf_block)];
+    sandwich(&Mpf::default(), Mode::Joint, truth, &states, &mut both)?;
+    let mut both = [(1, pl), (block, pl_block)];
+    sandwich(&PseudolikelihoodSum, Mode::Joint, truth, &states, &mut both)?;
+    if repetition < args.bootstrapped {
+        boot.merge(&resampled(truth, &states, 1, args.seed)?);
+        boot_block.merge(&resampled(truth, &states, block, args.seed)?);
+    }
+    Ok((found, time))
+}
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.large {
         return large(args.seed);
     }
+    let output = Output::new(args.out.as_deref(), "check-errors")?;
+    let settings = journal::settings("check-errors", args)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
     let header = [
         "standard errors",
         "fields covered",
@@ -259,39 +326,16 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let mut found = vec![Coverage::default(); 4];
     let bar = progress::bar(args.repetitions).with_prefix("independent");
     for repetition in 0..args.repetitions {
-        let states = exact.draw(args.samples, rng::next_seed(args.seed ^ repetition << 8));
-        let [mpf, pl, rise, boot] = &mut found[..] else {
-            unreachable!("four rows")
-        };
-        let mpf_estimator = Mpf::default();
-        sandwich(
-            &mpf_estimator,
-            Mode::Joint,
-            &spins,
-            &states,
-            &mut [(1, mpf)],
-        )?;
-        sandwich(
-            &PseudolikelihoodSum,
-            Mode::Joint,
-            &spins,
-            &states,
-            &mut [(1, pl)],
-        )?;
-        sandwich(
-            &mpf_estimator,
-            Mode::NodeWise,
-            &spins,
-            &states,
-            &mut [(1, rise)],
-        )?;
-        if repetition < args.bootstrapped {
-            boot.merge(&resampled(&spins, &states, 1, args.seed)?);
-        }
-        bar.inc(1);
+        let name = format!("independent {repetition}");
+        let one = journal.unit(&name, |_| independent(&exact, &spins, args, repetition))?;
         if cancel.is_cancelled() {
-            return Ok(());
+            return journal.finish();
         }
+        found
+            .iter_mut()
+            .zip(&one)
+            .for_each(|(all, one)| all.merge(one));
+        bar.inc(1);
     }
     bar.finish_and_clear();
     println!(
@@ -321,37 +365,21 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let mut time = 0.0;
     let bar = progress::bar(args.repetitions).with_prefix("autocorrelated");
     for repetition in 0..args.repetitions {
-        let seed = rng::next_seed(args.seed ^ (repetition << 8 | 1));
-        let states = chain(&gibbs, &exact.draw(1, seed), args, seed)?;
-        if repetition == 0 {
-            let active: Vec<f64> = states
-                .rows()
-                .map(|row| f64::from(row[0].count_ones()))
-                .collect();
-            time = diagnostics::integrated_autocorrelation_time(&[active])?;
+        let name = format!("autocorrelated {repetition}");
+        let (one, tau) = journal.unit(&name, |_| {
+            autocorrelated(&gibbs, &exact, &spins, args, repetition)
+        })?;
+        if cancel.is_cancelled() {
+            return journal.finish();
         }
-        let [mpf, mpf_block, pl, pl_block, boot, boot_block] = &mut found[..] else {
-            unreachable!("six rows")
-        };
-        let block = args.block;
-        let mut both = [(1, mpf), (block, mpf_block)];
-        sandwich(&Mpf::default(), Mode::Joint, &spins, &states, &mut both)?;
-        let mut both = [(1, pl), (block, pl_block)];
-        sandwich(
-            &PseudolikelihoodSum,
-            Mode::Joint,
-            &spins,
-            &states,
-            &mut both,
-        )?;
-        if repetition < args.bootstrapped {
-            boot.merge(&resampled(&spins, &states, 1, args.seed)?);
-            boot_block.merge(&resampled(&spins, &states, block, args.seed)?);
+        found
+            .iter_mut()
+            .zip(&one)
+            .for_each(|(all, one)| all.merge(one));
+        if repetition == 0 {
+            time = tau;
         }
         bar.inc(1);
-        if cancel.is_cancelled() {
-            return Ok(());
-        }
     }
     bar.finish_and_clear();
     println!(
@@ -381,6 +409,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         rows.push(pair[1].row(&format!("{name}, blocks"), expected, holds));
     }
     print!("{}", markdown_table(&header, &rows));
+    journal.finish()?;
     if failed > 0 {
         return Err(format!("{failed} of the expectations do not hold").into());
     }

@@ -3,6 +3,7 @@
 //! Every line is a bound that was measured independently; one that does not hold makes the
 //! command fail.
 
+use crate::journal::{self, Journal};
 use crate::output::{Machine, Output, digits, markdown_table};
 use crate::{Result, fig3};
 use mpf_core::rng::{stream, substream};
@@ -18,11 +19,11 @@ use mpf_ica::{
 use ndarray::{Array2, ArrayView2};
 use rand::RngExt;
 use rand_distr::StandardNormal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Options of `check-ica`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Seeds of every check.
     #[arg(long, default_value_t = 3)]
@@ -38,11 +39,15 @@ pub struct Args {
     images: Option<PathBuf>,
     /// Folder for the results [default: target/reproduce/check-ica]
     #[arg(long)]
+    #[serde(skip)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 /// One bound.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Check {
     what: String,
     found: f64,
@@ -59,6 +64,29 @@ struct Checks {
 }
 
 impl Checks {
+    /// Adds what `check` finds, or what it found before this run was resumed.
+    fn gather(
+        &mut self,
+        journal: &mut Journal,
+        name: &str,
+        check: impl FnOnce(&mut Self) -> Result,
+    ) -> Result {
+        let known = journal.has(name);
+        let found: Vec<Check> = journal.unit(name, |_| {
+            let mut found = Self {
+                machine: self.machine.clone(),
+                checks: Vec::new(),
+            };
+            check(&mut found)?;
+            Ok(found.checks)
+        })?;
+        if known {
+            found.iter().for_each(Check::print);
+        }
+        self.checks.extend(found);
+        Ok(())
+    }
+
     fn at_most(&mut self, what: String, found: f64, bound: f64) {
         self.add(what, found, None, Some(bound));
     }
@@ -69,32 +97,45 @@ impl Checks {
 
     fn add(&mut self, what: String, found: f64, at_least: Option<f64>, at_most: Option<f64>) {
         let holds = at_least.is_none_or(|b| found >= b) && at_most.is_none_or(|b| found <= b);
-        let shown = if holds { "ok    " } else { "FAILED" };
-        println!("{shown} {what}: {}", digits(found));
-        self.checks.push(Check {
+        let check = Check {
             what,
             found,
             at_least,
             at_most,
             holds,
-        });
+        };
+        check.print();
+        self.checks.push(check);
+    }
+}
+
+impl Check {
+    fn print(&self) {
+        let shown = if self.holds { "ok    " } else { "FAILED" };
+        println!("{shown} {}: {}", self.what, digits(self.found));
     }
 }
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let output = Output::new(args.out.as_deref(), "check-ica")?;
+    let mut settings = journal::settings("check-ica", args)?;
+    settings.extend(fig3::checksum(args.images.as_deref())?);
+    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
     let mut checks = Checks {
         machine: Machine::this(),
         checks: Vec::new(),
     };
-    let all: [fn(&Args, &Cancel, &mut Checks) -> Result; 4] =
-        [score_matching, synthetic, isotropic, image_patches];
-    for check in all {
-        if !cancel.is_cancelled() {
-            check(args, cancel, &mut checks)?;
-        }
+    checks.gather(&mut journal, "score matching", |checks| {
+        score_matching(args, checks)
+    })?;
+    synthetic(args, cancel, &mut checks, &mut journal)?;
+    if !cancel.is_cancelled() {
+        checks.gather(&mut journal, "isotropic neighbours", |checks| {
+            isotropic(args, cancel, checks)
+        })?;
     }
+    image_patches(args, cancel, &mut checks, &mut journal)?;
     output.write_json("results.json", &checks)?;
     let bound = |b: Option<f64>| b.map_or("–".to_owned(), digits);
     let rows: Vec<Vec<String>> = checks
@@ -114,6 +155,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let header = ["check", "found", "at least", "at most", "holds"];
     output.write("table.md", &markdown_table(&header, &rows))?;
     println!("written to {}", output.shown());
+    journal.finish()?;
     let failed = checks.checks.iter().filter(|c| !c.holds).count();
     if failed > 0 {
         return Err(format!("{failed} of {} checks failed", checks.checks.len()).into());
@@ -122,7 +164,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 }
 
 /// Appendix C in numbers.
-fn score_matching(args: &Args, _: &Cancel, checks: &mut Checks) -> Result {
+fn score_matching(args: &Args, checks: &mut Checks) -> Result {
     let mut rng = stream(args.seed, 0);
     let states: Vec<Vec<f64>> = (0..200)
         .map(|_| vec![rng.sample::<f64, _>(StandardNormal)])
@@ -193,28 +235,38 @@ fn sources(d: usize, n: usize, seed: u64) -> Result<(Array2<f64>, Array2<f64>)> 
 }
 
 /// Both trainers find synthetic sources as well as maximum likelihood does.
-fn synthetic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
+fn synthetic(args: &Args, cancel: &Cancel, checks: &mut Checks, journal: &mut Journal) -> Result {
     for d in [4, 8, 16] {
         for seed in args.seed..args.seed + args.seeds {
-            let (data, mixing) = sources(d, args.samples, seed)?;
-            let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
-            let best_index = amari_index(&best.filters, mixing.view())?;
-            for (name, trainer) in [
-                ("stochastic", Trainer::stochastic()),
-                ("the paper's", Trainer::alternating()),
-            ] {
-                let found = fit(trainer, data.view(), seed, cancel)?;
-                if cancel.is_cancelled() {
-                    return Ok(());
-                }
-                let setting = format!("{d} Laplace sources, seed {seed}, {name} trainer");
-                let gap = best.log_likelihood - found.log_likelihood;
-                checks.at_most(format!("{setting}: gap in nats"), gap, 0.005);
-                let index = amari_index(&found.filters, mixing.view())?;
-                let what = format!("{setting}: Amari index above ML's");
-                checks.at_most(what, index - best_index, 0.003);
+            if cancel.is_cancelled() {
+                return Ok(());
             }
+            checks.gather(journal, &format!("{d} sources, seed {seed}"), |checks| {
+                synthetic_one(args, d, seed, cancel, checks)
+            })?;
         }
+    }
+    Ok(())
+}
+
+fn synthetic_one(args: &Args, d: usize, seed: u64, cancel: &Cancel, checks: &mut Checks) -> Result {
+    let (data, mixing) = sources(d, args.samples, seed)?;
+    let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
+    let best_index = amari_index(&best.filters, mixing.view())?;
+    for (name, trainer) in [
+        ("stochastic", Trainer::stochastic()),
+        ("the paper's", Trainer::alternating()),
+    ] {
+        let found = fit(trainer, data.view(), seed, cancel)?;
+        if cancel.is_cancelled() {
+            return Ok(());
+        }
+        let setting = format!("{d} Laplace sources, seed {seed}, {name} trainer");
+        let gap = best.log_likelihood - found.log_likelihood;
+        checks.at_most(format!("{setting}: gap in nats"), gap, 0.005);
+        let index = amari_index(&found.filters, mixing.view())?;
+        let what = format!("{setting}: Amari index above ML's");
+        checks.at_most(what, index - best_index, 0.003);
     }
     Ok(())
 }
@@ -259,7 +311,12 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
 }
 
 /// Patches of dead leaves and, where there are any, of photographs.
-fn image_patches(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
+fn image_patches(
+    args: &Args,
+    cancel: &Cancel,
+    checks: &mut Checks,
+    journal: &mut Journal,
+) -> Result {
     let base = fig3::Args {
         images: None,
         normalise: false,
@@ -272,6 +329,7 @@ fn image_patches(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
         seed: args.seed,
         seeds: 1,
         out: None,
+        journal: journal::Options::default(),
     };
     let photographs = args.images.is_some().then(|| fig3::Args {
         images: args.images.clone(),
@@ -279,13 +337,23 @@ fn image_patches(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
         ..base.clone()
     });
     for seed in args.seed..args.seed + args.seeds {
-        let (data, _) = fig3::patches(&base, seed)?;
-        let found = patches(&data, "dead leaves", 0.5, seed, cancel, checks)?;
-        let Some(found) = found else { return Ok(()) };
-        reversibility(&found.filters, &data, seed, checks)?;
-        if let Some(photographs) = &photographs {
-            let (data, _) = fig3::patches(photographs, seed)?;
-            patches(&data, "photographs", 0.4, seed, cancel, checks)?;
+        if cancel.is_cancelled() {
+            return Ok(());
+        }
+        checks.gather(journal, &format!("dead leaves, seed {seed}"), |checks| {
+            let (data, _) = fig3::patches(&base, seed)?;
+            let found = patches(&data, "dead leaves", 0.5, seed, cancel, checks)?;
+            let Some(found) = found else { return Ok(()) };
+            reversibility(&found.filters, &data, seed, checks)
+        })?;
+        if let Some(photographs) = &photographs
+            && !cancel.is_cancelled()
+        {
+            checks.gather(journal, &format!("photographs, seed {seed}"), |checks| {
+                let (data, _) = fig3::patches(photographs, seed)?;
+                patches(&data, "photographs", 0.4, seed, cancel, checks)?;
+                Ok(())
+            })?;
         }
     }
     Ok(())

@@ -3,19 +3,21 @@
 //! Lattices with J ~ N(0, 1), entries missing completely at random. The slope Σ K̂K / ΣK² over the
 //! true couplings shows a bias of their size: 1 without one.
 
-use crate::output::{digits, markdown_table};
+use crate::journal::{self, Journal};
+use crate::output::{Output, digits, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
 use mpf_ising::{
-    Boundary, Couplings, FitOptions, Fitter, Incomplete, IncompleteFit, Lattice, MissingRule, Mpf,
-    States, Support,
+    Boundary, FitOptions, Fitter, Incomplete, Lattice, MissingRule, Mpf, States, Support,
 };
 use mpf_samplers::ExactLattice;
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Options of `check-missing`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Models per line.
     #[arg(long, default_value_t = 5)]
@@ -23,6 +25,26 @@ pub struct Args {
     /// Samples per model.
     #[arg(long, default_value_t = 20_000)]
     samples: usize,
+    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/check-missing]
+    #[arg(long)]
+    #[serde(skip)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
+}
+
+/// What is told of a fit.
+#[derive(Serialize, Deserialize)]
+struct Found {
+    /// ε_J.
+    error: f64,
+    left_out: f64,
+    rounds: usize,
+    /// Σ K̂K.
+    product: f64,
+    /// Σ K².
+    square: f64,
 }
 
 /// One line of the table.
@@ -53,7 +75,7 @@ fn settings() -> Vec<Setting> {
 }
 
 impl Setting {
-    fn fit(&self, share: f64, seed: u64, n: usize) -> Result<(IncompleteFit, Couplings)> {
+    fn fit(&self, share: f64, seed: u64, n: usize) -> Result<Found> {
         let lattice = Lattice::new(self.side, self.side, Boundary::Open)?;
         let truth = lattice.spin_glass(1.0, &mut rng::stream(seed, 0))?;
         let states = ExactLattice::new(&truth, &lattice)?.draw(n, rng::next_seed(seed));
@@ -74,32 +96,42 @@ impl Setting {
         } else {
             fitter.fit_incomplete(&Mpf::default(), &data, self.rule)?
         };
-        Ok((found, truth))
+        let estimate = found.fit.couplings.to_spins().couplings;
+        let couplings = truth.to_spins().couplings;
+        Ok(Found {
+            error: found.fit.couplings.mean_square_error(&truth),
+            left_out: found.left_out_fraction,
+            rounds: found.rounds,
+            product: (&estimate * &couplings).sum(),
+            square: (&couplings * &couplings).sum(),
+        })
     }
 }
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    let output = Output::new(args.out.as_deref(), "check-missing")?;
+    let keys = journal::settings("check-missing", args)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, keys, cancel)?;
     let settings = settings();
     let bar = progress::bar(settings.len() as u64 * 3 * args.seeds).with_prefix("fits");
     let mut rows = Vec::new();
-    for setting in &settings {
+    for (line, setting) in settings.iter().enumerate() {
         for share in [0.0, 0.05, 0.2] {
             let (mut error, mut left_out, mut rounds) = (0.0, 0.0, 0);
             let (mut product, mut square) = (0.0, 0.0);
             for seed in 0..args.seeds {
-                let (found, truth) = setting.fit(share, seed, args.samples)?;
+                let name = format!("line {line}, {share} missing, seed {seed}");
+                let found = journal.unit(&name, |_| setting.fit(share, seed, args.samples))?;
                 if cancel.is_cancelled() {
-                    return Ok(());
+                    return journal.finish();
                 }
                 bar.inc(1);
-                error += found.fit.couplings.mean_square_error(&truth) / args.seeds as f64;
-                left_out += found.left_out_fraction / args.seeds as f64;
+                error += found.error / args.seeds as f64;
+                left_out += found.left_out / args.seeds as f64;
                 rounds = rounds.max(found.rounds);
-                let estimate = found.fit.couplings.to_spins().couplings;
-                let truth = truth.to_spins().couplings;
-                product += (&estimate * &truth).sum();
-                square += (&truth * &truth).sum();
+                product += found.product;
+                square += found.square;
             }
             rows.push(vec![
                 if setting.pseudolikelihood {
@@ -142,5 +174,5 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         "rounds",
     ];
     print!("{}", markdown_table(&header, &rows));
-    Ok(())
+    journal.finish()
 }

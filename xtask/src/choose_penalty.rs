@@ -3,7 +3,8 @@
 //! A ±K lattice, where the graph is to be found, and the paper's cold spin glass, where couplings
 //! run away without a penalty. All couplings are free; five contiguous folds.
 
-use crate::output::{digits, markdown_table};
+use crate::journal::{self, Journal};
+use crate::output::{Output, digits, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
@@ -14,10 +15,12 @@ use mpf_ising::{
 use mpf_samplers::ExactLattice;
 use ndarray::{Array1, Array2};
 use rand::RngExt;
+use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `choose-penalty`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Models per problem.
     #[arg(long, default_value_t = 3)]
@@ -37,10 +40,17 @@ pub struct Args {
     /// Gradient tolerance of a fit, in standardised units.
     #[arg(long, default_value_t = 1e-5)]
     tolerance: f64,
+    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/choose-penalty]
+    #[arg(long)]
+    #[serde(skip)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 /// A lattice and its samples.
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum, Serialize)]
 enum Problem {
     /// |K| = .4 with random signs, M = 5000.
     Graph,
@@ -48,7 +58,7 @@ enum Problem {
     Glass,
 }
 
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum, Serialize)]
 enum Method {
     Mpf,
     Pl,
@@ -154,38 +164,57 @@ fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
     })
 }
 
+/// One method on one model: a row for every rule.
+fn rows(
+    problem: Problem,
+    method: Method,
+    seed: u64,
+    args: &Args,
+    cancel: &Cancel,
+) -> Result<Vec<Vec<String>>> {
+    let (truth, states) = problem.make(seed)?;
+    let clock = Instant::now();
+    let found = method.cross_validate(&states, args, cancel)?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let row = |(rule, name): (Rule, &str)| {
+        let point = found.chosen(rule).expect("the path is of λ₁");
+        let (missed, false_ones) = wrong_edges(&point.fit.couplings, &truth);
+        vec![
+            seed.to_string(),
+            method.name().into(),
+            name.into(),
+            digits(point.lambda),
+            digits(point.fit.couplings.mean_square_error(&truth)),
+            missed.to_string(),
+            false_ones.to_string(),
+            format!("{:.0e}", point.fit.kkt_residual),
+            format!("{seconds:.1}"),
+        ]
+    };
+    Ok(RULES.map(row).to_vec())
+}
+
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    let output = Output::new(args.out.as_deref(), "choose-penalty")?;
+    let settings = journal::settings("choose-penalty", args)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
     for problem in [Problem::Graph, Problem::Glass] {
         if args.only.is_some_and(|only| only != problem) {
             continue;
         }
-        println!("\n## {}\n", problem.title());
-        let mut rows = Vec::new();
+        let mut table = Vec::new();
         for seed in args.first_seed..args.first_seed + args.seeds {
-            let (truth, states) = problem.make(seed)?;
             for method in [Method::Mpf, Method::Pl, Method::Rise] {
                 if args.method.is_some_and(|only| only != method) {
                     continue;
                 }
-                let clock = Instant::now();
-                let found = method.cross_validate(&states, args, cancel)?;
-                let seconds = clock.elapsed().as_secs_f64();
-                for (rule, name) in RULES {
-                    let point = found.chosen(rule).expect("the path is of λ₁");
-                    let (missed, false_ones) = wrong_edges(&point.fit.couplings, &truth);
-                    rows.push(vec![
-                        seed.to_string(),
-                        method.name().into(),
-                        name.into(),
-                        digits(point.lambda),
-                        digits(point.fit.couplings.mean_square_error(&truth)),
-                        missed.to_string(),
-                        false_ones.to_string(),
-                        format!("{:.0e}", point.fit.kkt_residual),
-                        format!("{seconds:.1}"),
-                    ]);
+                let name = format!("{problem:?}, seed {seed}, {}", method.name());
+                let found = journal.unit(&name, |_| rows(problem, method, seed, args, cancel));
+                if cancel.is_cancelled() {
+                    return journal.finish();
                 }
+                table.extend(found?);
             }
         }
         let header = [
@@ -199,7 +228,8 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             "KKT residual",
             "seconds",
         ];
-        print!("{}", markdown_table(&header, &rows));
+        println!("\n## {}\n", problem.title());
+        print!("{}", markdown_table(&header, &table));
     }
-    Ok(())
+    journal.finish()
 }

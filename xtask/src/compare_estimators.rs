@@ -4,16 +4,19 @@
 //! Both estimators see the same independent samples, options and minimiser; only the function of
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².
 
-use crate::output::{digits, markdown_table};
+use crate::journal::{self, Journal};
+use crate::output::{Output, digits, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
-use mpf_core::{Cancel, rng};
-use mpf_ising::{Boundary, Fit, FitOptions, Fitter, Lattice, Samples, Support, Warning};
+use mpf_core::{Cancel, StopReason, rng};
+use mpf_ising::{Boundary, Couplings, Fit, FitOptions, Fitter, Lattice, Samples, Support, Warning};
 use mpf_samplers::ExactLattice;
+use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// Options of `compare-estimators`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Models per comparison; by default those that each was accepted with (20, 10, 10).
     #[arg(long)]
@@ -30,6 +33,13 @@ pub struct Args {
     /// Gradient tolerance of a fit, in standardised units.
     #[arg(long, default_value_t = 1e-6)]
     tolerance: f64,
+    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/compare-estimators]
+    #[arg(long)]
+    #[serde(skip)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 /// A setting, and what is expected of it.
@@ -90,12 +100,37 @@ const COMPARISONS: [Comparison; 3] = [
 ];
 
 /// One model, fitted twice.
+#[derive(Serialize, Deserialize)]
 struct Pair {
     seed: u64,
-    mpf_error: f64,
-    pl_error: f64,
-    mpf: Fit,
-    pl: Fit,
+    mpf: Found,
+    pl: Found,
+}
+
+/// What is told of a fit.
+#[derive(Serialize, Deserialize)]
+struct Found {
+    /// ε_J.
+    error: f64,
+    iterations: usize,
+    seconds: f64,
+    stop: StopReason,
+    runs_away: bool,
+    warnings: Vec<String>,
+}
+
+impl Found {
+    fn new(fit: &Fit, truth: &Couplings) -> Self {
+        let runs_away = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
+        Self {
+            error: fit.couplings.mean_square_error(truth),
+            iterations: fit.iterations,
+            seconds: fit.seconds,
+            stop: fit.stop,
+            runs_away: fit.warnings.iter().any(runs_away),
+            warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 impl Comparison {
@@ -120,10 +155,8 @@ impl Comparison {
         let pl = Pseudolikelihood::new(options)?.fit(&samples)?;
         Ok(Pair {
             seed,
-            mpf_error: mpf.couplings.mean_square_error(&truth),
-            pl_error: pl.couplings.mean_square_error(&truth),
-            mpf,
-            pl,
+            mpf: Found::new(&mpf, &truth),
+            pl: Found::new(&pl, &truth),
         })
     }
 
@@ -134,16 +167,16 @@ impl Comparison {
     /// coupling that is nearly undetermined, short of the warning).
     fn verdicts(&self, pairs: &[Pair]) -> Vec<(String, bool)> {
         let n = pairs.len();
-        let wins = pairs.iter().filter(|p| p.pl_error <= p.mpf_error).count();
+        let wins = pairs.iter().filter(|p| p.pl.error <= p.mpf.error).count();
         let needed = (self.pl_wins * n as f64).ceil() as usize;
         let (start, end) = (self.mpf_band.start(), self.mpf_band.end());
-        let mpf_band = within(pairs, |p| &p.mpf, |p| self.mpf_band.contains(&p.mpf_error));
+        let mpf_band = within(pairs, |p| &p.mpf, |f| self.mpf_band.contains(&f.error));
         let mut verdicts = vec![(
             format!("MPF in [{start}, {end}]: {}", mpf_band.0),
             mpf_band.1,
         )];
         if self.pl_below.is_finite() {
-            let below = within(pairs, |p| &p.pl, |p| p.pl_error < self.pl_below);
+            let below = within(pairs, |p| &p.pl, |f| f.error < self.pl_below);
             verdicts.push((format!("PL below {}: {}", self.pl_below, below.0), below.1));
         }
         verdicts.push((
@@ -157,16 +190,12 @@ impl Comparison {
 /// In how many of the fits something holds, and whether 95 % meet it or warn.
 fn within(
     pairs: &[Pair],
-    fit: impl Fn(&Pair) -> &Fit,
-    holds: impl Fn(&Pair) -> bool,
+    fit: impl Fn(&Pair) -> &Found,
+    holds: impl Fn(&Found) -> bool,
 ) -> (String, bool) {
     let n = pairs.len();
-    let runs_away = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
-    let outside: Vec<&Pair> = pairs.iter().filter(|p| !holds(p)).collect();
-    let warned = outside
-        .iter()
-        .filter(|p| fit(p).warnings.iter().any(runs_away))
-        .count();
+    let outside: Vec<&Found> = pairs.iter().map(fit).filter(|f| !holds(f)).collect();
+    let warned = outside.iter().filter(|f| f.runs_away).count();
     let unwarned = outside.len() - warned;
     let mut text = format!("{} of {n}", n - outside.len());
     if !outside.is_empty() {
@@ -187,6 +216,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    let output = Output::new(args.out.as_deref(), "compare-estimators")?;
+    let settings = journal::settings("compare-estimators", args)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
     let mut failed = 0;
     for comparison in COMPARISONS {
         if args.only.is_some_and(|number| number != comparison.number) {
@@ -196,15 +228,16 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let bar = progress::bar(n_seeds).with_prefix(format!("acceptance {}", comparison.number));
         let mut pairs = Vec::new();
         for seed in args.first_seed..args.first_seed + n_seeds {
-            let pair = comparison.fit(seed, args, cancel)?;
+            let name = format!("comparison {}, seed {seed}", comparison.number);
+            let pair = journal.unit(&name, |_| comparison.fit(seed, args, cancel))?;
             if cancel.is_cancelled() {
                 break;
             }
             bar.inc(1);
             bar.set_message(format!(
                 "ε_J MPF {}, PL {}",
-                digits(pair.mpf_error),
-                digits(pair.pl_error)
+                digits(pair.mpf.error),
+                digits(pair.pl.error)
             ));
             pairs.push(pair);
         }
@@ -213,10 +246,11 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             failed += print(&comparison, &pairs);
         }
         if cancel.is_cancelled() {
-            return Ok(());
+            break;
         }
     }
-    if failed > 0 {
+    journal.finish()?;
+    if failed > 0 && !cancel.is_cancelled() {
         return Err(format!("{failed} of the expectations do not hold").into());
     }
     Ok(())
@@ -241,8 +275,8 @@ fn print(comparison: &Comparison, pairs: &[Pair]) -> usize {
         .map(|p| {
             vec![
                 p.seed.to_string(),
-                digits(p.mpf_error),
-                digits(p.pl_error),
+                digits(p.mpf.error),
+                digits(p.pl.error),
                 p.mpf.iterations.to_string(),
                 p.pl.iterations.to_string(),
                 format!("{:.2}", p.mpf.seconds),
@@ -255,8 +289,8 @@ fn print(comparison: &Comparison, pairs: &[Pair]) -> usize {
     let middle = |value: &dyn Fn(&Pair) -> f64| median(pairs.iter().map(value).collect());
     rows.push(vec![
         "median".into(),
-        digits(middle(&|p| p.mpf_error)),
-        digits(middle(&|p| p.pl_error)),
+        digits(middle(&|p| p.mpf.error)),
+        digits(middle(&|p| p.pl.error)),
         middle(&|p| p.mpf.iterations as f64).to_string(),
         middle(&|p| p.pl.iterations as f64).to_string(),
         format!("{:.2}", middle(&|p| p.mpf.seconds)),

@@ -18,15 +18,16 @@ mod reading;
 
 use crate::Result;
 use crate::correlations::{Effort, Estimate};
+use crate::journal::{self, Journal};
 use crate::output::{Entry, Experiment, Machine, Output, digits};
 use methods::Learner;
 use mpf_core::Cancel;
 use problem::Problem;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Options of `reproduce-fig2`.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
     /// Samples to learn from.
     #[arg(long, default_value_t = 20_000)]
@@ -85,7 +86,11 @@ pub struct Args {
     correlation_draws: usize,
     /// Folder for the results [default: target/reproduce/fig2]
     #[arg(long)]
+    #[serde(skip)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 /// The rim of the lattice.
@@ -194,7 +199,7 @@ struct Settings {
 }
 
 /// What the samples are worth.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Data {
     distinct_samples: usize,
     /// Integrated autocorrelation time of the energy, in samples: 1 for independent ones.
@@ -205,15 +210,15 @@ struct Data {
 }
 
 /// The errors of Ĵ = 0.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct NoCouplings {
     eps_j: f64,
     eps_corr: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Method {
-    name: &'static str,
+    name: String,
     eps_j: f64,
     eps_j_off_diagonal: f64,
     eps_j_diagonal: f64,
@@ -230,14 +235,14 @@ struct Method {
 }
 
 /// Table E-1 of the paper.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Paper {
     eps_j: f64,
     eps_corr: f64,
     seconds: f64,
 }
 
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Point {
     iteration: usize,
     seconds: f64,
@@ -286,8 +291,12 @@ impl Spread {
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+    args.check()?;
     let output = Output::new(args.out.as_deref(), "fig2")?;
-    let Some(results) = compute(args, cancel)? else {
+    let settings = journal::settings("reproduce-fig2", args)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let Some(results) = compute(args, &mut journal, cancel)? else {
+        journal.finish()?;
         return Ok(None);
     };
     let (panels, log_time) = (figure::panels(&results)?, figure::log_time(&results)?);
@@ -299,28 +308,19 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         figures: &[("fig2.svg", panels), ("fig2-log-time.svg", log_time)],
         reading: &results.reading,
     })?;
+    journal.finish()?;
     Ok(Some(entry))
 }
 
 /// Nothing when cancelled before the first method began.
-fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
-    args.check()?;
-    let mut first: Option<(Data, NoCouplings)> = None;
+fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option<Results>> {
+    let mut first: Option<Facts> = None;
     let mut models: Vec<(u64, Vec<Method>)> = Vec::new();
     for seed in args.seed..args.seed + args.seeds {
-        let Some(problem) = Problem::new(args, seed, cancel)? else {
+        let Some((facts, methods)) = compute_one(args, seed, journal, cancel)? else {
             break;
         };
-        let mut methods = Vec::new();
-        for learner in &args.methods {
-            if cancel.is_cancelled() {
-                break;
-            }
-            methods.push(learner.run(&problem)?);
-        }
-        if first.is_none() {
-            first = Some((problem.data()?, problem.no_couplings()?));
-        }
+        first.get_or_insert(facts);
         models.push((seed, methods));
         if cancel.is_cancelled() {
             break;
@@ -361,6 +361,50 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
     Ok(Some(results))
 }
 
+/// What is known of a model and its samples.
+type Facts = (Data, NoCouplings);
+
+/// One model: what is known of it, and the methods. Nothing when cancelled before the first began.
+/// The model is made only if something is left to do.
+fn compute_one(
+    args: &Args,
+    seed: u64,
+    journal: &mut Journal,
+    cancel: &Cancel,
+) -> Result<Option<(Facts, Vec<Method>)>> {
+    let facts = format!("model {seed}");
+    let names: Vec<String> = args
+        .methods
+        .iter()
+        .map(|learner| format!("model {seed}, {}", learner.name()))
+        .collect();
+    let problem = if journal.has(&facts) && names.iter().all(|name| journal.has(name)) {
+        None
+    } else {
+        match Problem::new(args, seed, cancel)? {
+            None => return Ok(None),
+            some => some,
+        }
+    };
+    let problem = || {
+        problem
+            .as_ref()
+            .expect("made where something is left to do")
+    };
+    let facts = journal.unit(&facts, |_| {
+        let problem = problem();
+        Ok((problem.data()?, problem.no_couplings()?))
+    })?;
+    let mut methods = Vec::new();
+    for (learner, name) in args.methods.iter().zip(&names) {
+        if cancel.is_cancelled() {
+            break;
+        }
+        methods.push(journal.unit(name, |unit| learner.run(problem(), unit))?);
+    }
+    Ok(Some((facts, methods)))
+}
+
 /// Medians and ranges over the models that every method finished.
 fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverSeeds> {
     let mut summary = Vec::new();
@@ -388,7 +432,8 @@ fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverSeeds> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::without_times;
+    use crate::output::{exact_without_times, without_times};
+    use std::path::Path;
 
     fn small() -> Args {
         Args {
@@ -411,6 +456,7 @@ mod tests {
             budget: None,
             correlation_draws: 300,
             out: None,
+            journal: journal::Options::default(),
         }
     }
 
@@ -419,9 +465,21 @@ mod tests {
             .num_threads(n)
             .build()
             .unwrap();
-        pool.install(|| compute(args, &Cancel::new()))
+        pool.install(|| in_folder(tempfile::tempdir().unwrap().path(), args, None))
             .unwrap()
             .unwrap()
+    }
+
+    /// Stopped after so many entries in the journal of `folder`.
+    fn in_folder(folder: &Path, args: &Args, stop: Option<usize>) -> Result<Option<Results>> {
+        let cancel = Cancel::new();
+        let settings = journal::settings("reproduce-fig2", args)?;
+        let mut journal = Journal::open(folder, &args.journal, settings, &cancel)?;
+        journal.stop_after = stop;
+        let results = compute(args, &mut journal, &cancel)?;
+        assert!(journal.stop_after.is_none(), "it was to be stopped");
+        journal.finish()?;
+        Ok(results)
     }
 
     #[test]
@@ -459,7 +517,7 @@ mod tests {
         let exact = |results: &Results| {
             let digits = |m: &Method| {
                 (
-                    m.name,
+                    m.name.clone(),
                     m.eps_j.to_bits(),
                     m.eps_corr.map(|e| e.value.to_bits()),
                 )
@@ -521,8 +579,47 @@ mod tests {
             support: Free::Lattice,
             ..small()
         };
-        let results = compute(&args, &cancel).unwrap().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let settings = journal::settings("reproduce-fig2", &args).unwrap();
+        let journal = Journal::open(folder.path(), &args.journal, settings, &cancel);
+        let results = compute(&args, &mut journal.unwrap(), &cancel);
+        let results = results.unwrap().unwrap();
         assert!(results.methods.is_empty());
         assert!(figure::panels(&results).is_ok() && figure::log_time(&results).is_ok());
+    }
+
+    #[test]
+    fn a_stopped_run_goes_on_to_the_same_bits() {
+        let args = Args {
+            seeds: 2,
+            iterations: 12,
+            cd1_updates: 4,
+            cd10_updates: 2,
+            ..small()
+        };
+        let whole = exact_without_times(&in_threads(2, &args));
+        let resumed = Args {
+            journal: journal::Options {
+                resume: true,
+                ..Default::default()
+            },
+            ..args
+        };
+        // MPF: 13 states and a result; PL the same; CD and TAP a result each; MPF + ℓ1 more.
+        let folder = tempfile::tempdir().unwrap();
+        for stop in [1, 5, 9, 1, 8, 8, 1, 4, 7, 30, 20, 10, 25] {
+            in_folder(folder.path(), &resumed, Some(stop)).unwrap();
+        }
+        let results = in_folder(folder.path(), &resumed, None).unwrap().unwrap();
+        assert_eq!(exact_without_times(&results), whole);
+        let other = Args {
+            cd_last_rate: 0.2,
+            ..resumed
+        };
+        // Nothing is left of a run that has come to its end.
+        assert!(in_folder(folder.path(), &other, Some(3)).is_ok());
+        let refused = in_folder(folder.path(), &Args { seed: 7, ..other }, None);
+        let message = refused.err().unwrap().to_string();
+        assert!(message.contains("--seed was 1 and is 7"), "{message}");
     }
 }

@@ -7,6 +7,7 @@
 mod figure;
 mod mosaic;
 
+use crate::journal::{self, Journal};
 use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
 use crate::report::Page;
 use crate::{Result, progress};
@@ -18,10 +19,11 @@ use mpf_ica::patches::{Image, draw_patches, prepare, read_folder};
 use mpf_ica::{Alternating, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer};
 use ndarray::Array2;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
 
 /// Options of `reproduce-fig3`.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Serialize)]
 pub struct Args {
     /// Folder of photographs: PNG, JPEG, PGM or van Hateren's .iml, halved in size [default: dead
     /// leaves, drawn by the seed]
@@ -57,7 +59,11 @@ pub struct Args {
     pub seeds: u64,
     /// Folder for the results [default: target/reproduce/fig3]
     #[arg(long)]
+    #[serde(skip)]
     pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub journal: journal::Options,
 }
 
 /// How MPF is trained.
@@ -222,8 +228,10 @@ const TITLE: &str = "Figure 3: filters of natural-image ICA";
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+    args.check()?;
     let output = Output::new(args.out.as_deref(), "fig3")?;
-    let (results, pair) = compute(args, cancel)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, settings(args)?, cancel)?;
+    let (results, pair) = compute(args, &mut journal, cancel)?;
     let (header, rows) = table(&results);
     let mut text = markdown_table(&header, &rows);
     if results.over_seeds.len() > 1 {
@@ -240,7 +248,30 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         table: &text,
         reading: &results.reading,
     })?;
+    journal.finish()?;
     Ok(Some(entry))
+}
+
+/// What decides the numbers: the options, and the pixels of a folder of images.
+fn settings(args: &Args) -> Result<journal::Settings> {
+    let mut settings = journal::settings("reproduce-fig3", args)?;
+    settings.extend(checksum(args.images.as_deref())?);
+    Ok(settings)
+}
+
+/// A setting that tells the images of one folder from those of another.
+pub fn checksum(folder: Option<&Path>) -> Result<Option<(String, String)>> {
+    let Some(folder) = folder else {
+        return Ok(None);
+    };
+    let mut hash = DefaultHasher::new();
+    for image in read_folder(folder)? {
+        image.pixels().dim().hash(&mut hash);
+        let pixels = image.pixels();
+        pixels.iter().for_each(|v| v.to_bits().hash(&mut hash));
+    }
+    let sum = format!("{:016x}", hash.finish());
+    Ok(Some(("checksum of the images".to_owned(), sum)))
 }
 
 /// The images of a seed: the user's, or dead leaves.
@@ -259,14 +290,13 @@ pub fn patches(args: &Args, seed: u64) -> Result<(Array2<f64>, usize)> {
     Ok((white, images.len()))
 }
 
-fn compute(args: &Args, cancel: &Cancel) -> Result<(Results, Pair)> {
-    args.check()?;
+fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<(Results, Pair)> {
     let mut first: Option<(Results, Pair)> = None;
     for seed in args.seed..args.seed + args.seeds {
         if first.is_some() && cancel.is_cancelled() {
             break;
         }
-        let (results, pair) = compute_one(args, seed, cancel)?;
+        let (results, pair) = compute_one(args, seed, journal, cancel)?;
         match &mut first {
             None => first = Some((results, pair)),
             Some((all, _)) => all.over_seeds.extend(results.over_seeds),
@@ -278,33 +308,59 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<(Results, Pair)> {
 }
 
 /// MPF, then maximum likelihood, from the same start on the same patches.
-fn compute_one(args: &Args, seed: u64, cancel: &Cancel) -> Result<(Results, Pair)> {
-    let waiting = progress::spinner("patches");
-    let (data, n_images) = patches(args, seed)?;
-    waiting.finish_and_clear();
-    let start = Filters::random(data.ncols(), seed);
-    let fit = |name: &'static str, trainer: Trainer| -> Result<Fit> {
-        let bar = progress::bar(trainer.n_steps() as u64).with_prefix(name);
-        let fitter = Fitter::new(FitOptions {
-            trainer,
-            start: Some(start.clone()),
-            seed,
-            cancel: cancel.clone(),
-            ..Default::default()
-        })?;
-        let fit = fitter.fit_observed(data.view(), |progress| {
-            bar.set_position(progress.step as u64);
-            bar.set_message(format!("{:.2} nats", progress.log_likelihood));
-        })?;
-        bar.finish_and_clear();
-        Ok(fit)
+fn compute_one(
+    args: &Args,
+    seed: u64,
+    journal: &mut Journal,
+    cancel: &Cancel,
+) -> Result<(Results, Pair)> {
+    let names = ["patches", "MPF", "ML"].map(|name| format!("seed {seed}, {name}"));
+    // Made only if something is left to do.
+    let data = if names.iter().all(|name| journal.has(name)) {
+        None
+    } else {
+        let waiting = progress::spinner("patches");
+        let made = patches(args, seed)?;
+        waiting.finish_and_clear();
+        Some(made)
     };
-    let mpf = fit("MPF", args.mpf())?;
+    let data = || data.as_ref().expect("made where something is left to do");
+    let [patches, mpf, ml] = &names;
+    let n_images = journal.unit(patches, |_| Ok(data().1))?;
+    let start = Filters::random(args.size * args.size, seed);
+    let mut fit = |name: &str, shown: &'static str, trainer: Trainer| {
+        journal.unit(name, |unit| {
+            let bar = progress::bar(trainer.n_steps() as u64).with_prefix(shown);
+            let fitter = Fitter::new(FitOptions {
+                trainer,
+                start: Some(start.clone()),
+                seed,
+                cancel: cancel.clone(),
+                snapshots: true,
+                resume: unit.left_off()?,
+                ..Default::default()
+            })?;
+            let fit = fitter.fit_observed(data().0.view(), |progress| {
+                bar.set_position(progress.step as u64);
+                bar.set_message(format!("{:.2} nats", progress.log_likelihood));
+                if let Some(snapshot) = progress.snapshot {
+                    unit.keep(snapshot.clone());
+                }
+            })?;
+            bar.finish_and_clear();
+            Ok(fit)
+        })
+    };
+    let mpf = fit(mpf, "MPF", args.mpf())?;
     let ml = if cancel.is_cancelled() {
         None
     } else {
         let max_iterations = args.iterations;
-        Some(fit("ML ", Trainer::MaximumLikelihood { max_iterations })?)
+        Some(fit(
+            ml,
+            "ML ",
+            Trainer::MaximumLikelihood { max_iterations },
+        )?)
     };
     let matched = match &ml {
         None => None,
@@ -528,7 +584,7 @@ fn page(results: &Results, mosaics: &str, curves: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::without_times;
+    use crate::output::{exact_without_times, without_times};
 
     fn small() -> Args {
         Args {
@@ -543,12 +599,27 @@ mod tests {
             seed: 1,
             seeds: 2,
             out: None,
+            journal: journal::Options::default(),
         }
+    }
+
+    fn in_folder(folder: &Path, args: &Args, stop: Option<usize>) -> Result<(Results, Pair)> {
+        let cancel = Cancel::new();
+        let mut journal = Journal::open(folder, &args.journal, settings(args)?, &cancel)?;
+        journal.stop_after = stop;
+        let found = compute(args, &mut journal, &cancel)?;
+        assert!(journal.stop_after.is_none(), "it was to be stopped");
+        journal.finish()?;
+        Ok(found)
+    }
+
+    fn whole(args: &Args) -> Result<(Results, Pair)> {
+        in_folder(tempfile::tempdir().unwrap().path(), args, None)
     }
 
     #[test]
     fn results_have_the_documented_shape() {
-        let (results, pair) = compute(&small(), &Cancel::new()).unwrap();
+        let (results, pair) = whole(&small()).unwrap();
         insta::assert_json_snapshot!(without_times(&results));
         let said = results.reading.join(" ");
         assert!(said.contains("nats short") && said.contains("Over 2 seeds the gap"));
@@ -571,7 +642,7 @@ mod tests {
             seeds: 1,
             ..small()
         };
-        let (results, _) = compute(&args, &Cancel::new()).unwrap();
+        let (results, _) = whole(&args).unwrap();
         assert_eq!(results.mpf.steps, 4);
         assert!(results.log_likelihood.mpf > results.log_likelihood.start);
     }
@@ -580,12 +651,85 @@ mod tests {
     fn cancelling_keeps_what_there_is() {
         let cancel = Cancel::new();
         cancel.cancel();
-        let (results, pair) = compute(&small(), &cancel).unwrap();
+        let args = small();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(
+            folder.path(),
+            &args.journal,
+            settings(&args).unwrap(),
+            &cancel,
+        );
+        let (results, pair) = compute(&args, &mut journal.unwrap(), &cancel).unwrap();
         assert!(results.ml.is_none() && results.log_likelihood.gap.is_none());
         assert_eq!(results.over_seeds.len(), 1);
         assert!(results.reading[0].starts_with("Interrupted"));
         assert!(figure::curves(&results).is_ok());
         assert!(mosaic::draw(4, &pair).is_ok());
+    }
+
+    fn resuming() -> journal::Options {
+        journal::Options {
+            resume: true,
+            ..Default::default()
+        }
+    }
+
+    /// A small image, which takes less time than dead leaves.
+    fn picture(folder: &Path, seed: u8) {
+        let pixels = (0..80 * 80u32).map(|k| (k.wrapping_mul(k) >> 3) as u8 ^ seed);
+        let mut bytes = b"P5 80 80 255\n".to_vec();
+        bytes.extend(pixels);
+        std::fs::write(folder.join("a.pgm"), bytes).unwrap();
+    }
+
+    #[test]
+    fn a_stopped_run_goes_on_to_the_same_bits() {
+        let photographs = tempfile::tempdir().unwrap();
+        picture(photographs.path(), 0);
+        for trainer in [Training::Stochastic, Training::Paper] {
+            let args = Args {
+                images: Some(photographs.path().to_owned()),
+                trainer,
+                steps: Some(if trainer == Training::Paper { 5 } else { 130 }),
+                iterations: 12,
+                ..small()
+            };
+            let (expected, filters) = whole(&args).unwrap();
+            let resumed = Args {
+                journal: resuming(),
+                ..args
+            };
+            let folder = tempfile::tempdir().unwrap();
+            // A seed is 2 (or 5) states of MPF, 13 of ML, and three results.
+            for stop in [2, 2, 5, 1, 9, 1, 2, 4] {
+                in_folder(folder.path(), &resumed, Some(stop)).unwrap();
+            }
+            let (results, pair) = in_folder(folder.path(), &resumed, None).unwrap();
+            assert_eq!(
+                exact_without_times(&results),
+                exact_without_times(&expected)
+            );
+            assert_eq!((pair.mpf, pair.ml), (filters.mpf, filters.ml));
+        }
+    }
+
+    #[test]
+    fn other_images_are_refused() {
+        let (folder, photographs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        picture(photographs.path(), 0);
+        let args = Args {
+            images: Some(photographs.path().to_owned()),
+            seeds: 1,
+            steps: Some(0),
+            iterations: 2,
+            journal: resuming(),
+            ..small()
+        };
+        in_folder(folder.path(), &args, Some(1)).unwrap();
+        picture(photographs.path(), 1);
+        let refused = in_folder(folder.path(), &args, None).err().unwrap();
+        let message = refused.to_string();
+        assert!(message.contains("checksum of the images was"), "{message}");
     }
 
     #[test]
@@ -594,12 +738,12 @@ mod tests {
             seeds: 0,
             ..small()
         };
-        assert!(compute(&none, &Cancel::new()).is_err());
+        assert!(none.check().is_err());
         let nowhere = Args {
             images: Some("no/such/folder".into()),
             ..small()
         };
-        let error = compute(&nowhere, &Cancel::new()).err().unwrap();
+        let error = whole(&nowhere).err().unwrap();
         assert!(error.to_string().contains("no/such/folder"), "{error}");
     }
 }

@@ -17,6 +17,7 @@ mod fig2;
 mod fig3;
 mod fig_e1;
 mod fig_f1;
+mod journal;
 mod output;
 mod recover_lattice;
 mod reproduce_all;

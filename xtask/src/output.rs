@@ -2,7 +2,7 @@
 
 use crate::Result;
 pub use mpf_report::text::{digits, markdown_table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,7 @@ pub struct Experiment<'a, R> {
 }
 
 /// What `reproduce-all` says of a finished experiment.
+#[derive(Serialize, Deserialize)]
 pub struct Entry {
     /// What it is.
     pub title: String,
@@ -138,10 +139,9 @@ impl Machine {
     }
 }
 
-/// `results` without what differs from run to run and from machine to machine: times, the machine,
-/// sentences about times, and digits beyond the fifth (vector units round differently).
+/// `results` without what differs from run to run: times, the machine, sentences about times.
 #[cfg(test)]
-pub fn without_times(results: &impl Serialize) -> serde_json::Value {
+pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
     use serde_json::Value;
     fn clean(value: &mut Value) {
         match value {
@@ -153,6 +153,23 @@ pub fn without_times(results: &impl Serialize) -> serde_json::Value {
                 fields.values_mut().for_each(clean);
             }
             Value::Array(items) => items.iter_mut().for_each(clean),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(results).expect("results can be written");
+    clean(&mut value);
+    value
+}
+
+/// [`exact_without_times`] without digits beyond the fifth: from machine to machine, vector units
+/// round differently.
+#[cfg(test)]
+pub fn without_times(results: &impl Serialize) -> serde_json::Value {
+    use serde_json::Value;
+    fn round(value: &mut Value) {
+        match value {
+            Value::Object(fields) => fields.values_mut().for_each(round),
+            Value::Array(items) => items.iter_mut().for_each(round),
             Value::Number(number) if number.is_f64() => {
                 let short = format!("{:.4e}", number.as_f64().unwrap_or(f64::NAN));
                 *value = Value::String(short);
@@ -160,7 +177,7 @@ pub fn without_times(results: &impl Serialize) -> serde_json::Value {
             _ => {}
         }
     }
-    let mut value = serde_json::to_value(results).expect("results can be written");
-    clean(&mut value);
+    let mut value = exact_without_times(results);
+    round(&mut value);
     value
 }

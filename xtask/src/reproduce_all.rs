@@ -1,18 +1,25 @@
 //! Every figure and table of the paper, and a page that leads to them.
 
+use crate::journal::{self, Journal};
 use crate::output::{Entry, Output};
 use crate::report::Page;
 use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
 use clap::Parser;
 use mpf_core::Cancel;
-use std::path::PathBuf;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// Options of `reproduce-all`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Folder for the results, one folder per figure inside [default: target/reproduce]
     #[arg(long)]
+    #[serde(skip)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 /// The options of a command as they are when none is given.
@@ -22,32 +29,45 @@ struct Defaults<A: clap::Args> {
     args: A,
 }
 
-fn with_folder<A: clap::Args>(folder: PathBuf) -> A {
-    let out = folder.into_os_string();
-    let words = ["defaults".into(), "--out".into(), out];
+/// The options of a figure: its folder, and for those that keep a journal, ours.
+fn options<A: clap::Args>(folder: &Path, journal: Option<&journal::Options>) -> A {
+    let mut words: Vec<OsString> = vec!["defaults".into(), "--out".into(), folder.into()];
+    if let Some(journal) = journal {
+        words.push(format!("--checkpoint-every={}", journal.checkpoint_every).into());
+        if journal.resume {
+            words.push("--resume".into());
+        }
+    }
     Defaults::<A>::parse_from(words).args
 }
 
-/// Runs the command.
+/// Runs the command. Figures that were finished before it was stopped are not made again.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let output = Output::new(args.out.as_deref(), "")?;
-    let folder = |name: &str| output.folder().join(name);
+    let settings = journal::settings("reproduce-all", args)?;
+    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let ours = Some(&args.journal);
+    let figures: [(&str, &dyn Fn(&Path) -> Result<Option<Entry>>); 5] = [
+        ("fig1", &|folder| fig1::run(&options(folder, None))),
+        ("fig2", &|folder| fig2::run(&options(folder, ours), cancel)),
+        ("fig3", &|folder| fig3::run(&options(folder, ours), cancel)),
+        ("fig-e1", &|folder| {
+            fig_e1::run(&options(folder, None), cancel)
+        }),
+        ("fig-f1", &|folder| {
+            fig_f1::run(&options(folder, None), cancel)
+        }),
+    ];
     let mut entries: Vec<Entry> = Vec::new();
-    let mut keep = |entry: Option<Entry>| entries.extend(entry);
-    keep(fig1::run(&with_folder(folder("fig1")))?);
-    keep(fig2::run(&with_folder(folder("fig2")), cancel)?);
-    if !cancel.is_cancelled() {
-        keep(fig3::run(&with_folder(folder("fig3")), cancel)?);
-    }
-    if !cancel.is_cancelled() {
-        keep(fig_e1::run(&with_folder(folder("fig-e1")), cancel)?);
-    }
-    if !cancel.is_cancelled() {
-        keep(fig_f1::run(&with_folder(folder("fig-f1")), cancel)?);
+    for (name, run) in figures {
+        if cancel.is_cancelled() {
+            break;
+        }
+        entries.extend(journal.unit(name, |_| run(&output.folder().join(name)))?);
     }
     output.write("index.html", &index(&entries, output.folder()))?;
     println!("index.html written to {}", output.shown());
-    Ok(())
+    journal.finish()
 }
 
 fn index(entries: &[Entry], root: &std::path::Path) -> String {
@@ -72,6 +92,19 @@ fn index(entries: &[Entry], root: &std::path::Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_that_keep_a_journal_are_told_to_resume() {
+        let ours = journal::Options {
+            resume: true,
+            checkpoint_every: 2.5,
+        };
+        let figure: fig3::Args = options("there".as_ref(), Some(&ours));
+        assert!(figure.journal.resume && figure.journal.checkpoint_every == 2.5);
+        assert_eq!(figure.out, Some(PathBuf::from("there")));
+        let defaults: fig3::Args = options("there".as_ref(), None);
+        assert!(!defaults.journal.resume);
+    }
 
     #[test]
     fn the_index_links_to_every_report() {

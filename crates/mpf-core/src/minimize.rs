@@ -119,8 +119,8 @@ pub struct MinimizerOptions {
     /// The implementation.
     pub backend: Backend,
     /// Whether a [`Snapshot`] is taken after every iteration. It costs a copy of L-BFGS's memory
-    /// (2 `memory` + 8 times the parameters), and the backend `lbfgsb` has none to give but that
-    /// of the start. Default no.
+    /// (2 `memory` + 8 times the parameters), off the clock, and the backend `lbfgsb` has none to
+    /// give but that of the start. Default no.
     pub snapshots: bool,
 }
 

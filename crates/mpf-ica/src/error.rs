@@ -112,6 +112,22 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A snapshot of another fit.
+    #[error(
+        "the snapshot is of {found_samples} samples in {found_dims} dimensions and the data are \
+         {n_samples} in {n_dims}, or its trainer is another: resume with the data and the options \
+         that it was made with"
+    )]
+    OtherSnapshot {
+        /// Samples of the data.
+        n_samples: usize,
+        /// Their dimensions.
+        n_dims: usize,
+        /// Samples of the snapshot's data.
+        found_samples: usize,
+        /// Their dimensions.
+        found_dims: usize,
+    },
     /// An option is outside its range.
     #[error("option `{name}` is {value}, but it must be {requirement}")]
     Option {

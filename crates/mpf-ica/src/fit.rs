@@ -14,9 +14,11 @@
 //! for that and replace a filter where they find it; the result says how often.
 
 mod alternating;
+mod snapshot;
 mod stochastic;
 
 pub use alternating::{Alternating, Rule};
+pub use snapshot::Snapshot;
 pub use stochastic::{Metropolis, Stochastic};
 
 use crate::error::check_count;
@@ -27,6 +29,7 @@ use mpf_core::linalg::singular_values;
 use mpf_core::{Cancel, Minimizer, MinimizerOptions, StopReason};
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use serde::{Deserialize, Serialize};
+use snapshot::State;
 use std::time::{Duration, Instant};
 
 /// A direction counts as lost when the smallest singular value of J is below this part of the
@@ -91,6 +94,13 @@ pub struct FitOptions {
     pub max_seconds: f64,
     /// The handle that stops the run; what was learned is kept.
     pub cancel: Cancel,
+    /// Whether a [`Snapshot`] is taken, off the clock, whenever the likelihood is measured. It
+    /// costs a copy of all that the trainer remembers: a few matrices, for the stochastic one
+    /// the order of the samples too. Default no.
+    pub snapshots: bool,
+    /// Goes on from a snapshot of an earlier fit to the same data with the same options, instead
+    /// of from `start`. Default: none.
+    pub resume: Option<Snapshot>,
 }
 
 impl Default for FitOptions {
@@ -102,6 +112,8 @@ impl Default for FitOptions {
             report_every: 50,
             max_seconds: f64::INFINITY,
             cancel: Cancel::new(),
+            snapshots: false,
+            resume: None,
         }
     }
 }
@@ -117,6 +129,9 @@ pub struct FitProgress<'a> {
     pub log_likelihood: f64,
     /// Learning time in seconds: neither observers nor likelihoods count.
     pub seconds: f64,
+    /// What it takes to go on from here, where [`FitOptions::snapshots`] asks for it; none at the
+    /// start and the end of MPF.
+    pub snapshot: Option<&'a Snapshot>,
 }
 
 /// A [`FitProgress`] without its filters.
@@ -144,7 +159,7 @@ pub struct Rescue {
 }
 
 /// What a fit found, and what happened on the way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "look at `stop`, `rescued` and the singular values"]
 pub struct Fit {
     /// J.
@@ -235,8 +250,9 @@ impl Fitter {
     /// # Errors
     /// [`Error::TooFewSamples`] unless there are more samples than dimensions,
     /// [`Error::NonFinite`], [`Error::SingularFilters`] for a start without an inverse,
-    /// [`Error::NotWhitened`] for MPF of data whose scale is far from 1, and [`Error::Diverged`]
-    /// for a rate that is far too high.
+    /// [`Error::NotWhitened`] for MPF of data whose scale is far from 1, [`Error::Diverged`]
+    /// for a rate that is far too high, and [`Error::OtherSnapshot`] or [`Error::Core`] for a
+    /// snapshot that does not belong to the data and the trainer.
     pub fn fit(&self, data: ArrayView2<'_, f64>) -> Result<Fit> {
         self.fit_observed(data, |_| {})
     }
@@ -260,25 +276,53 @@ impl Fitter {
             None => Filters::random(n_dims, self.options.seed),
         };
         check_count("filters of the start", n_dims, start.n_dims())?;
+        let resumed = self.options.resume.as_ref();
         let run = Run {
             data: data.view(),
             likelihood: NegativeLogLikelihood::new(data.view())?,
             options: &self.options,
             observer: &mut observer,
+            before: resumed.map_or(0.0, |s| s.seconds),
             began: Instant::now(),
             paused: Duration::ZERO,
-            trace: Vec::new(),
-            rescued: Vec::new(),
+            trace: resumed.map_or(Vec::new(), |s| s.trace.clone()),
+            rescued: resumed.map_or(Vec::new(), |s| s.rescued.clone()),
         };
         if !matches!(self.options.trainer, Trainer::MaximumLikelihood { .. }) {
             check_scale(run.data)?;
         }
-        match &self.options.trainer {
-            Trainer::Stochastic(trainer) => trainer.run(run, start),
-            Trainer::Alternating(trainer) => trainer.run(run, start),
-            Trainer::MaximumLikelihood { max_iterations } => {
-                maximise_likelihood(run, &start, *max_iterations)
+        let Some(snapshot) = resumed else {
+            return match &self.options.trainer {
+                Trainer::Stochastic(trainer) => trainer.begin(run, start),
+                Trainer::Alternating(trainer) => trainer.begin(run, start),
+                Trainer::MaximumLikelihood { max_iterations } => {
+                    maximise_likelihood(run, &start, *max_iterations, None)
+                }
+            };
+        };
+        let same_data = (snapshot.n_samples, snapshot.n_dims) == (n_samples, n_dims);
+        match (&self.options.trainer, &snapshot.state) {
+            (Trainer::Stochastic(trainer), State::Stochastic(course))
+                if same_data && trainer.suits(course, n_samples, n_dims) =>
+            {
+                trainer.run(run, course.clone())
             }
+            (Trainer::Alternating(trainer), State::Alternating(course))
+                if same_data && course.suits(n_dims) =>
+            {
+                trainer.run(run, course.clone())
+            }
+            (Trainer::MaximumLikelihood { max_iterations }, State::MaximumLikelihood(snapshot))
+                if same_data =>
+            {
+                maximise_likelihood(run, &start, *max_iterations, Some(snapshot))
+            }
+            _ => Err(Error::OtherSnapshot {
+                n_samples,
+                n_dims,
+                found_samples: snapshot.n_samples,
+                found_dims: snapshot.n_dims,
+            }),
         }
     }
 }
@@ -304,6 +348,8 @@ struct Run<'a> {
     likelihood: NegativeLogLikelihood<'a>,
     options: &'a FitOptions,
     observer: &'a mut dyn FnMut(&FitProgress<'_>),
+    /// Learning time of the run that is resumed.
+    before: f64,
     began: Instant,
     /// Time that does not count.
     paused: Duration,
@@ -323,33 +369,58 @@ struct Outcome {
 impl Run<'_> {
     /// Learning time.
     fn seconds(&self) -> f64 {
-        self.began
-            .elapsed()
-            .saturating_sub(self.paused)
-            .as_secs_f64()
+        let now = self.began.elapsed().saturating_sub(self.paused);
+        self.before + now.as_secs_f64()
     }
 
-    /// Measures the likelihood and tells the observer, off the clock.
-    fn report(&mut self, step: usize, filters: &Filters) -> Result<()> {
+    /// Measures the likelihood and tells the observer, off the clock. `state` is what the trainer
+    /// needs to go on, if it can.
+    fn report(
+        &mut self,
+        step: usize,
+        filters: &Filters,
+        state: impl FnOnce() -> Option<State>,
+    ) -> Result<()> {
         let seconds = self.seconds();
         let since = Instant::now();
         let log_likelihood = self.likelihood.log_likelihood(filters)?;
-        self.tell(step, filters.theta(), log_likelihood, seconds);
+        self.tell(step, filters.theta(), log_likelihood, seconds, state);
         self.paused += since.elapsed();
         Ok(())
     }
 
-    fn tell(&mut self, step: usize, theta: &[f64], log_likelihood: f64, seconds: f64) {
+    fn tell(
+        &mut self,
+        step: usize,
+        theta: &[f64],
+        log_likelihood: f64,
+        seconds: f64,
+        state: impl FnOnce() -> Option<State>,
+    ) {
         self.trace.push(TracePoint {
             step,
             log_likelihood,
             seconds,
+        });
+        let state = if self.options.snapshots {
+            state()
+        } else {
+            None
+        };
+        let snapshot = state.map(|state| Snapshot {
+            n_samples: self.data.nrows(),
+            n_dims: self.data.ncols(),
+            seconds,
+            trace: self.trace.clone(),
+            rescued: self.rescued.clone(),
+            state,
         });
         (self.observer)(&FitProgress {
             step,
             theta,
             log_likelihood,
             seconds,
+            snapshot: snapshot.as_ref(),
         });
     }
 
@@ -396,7 +467,7 @@ impl Run<'_> {
     fn finish(mut self, outcome: Outcome) -> Result<Fit> {
         let seconds = self.seconds();
         // The last steps may not be in the trace, nor an average of them.
-        self.report(outcome.steps, &outcome.filters)?;
+        self.report(outcome.steps, &outcome.filters, || None)?;
         let log_likelihood = self.trace.last().expect("just reported").log_likelihood;
         let values = outcome.filters.singular_values()?;
         Ok(Fit {
@@ -416,8 +487,10 @@ impl Run<'_> {
 }
 
 /// The mean of the filters of the last steps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct RunningMean {
     n: usize,
+    #[serde(with = "crate::model::square")]
     mean: Array2<f64>,
 }
 
@@ -448,24 +521,38 @@ fn median(sorted: ArrayView1<'_, f64>) -> f64 {
     0.5 * (sorted[(n - 1) / 2] + sorted[n / 2])
 }
 
-fn maximise_likelihood(mut run: Run<'_>, start: &Filters, max_iterations: usize) -> Result<Fit> {
-    // A singular start would be +∞, which the minimiser reports less kindly.
-    start.log_determinant_and_inverse()?;
+fn maximise_likelihood(
+    mut run: Run<'_>,
+    start: &Filters,
+    max_iterations: usize,
+    resume: Option<&mpf_core::Snapshot>,
+) -> Result<Fit> {
     let minimizer = Minimizer::new(MinimizerOptions {
         max_iterations,
         max_seconds: run.options.max_seconds,
         cancel: run.options.cancel.clone(),
+        snapshots: run.options.snapshots,
         ..Default::default()
     })?;
     let mut objective = NegativeLogLikelihood::new(run.data)?;
-    let found = minimizer.minimize_l1(&mut objective, start.theta(), &[], |progress| {
+    let observer = |progress: &mpf_core::Progress<'_>| {
+        let state = || Some(State::MaximumLikelihood(progress.snapshot?.clone()));
         run.tell(
             progress.iteration,
             progress.theta,
             -progress.value,
             progress.seconds,
+            state,
         );
-    })?;
+    };
+    let found = match resume {
+        Some(snapshot) => minimizer.resume(&mut objective, snapshot.clone(), &[], observer)?,
+        None => {
+            // A singular start would be +∞, which the minimiser reports less kindly.
+            start.log_determinant_and_inverse()?;
+            minimizer.minimize_l1(&mut objective, start.theta(), &[], observer)?
+        }
+    };
     let filters = Filters::from_theta(&found.theta);
     let values = filters.singular_values()?;
     Ok(Fit {

@@ -49,7 +49,9 @@ pub mod whiten;
 
 pub use connectivity::{HamiltonianNeighbours, Neighbours};
 pub use error::Error;
-pub use fit::{Alternating, Fit, FitOptions, FitProgress, Fitter, Metropolis, Stochastic, Trainer};
+pub use fit::{
+    Alternating, Fit, FitOptions, FitProgress, Fitter, Metropolis, Snapshot, Stochastic, Trainer,
+};
 pub use hamiltonian::Trajectory;
 pub use model::{Filters, LaplaceIca};
 pub use whiten::Whitening;

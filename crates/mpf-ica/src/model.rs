@@ -21,6 +21,7 @@ use mpf_samplers::SmoothEnergy;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
+use serde::{Deserialize, Serialize};
 
 /// 1, 0 or −1 (`f64::signum` has no 0).
 #[inline]
@@ -98,8 +99,32 @@ pub(crate) fn kinetic_energy(momentum: &[f64]) -> f64 {
 }
 
 /// The filters J of one model: square and finite.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Filters(Array2<f64>);
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Filters(#[serde(with = "square")] Array2<f64>);
+
+/// Square matrices in a file: their entries, row by row.
+pub(crate) mod square {
+    use ndarray::Array2;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(matrix: &Array2<f64>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(matrix)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Array2<f64>, D::Error> {
+        let entries = Vec::<f64>::deserialize(from)?;
+        let n = entries.len();
+        let side = n.isqrt();
+        if n == 0 || side * side != n {
+            return Err(D::Error::custom(format!("{n} entries make no square")));
+        }
+        if let Some(value) = entries.iter().find(|v| !v.is_finite()) {
+            return Err(D::Error::custom(format!("an entry is {value}")));
+        }
+        Array2::from_shape_vec((side, side), entries).map_err(D::Error::custom)
+    }
+}
 
 impl Filters {
     /// Filters from their matrix, one per row.

@@ -3,14 +3,14 @@
 mod common;
 
 use common::{mixed_sources, normal, seed};
-use mpf_core::{Cancel, StopReason};
+use mpf_core::{Cancel, StopReason, checkpoint};
 use mpf_ica::compare::{amari_index, match_filters};
 use mpf_ica::dead_leaves::DeadLeaves;
 use mpf_ica::fit::{LOST, Rule};
 use mpf_ica::patches::{draw_patches, prepare};
 use mpf_ica::{
-    Alternating, Error, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer,
-    Trajectory,
+    Alternating, Error, Filters, Fit, FitOptions, Fitter, Metropolis, Snapshot, Stochastic,
+    Trainer, Trajectory,
 };
 use ndarray::{Array2, array};
 
@@ -173,10 +173,9 @@ fn isotropic_neighbours_are_worse_than_hamiltonian_ones() {
     assert!(cube > hamiltonian, "{cube} {hamiltonian}");
 }
 
-#[test]
-fn threads_and_repeats_change_no_digit() {
-    let data = patches(2000);
-    let trainers = [
+/// All three trainers, with short schedules.
+fn all_trainers() -> [Trainer; 3] {
+    [
         Trainer::Stochastic(Stochastic {
             steady_steps: 20,
             falling_steps: 10,
@@ -191,8 +190,13 @@ fn threads_and_repeats_change_no_digit() {
             ..Default::default()
         }),
         Trainer::MaximumLikelihood { max_iterations: 10 },
-    ];
-    for trainer in trainers {
+    ]
+}
+
+#[test]
+fn threads_and_repeats_change_no_digit() {
+    let data = patches(2000);
+    for trainer in all_trainers() {
         let run = |threads: usize, seed| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
             let pool = pool.build().unwrap();
@@ -203,6 +207,89 @@ fn threads_and_repeats_change_no_digit() {
         assert_eq!(one, run(2, 1));
         assert_eq!(one, run(7, 1));
         assert_ne!(one, run(1, 2));
+    }
+}
+
+/// A fit with a snapshot after every few steps, as bytes.
+fn with_snapshots(options: FitOptions, data: &Array2<f64>) -> (Fit, Vec<Vec<u8>>) {
+    let options = FitOptions {
+        report_every: 4,
+        snapshots: true,
+        seed: 3,
+        ..options
+    };
+    let mut taken = Vec::new();
+    let fit = Fitter::new(options)
+        .unwrap()
+        .fit_observed(data.view(), |p| {
+            if let Some(snapshot) = p.snapshot {
+                assert_eq!((snapshot.step(), snapshot.seconds()), (p.step, p.seconds));
+                taken.push(checkpoint::seal(snapshot).unwrap());
+            }
+        })
+        .unwrap();
+    (fit, taken)
+}
+
+/// All of a fit but its times, with every bit.
+fn bits(fit: &Fit) -> String {
+    let trace: Vec<_> = fit
+        .trace
+        .iter()
+        .map(|p| (p.step, p.log_likelihood))
+        .collect();
+    format!(
+        "{:?} {:?} {} {} {:?} {:?} {:?} {:?}",
+        fit.filters,
+        trace,
+        fit.stop,
+        fit.steps,
+        fit.acceptance,
+        fit.clipped_fraction,
+        fit.rescued,
+        fit.smallest_singular_value,
+    )
+}
+
+#[test]
+fn a_resumed_fit_ends_with_the_same_bits() {
+    let data = patches(2000);
+    for trainer in all_trainers() {
+        let options = FitOptions {
+            trainer,
+            ..Default::default()
+        };
+        let (whole, taken) = with_snapshots(options.clone(), &data);
+        assert!(taken.len() >= 3);
+        for (at, bytes) in taken.iter().enumerate() {
+            let snapshot: Snapshot = checkpoint::open(bytes).unwrap();
+            let before = snapshot.seconds();
+            let resumed = FitOptions {
+                resume: Some(snapshot),
+                ..options.clone()
+            };
+            let (found, later) = with_snapshots(resumed, &data);
+            assert_eq!(bits(&found), bits(&whole));
+            assert!(found.seconds >= before);
+            assert_eq!(later.len(), taken.len() - at - 1);
+        }
+        // Not of these data, and not of this trainer.
+        let snapshot: Snapshot = checkpoint::open(&taken[0]).unwrap();
+        let fewer = data.slice(ndarray::s![..1500, ..]);
+        let other_trainer = match options.trainer {
+            Trainer::Stochastic(_) => Trainer::alternating(),
+            _ => Trainer::stochastic(),
+        };
+        let trainers = [(options.trainer, fewer), (other_trainer, data.view())];
+        for (trainer, data) in trainers {
+            let options = FitOptions {
+                trainer,
+                resume: Some(snapshot.clone()),
+                ..Default::default()
+            };
+            let refused = Fitter::new(options).unwrap().fit(data);
+            assert!(matches!(refused, Err(Error::OtherSnapshot { .. })));
+        }
     }
 }
 

@@ -90,7 +90,9 @@ fn y_range(results: &Results, shown: Shown) -> (f64, f64) {
 
 fn entries(results: &Results) -> Vec<(&str, Style)> {
     let methods = results.methods.iter().enumerate();
-    methods.map(|(at, m)| (m.name, style(at))).collect()
+    methods
+        .map(|(at, m)| (m.name.as_str(), style(at)))
+        .collect()
 }
 
 /// Two rows of three panels.

@@ -2,20 +2,23 @@
 
 use super::problem::{Problem, diagonal_error};
 use super::{Args, Method, Paper, Point};
+use crate::journal::Unit;
 use crate::output::digits;
 use crate::{Result, progress};
 use indicatif::ProgressBar;
 use mpf_baselines::{
     ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField, Pseudolikelihood,
 };
-use mpf_core::{Cancel, MinimizerOptions, TracePoint};
+use mpf_core::{Cancel, MinimizerOptions, Snapshot, StopReason, TracePoint};
 use mpf_ising::{
     Couplings, Fit, FitOptions, FitProgress, Fitter, Mpf, PathOptions, PenaltyPath, Samples,
 };
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// A method of Figure 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Learner {
     /// Minimum probability flow.
     Mpf,
@@ -74,16 +77,16 @@ impl Learner {
         })
     }
 
-    /// Learns, watching the error. Nothing when cancelled before the first step.
-    pub fn run(self, problem: &Problem<'_>) -> Result<Method> {
+    /// Learns, watching the error, from the start or from where `unit` was left.
+    pub fn run(self, problem: &Problem<'_>, unit: &mut Unit<'_>) -> Result<Method> {
         let args = problem.args;
-        let mut watch = Watch::new(self, problem);
+        let (mut watch, place) = Watch::new(self, problem, unit)?;
         let outcome = match self {
-            Self::Mpf => flow(problem, &mut watch),
-            Self::Pl => pseudolikelihood(problem, &mut watch),
+            Self::Mpf => flow(problem, place, &mut watch),
+            Self::Pl => pseudolikelihood(problem, place, &mut watch),
             Self::Cd1 => contrastive(problem, 1, args.cd1_updates, &mut watch),
             Self::Cd10 => contrastive(problem, 10, args.cd10_updates, &mut watch),
-            Self::MpfL1 => penalised(problem, &mut watch),
+            Self::MpfL1 => penalised(problem, place, &mut watch),
             Self::Tap => return mean_field(problem, watch),
         };
         match outcome {
@@ -103,6 +106,32 @@ impl Learner {
     }
 }
 
+/// Where a learner is, for the journal. Contrastive divergence has no place of its own: it is
+/// run again from its start.
+#[derive(Clone, Serialize, Deserialize)]
+enum Place {
+    /// In one fit.
+    Fit(Snapshot),
+    /// Among the penalties that it tries, or, when all are tried, in the last fit.
+    Penalties {
+        tried: Vec<Tried>,
+        fit: Option<Snapshot>,
+    },
+}
+
+/// One penalty on the path of MPF with ℓ1.
+#[derive(Clone, Serialize, Deserialize)]
+struct Tried {
+    lambda: f64,
+    /// The objective on held-out samples.
+    score: f64,
+    couplings: Couplings,
+    iterations: usize,
+    evaluations: usize,
+    /// Learning time, scoring included.
+    seconds: f64,
+}
+
 fn kebab(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     text.trim_matches('"').to_owned()
@@ -117,14 +146,30 @@ fn fit_options(problem: &Problem<'_>) -> FitOptions {
     }
 }
 
-fn flow(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
-    let fitter = Fitter::new(fit_options(problem))?;
-    Ok(fitter.fit_observed(&problem.samples, |p| watch.see(p))?)
+/// The options of a learner that is one fit, from where it was left.
+fn resumed(problem: &Problem<'_>, place: Option<Place>) -> FitOptions {
+    let resume = match place {
+        Some(Place::Fit(snapshot)) => Some(snapshot),
+        _ => None,
+    };
+    FitOptions {
+        resume,
+        ..fit_options(problem)
+    }
 }
 
-fn pseudolikelihood(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
-    let fitter = Pseudolikelihood::new(fit_options(problem))?;
-    Ok(fitter.fit_observed(&problem.samples, |p| watch.see(p))?)
+fn flow(problem: &Problem<'_>, place: Option<Place>, watch: &mut Watch<'_, '_>) -> Result<Fit> {
+    let fitter = Fitter::new(resumed(problem, place))?;
+    Ok(fitter.fit_observed(&problem.samples, |p| watch.follow(p))?)
+}
+
+fn pseudolikelihood(
+    problem: &Problem<'_>,
+    place: Option<Place>,
+    watch: &mut Watch<'_, '_>,
+) -> Result<Fit> {
+    let fitter = Pseudolikelihood::new(resumed(problem, place))?;
+    Ok(fitter.fit_observed(&problem.samples, |p| watch.follow(p))?)
 }
 
 fn minimizer(args: &Args, cancel: &Cancel) -> MinimizerOptions {
@@ -132,6 +177,7 @@ fn minimizer(args: &Args, cancel: &Cancel) -> MinimizerOptions {
         max_iterations: args.iterations,
         max_seconds: args.budget.unwrap_or(f64::INFINITY),
         cancel: cancel.clone(),
+        snapshots: true,
         ..Default::default()
     }
 }
@@ -140,7 +186,7 @@ fn contrastive(
     problem: &Problem<'_>,
     sweeps: usize,
     updates: usize,
-    watch: &mut Watch<'_>,
+    watch: &mut Watch<'_, '_>,
 ) -> Result<Fit> {
     let learner = ContrastiveDivergence::new(ContrastiveOptions {
         sweeps,
@@ -160,7 +206,7 @@ fn contrastive(
 }
 
 /// One step, so there is no way to watch. Zero couplings where the support has none.
-fn mean_field(problem: &Problem<'_>, watch: Watch<'_>) -> Result<Method> {
+fn mean_field(problem: &Problem<'_>, watch: Watch<'_, '_>) -> Result<Method> {
     let fit = match MeanField::new(Expansion::Tap, problem.args.tap_lambda)?.fit(&problem.samples) {
         Ok(fit) => fit,
         Err(error) => return watch.give_up(&error),
@@ -187,7 +233,15 @@ fn mean_field(problem: &Problem<'_>, watch: Watch<'_>) -> Result<Method> {
 
 /// A path of penalties on four fifths of the samples, the λ with the best objective on the last
 /// fifth, and a fit with it to all of them. All of that is learning time.
-fn penalised(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
+fn penalised(
+    problem: &Problem<'_>,
+    place: Option<Place>,
+    watch: &mut Watch<'_, '_>,
+) -> Result<Fit> {
+    let (mut tried, mut resume) = match place {
+        Some(Place::Penalties { tried, fit }) => (tried, fit),
+        _ => (Vec::new(), None),
+    };
     let n = problem.states.n_samples();
     let cut = n - n / 5;
     let training = Samples::new(&problem.states.slice(0..cut))?;
@@ -196,46 +250,61 @@ fn penalised(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
     // Enough to rank penalties; the fit at the end has the tolerance of the other methods.
     let mut loose = fit_options(problem);
     loose.minimizer.gradient_tolerance = 1e-4;
-    let fitter = Fitter::new(loose)?;
+    let fitter = Fitter::new(loose.clone())?;
     let path = PenaltyPath::new(PathOptions {
         n_lambdas: problem.args.lambdas,
         ..Default::default()
     })?;
-    let bar = watch.bar.clone();
-    let points = path.fit(&fitter, &estimator, &training, |p| {
-        bar.set_message(format!(
-            "λ {} ({} of {})",
-            digits(p.lambda),
-            p.done,
-            p.total
-        ));
-    })?;
-    let clock = Instant::now();
-    let mut best: Option<(f64, usize)> = None;
-    let mut before = TracePoint {
-        iteration: 0,
-        evaluations: 0,
-        value: f64::NAN,
-        gradient_norm: f64::NAN,
-        seconds: 0.0,
-    };
-    for (k, point) in points.iter().enumerate() {
-        let score = fitter.objective_value(&estimator, &point.fit.couplings, &held_out)?;
-        if best.is_none_or(|(lowest, _)| score < lowest) {
-            best = Some((score, k));
+    let lambdas = path.lambdas(&fitter, &estimator, &training)?;
+    for (k, &lambda) in lambdas.iter().enumerate().skip(tried.len()) {
+        let (at, of) = (k + 1, lambdas.len());
+        let message = format!("λ {} ({at} of {of})", digits(lambda));
+        watch.bar.set_message(message);
+        // Every fit starts from the one before.
+        let options = FitOptions {
+            l1: lambda,
+            start: tried
+                .last()
+                .map(|t| t.couplings.clone())
+                .or_else(|| loose.start.clone()),
+            resume: resume.take(),
+            ..loose.clone()
+        };
+        let fit = Fitter::new(options)?.fit_observed(&training, |p| {
+            watch.keep(Place::Penalties {
+                tried: tried.clone(),
+                fit: p.snapshot.cloned(),
+            });
+        })?;
+        if fit.stop == StopReason::Cancelled {
+            return Ok(after(&spent(&tried), fit));
         }
-        before.iteration += point.fit.iterations;
-        before.evaluations += point.fit.evaluations;
-        before.seconds += point.fit.seconds;
-        let couplings = || point.fit.couplings.clone();
-        watch.see(&FitProgress::new(before, &couplings));
+        let clock = Instant::now();
+        let score = fitter.objective_value(&estimator, &fit.couplings, &held_out)?;
+        tried.push(Tried {
+            lambda,
+            score,
+            couplings: fit.couplings.clone(),
+            iterations: fit.iterations,
+            evaluations: fit.evaluations,
+            seconds: fit.seconds + clock.elapsed().as_secs_f64(),
+        });
+        watch.see(&FitProgress::new(spent(&tried), &|| fit.couplings.clone()));
+        watch.keep(Place::Penalties {
+            tried: tried.clone(),
+            fit: None,
+        });
     }
-    let (_, chosen) = best.ok_or("cancelled before the first penalty was tried")?;
-    before.seconds += clock.elapsed().as_secs_f64();
-    watch.lambda = Some(points[chosen].lambda);
+    let best = tried
+        .iter()
+        .reduce(|best, t| if t.score < best.score { t } else { best })
+        .ok_or("there is no penalty to choose from")?;
+    let before = spent(&tried);
+    watch.lambda = Some(best.lambda);
     let last = Fitter::new(FitOptions {
-        l1: points[chosen].lambda,
-        start: Some(points[chosen].fit.couplings.clone()),
+        l1: best.lambda,
+        start: Some(best.couplings.clone()),
+        resume,
         ..fit_options(problem)
     })?;
     let fit = last.fit_observed(&problem.samples, |p| {
@@ -247,13 +316,33 @@ fn penalised(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
             gradient_norm: p.gradient_norm,
         };
         watch.see(&FitProgress::new(now, &|| p.couplings()));
+        watch.keep(Place::Penalties {
+            tried: tried.clone(),
+            fit: p.snapshot.cloned(),
+        });
     })?;
-    Ok(Fit {
+    Ok(after(&before, fit))
+}
+
+/// What all the penalties together took.
+fn spent(tried: &[Tried]) -> TracePoint {
+    TracePoint {
+        iteration: tried.iter().map(|t| t.iterations).sum(),
+        evaluations: tried.iter().map(|t| t.evaluations).sum(),
+        value: f64::NAN,
+        gradient_norm: f64::NAN,
+        seconds: tried.iter().map(|t| t.seconds).sum(),
+    }
+}
+
+/// `fit` with the work that was done before it.
+fn after(before: &TracePoint, fit: Fit) -> Fit {
+    Fit {
         iterations: before.iteration + fit.iterations,
         evaluations: before.evaluations + fit.evaluations,
         seconds: before.seconds + fit.seconds,
         ..fit
-    })
+    }
 }
 
 /// How a method ended.
@@ -266,42 +355,77 @@ struct Ending {
 }
 
 /// Measures the errors of a method on its way.
-struct Watch<'a> {
+struct Watch<'a, 'j> {
     learner: Learner,
     problem: &'a Problem<'a>,
+    unit: &'a mut Unit<'j>,
     bar: ProgressBar,
-    trace: Vec<Point>,
-    /// When ε_corr is measured next.
-    next: usize,
-    latest: Couplings,
+    seen: Seen,
     /// The penalty that was chosen.
     lambda: Option<f64>,
 }
 
-impl<'a> Watch<'a> {
-    fn new(learner: Learner, problem: &'a Problem<'a>) -> Self {
+/// What was measured on the way.
+#[derive(Clone, Serialize, Deserialize)]
+struct Seen {
+    trace: Vec<Point>,
+    /// When ε_corr is measured next.
+    next: usize,
+    latest: Couplings,
+}
+
+impl<'a, 'j> Watch<'a, 'j> {
+    /// At the start, or where `unit` was left, with the place of the learner then.
+    fn new(
+        learner: Learner,
+        problem: &'a Problem<'a>,
+        unit: &'a mut Unit<'j>,
+    ) -> Result<(Self, Option<Place>)> {
         let steps = match learner {
             Learner::Cd1 => problem.args.cd1_updates,
             Learner::Cd10 => problem.args.cd10_updates,
             Learner::Tap => 1,
             _ => problem.args.iterations,
         };
-        let mut watch = Self {
-            learner,
-            problem,
-            bar: progress::bar(steps as u64).with_prefix(learner.name()),
-            trace: Vec::new(),
-            next: 1,
-            latest: problem.start.clone(),
-            lambda: None,
-        };
-        watch.trace.push(Point {
+        let start = Point {
             iteration: 0,
             seconds: 0.0,
             eps_j: problem.start.mean_square_error(&problem.truth),
             eps_corr: Some(problem.start_eps_corr),
-        });
-        watch
+        };
+        let (seen, place) = match unit.left_off::<(Seen, Place)>()? {
+            Some((seen, place)) => (seen, Some(place)),
+            None => {
+                let seen = Seen {
+                    trace: vec![start],
+                    next: 1,
+                    latest: problem.start.clone(),
+                };
+                (seen, None)
+            }
+        };
+        let watch = Self {
+            learner,
+            problem,
+            unit,
+            bar: progress::bar(steps as u64).with_prefix(learner.name()),
+            seen,
+            lambda: None,
+        };
+        Ok((watch, place))
+    }
+
+    /// A point of the trace of a learner that is one fit, and a place to go on from.
+    fn follow(&mut self, progress: &FitProgress<'_>) {
+        self.see(progress);
+        if let Some(snapshot) = progress.snapshot {
+            self.keep(Place::Fit(snapshot.clone()));
+        }
+    }
+
+    /// Keeps the place of the learner, and what was seen until there.
+    fn keep(&mut self, place: Place) {
+        self.unit.keep((self.seen.clone(), place));
     }
 
     /// A point of the trace. ε_corr takes longer than an iteration, so it is measured at
@@ -310,21 +434,21 @@ impl<'a> Watch<'a> {
         if progress.iteration == 0 {
             return;
         }
-        self.latest = progress.couplings();
-        let eps_j = self.latest.mean_square_error(&self.problem.truth);
+        self.seen.latest = progress.couplings();
+        let eps_j = self.seen.latest.mean_square_error(&self.problem.truth);
         self.bar.set_position(progress.iteration as u64);
         self.bar.set_message(format!("ε_J {}", digits(eps_j)));
         let mut eps_corr = None;
-        if progress.iteration >= self.next {
-            while self.next <= progress.iteration {
-                self.next *= 2;
+        if progress.iteration >= self.seen.next {
+            while self.seen.next <= progress.iteration {
+                self.seen.next *= 2;
             }
             eps_corr = self
                 .problem
-                .eps_corr(&self.latest, self.problem.args.effort_on_the_way())
+                .eps_corr(&self.seen.latest, self.problem.args.effort_on_the_way())
                 .unwrap_or(None);
         }
-        self.trace.push(Point {
+        self.seen.trace.push(Point {
             iteration: progress.iteration,
             seconds: progress.seconds,
             eps_j,
@@ -351,13 +475,13 @@ impl<'a> Watch<'a> {
             eps_j,
             eps_corr,
         };
-        match self.trace.last_mut() {
+        match self.seen.trace.last_mut() {
             Some(point) if point.iteration == last.iteration => *point = last,
-            _ => self.trace.push(last),
+            _ => self.seen.trace.push(last),
         }
         self.bar.finish_and_clear();
         Ok(Method {
-            name: self.learner.name(),
+            name: self.learner.name().to_owned(),
             eps_j,
             eps_j_off_diagonal: eps_j - diagonal,
             eps_j_diagonal: diagonal,
@@ -369,13 +493,13 @@ impl<'a> Watch<'a> {
             lambda: self.lambda,
             warnings,
             paper: self.learner.paper(),
-            trace: self.trace,
+            trace: self.seen.trace,
         })
     }
 
     /// Keeps what a method did before it failed.
     fn give_up(self, error: &dyn std::error::Error) -> Result<Method> {
-        let last = self.trace.last().expect("the start is always there");
+        let last = self.seen.trace.last().expect("the start is always there");
         let ending = Ending {
             seconds: last.seconds,
             iterations: last.iteration,
@@ -383,7 +507,7 @@ impl<'a> Watch<'a> {
             stop: "failed".to_owned(),
             warnings: vec![error.to_string()],
         };
-        let latest = self.latest.clone();
+        let latest = self.seen.latest.clone();
         self.finish(&latest, ending)
     }
 }

@@ -44,7 +44,7 @@ fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
                 })
             };
             vec![
-                m.name.to_owned(),
+                m.name.clone(),
                 digits(m.eps_j),
                 digits(m.eps_j_off_diagonal),
                 digits(m.eps_j_diagonal),

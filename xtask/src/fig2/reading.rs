@@ -40,7 +40,7 @@ fn first_below(results: &Results) -> Vec<String> {
             .methods
             .iter()
             .filter(|m| m.trace[0].eps_j > level)
-            .filter_map(|m| Some((reached(m, level)?, m.name)))
+            .filter_map(|m| Some((reached(m, level)?, m.name.as_str())))
             .collect();
         times.sort_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((first, rest)) = times.split_first() {
@@ -66,7 +66,7 @@ fn best_at_the_end(results: &Results) -> Vec<String> {
         let scored = results
             .methods
             .iter()
-            .filter_map(|m| Some((error(m)?, m.name)));
+            .filter_map(|m| Some((error(m)?, m.name.as_str())));
         scored.min_by(|a, b| a.0.total_cmp(&b.0))
     };
     if let Some((error, name)) = by(|m| Some(m.eps_j)) {
@@ -196,7 +196,7 @@ fn run_away(results: &Results) -> Vec<String> {
                 .iter()
                 .any(|w| w.contains("more than these samples can"))
         })
-        .map(|m| m.name)
+        .map(|m| m.name.as_str())
         .collect();
     if names.is_empty() {
         return vec!["No couplings ran away.".to_owned()];
@@ -270,7 +270,7 @@ mod tests {
     use crate::correlations::Estimate;
     use crate::output::Machine;
 
-    fn learner(name: &'static str, errors: &[f64], seconds_per_step: f64, eps_corr: f64) -> Method {
+    fn learner(name: &str, errors: &[f64], seconds_per_step: f64, eps_corr: f64) -> Method {
         let point = |(k, &eps_j): (usize, &f64)| Point {
             iteration: k,
             seconds: k as f64 * seconds_per_step,
@@ -280,7 +280,7 @@ mod tests {
         let trace: Vec<Point> = errors.iter().enumerate().map(point).collect();
         let last = trace[trace.len() - 1];
         Method {
-            name,
+            name: name.to_owned(),
             eps_j: last.eps_j,
             eps_j_off_diagonal: last.eps_j,
             eps_j_diagonal: 0.0,

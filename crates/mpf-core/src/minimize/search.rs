@@ -338,20 +338,22 @@ impl<'a> Search<'a> {
             iteration,
         };
         let observer = &mut self.observer;
-        // A backend that cannot say what it remembers can only be continued from the start.
-        let memory = self.options.snapshots.then(memory);
-        self.snapshot = memory
-            .filter(|memory| memory.is_some() || iteration == 0)
-            .map(|memory| Snapshot {
-                penalised: self.orthant.penalised.clone(),
-                accepted: accepted.clone(),
-                flat_steps: self.flat_steps,
-                evaluations: self.evaluations,
-                seconds: point.seconds,
-                trace: self.trace.clone(),
-                memory,
-                orthant_done,
-            });
+        self.snapshot = self.clock.pause(|| {
+            // A backend that cannot say what it remembers can only be continued from the start.
+            let memory = self.options.snapshots.then(memory);
+            memory
+                .filter(|memory| memory.is_some() || iteration == 0)
+                .map(|memory| Snapshot {
+                    penalised: self.orthant.penalised.clone(),
+                    accepted: accepted.clone(),
+                    flat_steps: self.flat_steps,
+                    evaluations: self.evaluations,
+                    seconds: point.seconds,
+                    trace: self.trace.clone(),
+                    memory,
+                    orthant_done,
+                })
+        });
         let snapshot = self.snapshot.as_ref();
         self.clock.pause(|| {
             observer(&Progress {

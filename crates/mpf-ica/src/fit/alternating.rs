@@ -1,6 +1,7 @@
 //! The paper's procedure: minimise K with the neighbours fixed, set θ_H to the minimiser, draw
 //! neighbours again (Appendix H, "Iteratively improving the objective function").
 
+use super::snapshot::State;
 use super::{Fit, Outcome, Run, RunningMean};
 use crate::Result;
 use crate::connectivity::{CubeNeighbours, GaussianNeighbours, HamiltonianNeighbours, Neighbours};
@@ -9,6 +10,7 @@ use crate::flow::NeighbourFlow;
 use crate::hamiltonian::Trajectory;
 use crate::model::Filters;
 use mpf_core::{Minimizer, MinimizerOptions, StopReason, rng};
+use serde::{Deserialize, Serialize};
 
 /// Which neighbours a round draws.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,44 +97,72 @@ impl Alternating {
         }
     }
 
-    pub(super) fn run(&self, mut run: Run<'_>, start: Filters) -> Result<Fit> {
+    pub(super) fn begin(&self, mut run: Run<'_>, start: Filters) -> Result<Fit> {
+        run.report(0, &start, || None)?;
+        let course = Course {
+            mean: RunningMean::new(start.n_dims()),
+            filters: start,
+            seed: run.options.seed,
+            steps: 0,
+        };
+        self.run(run, course)
+    }
+
+    pub(super) fn run(&self, mut run: Run<'_>, mut course: Course) -> Result<Fit> {
         let minimizer = Minimizer::new(MinimizerOptions {
             max_iterations: self.inner_iterations,
             cancel: run.options.cancel.clone(),
             ..Default::default()
         })?;
-        let mut filters = start;
-        run.report(0, &filters)?;
-        let mut seed = run.options.seed;
         let mut stop = StopReason::IterationLimit;
-        let mut steps = 0;
-        let mut mean = RunningMean::new(filters.n_dims());
-        for round in 0..self.rounds {
+        while course.steps < self.rounds {
             if let Some(reason) = run.must_stop() {
                 stop = reason;
                 break;
             }
-            seed = rng::next_seed(seed);
-            let neighbours = self.draw(&filters, &run, seed);
+            course.seed = rng::next_seed(course.seed);
+            let neighbours = self.draw(&course.filters, &run, course.seed);
             let mut flow = NeighbourFlow::new(run.data, &neighbours)?;
-            let found = minimizer.minimize(&mut flow, filters.theta())?;
-            filters = Filters::from_theta(&found.theta);
-            steps = round + 1;
+            let found = minimizer.minimize(&mut flow, course.filters.theta())?;
+            course.filters = Filters::from_theta(&found.theta);
+            course.steps += 1;
             // Not in the last rounds, where the new filter would have no time to settle.
-            if 2 * steps <= self.rounds {
-                run.rescue(steps, &mut filters)?;
+            if 2 * course.steps <= self.rounds {
+                run.rescue(course.steps, &mut course.filters)?;
             }
-            run.report(steps, &filters)?;
-            if steps + self.averaged_rounds > self.rounds {
-                mean.add(&filters);
+            if course.steps + self.averaged_rounds > self.rounds {
+                course.mean.add(&course.filters);
             }
+            // A round that was cut short is no place to go on from.
+            let whole = found.stop != StopReason::Cancelled;
+            run.report(course.steps, &course.filters, || {
+                whole.then(|| State::Alternating(course.clone()))
+            })?;
         }
         run.finish(Outcome {
-            filters: mean.finish().unwrap_or(filters),
+            filters: course.mean.finish().unwrap_or(course.filters),
             stop,
-            steps,
+            steps: course.steps,
             acceptance: None,
             clipped_fraction: 0.0,
         })
+    }
+}
+
+/// Where the trainer is after a round. θ_H of the next is `filters`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Course {
+    filters: Filters,
+    mean: RunningMean,
+    /// That of the neighbours drawn last.
+    seed: u64,
+    /// Rounds done.
+    pub(super) steps: usize,
+}
+
+impl Course {
+    /// Whether the filters are of `n_dims` dimensions.
+    pub(super) fn suits(&self, n_dims: usize) -> bool {
+        self.filters.n_dims() == n_dims && self.mean.mean.nrows() == n_dims
     }
 }

@@ -9,6 +9,7 @@
 //! result is the mean over the last. In an optional last phase q′ is the state after a few
 //! Metropolis transitions, whose weights are 1 at θ = θ_H (Appendix D).
 
+use super::snapshot::State;
 use super::{Fit, Outcome, Run, RunningMean};
 use crate::Result;
 use crate::batch::{BLOCK, blocks};
@@ -19,6 +20,7 @@ use mpf_core::{StopReason, rng};
 use ndarray::{Array2, ArrayView2};
 use rand::{Rng, RngExt, seq::SliceRandom};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// Options of the stochastic trainer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,70 +151,114 @@ impl Stochastic {
         }
     }
 
-    pub(super) fn run(&self, mut run: Run<'_>, start: Filters) -> Result<Fit> {
+    /// Whether `course` is of this trainer, of `n` samples in `d` dimensions.
+    pub(super) fn suits(&self, course: &Course, n: usize, d: usize) -> bool {
+        let batches = &course.batches;
+        let sides = [
+            course.filters.n_dims(),
+            course.direction.nrows(),
+            course.mean.mean.nrows(),
+        ];
+        sides == [d; 3]
+            && batches.size == self.batch.min(n)
+            && batches.next <= n
+            && batches.order.len() == n
+            && batches.order.iter().all(|&row| (row as usize) < n)
+    }
+
+    pub(super) fn begin(&self, mut run: Run<'_>, start: Filters) -> Result<Fit> {
+        let (n, d) = run.data.dim();
+        run.report(0, &start, || None)?;
+        let course = Course {
+            filters: start,
+            direction: Array2::zeros((d, d)),
+            mean: RunningMean::new(d),
+            batches: Batches::new(n, self.batch, run.options.seed),
+            told: Told::default(),
+            acceptance: None,
+            seed: rng::next_seed(run.options.seed),
+            steps: 0,
+        };
+        self.run(run, course)
+    }
+
+    pub(super) fn run(&self, mut run: Run<'_>, mut course: Course) -> Result<Fit> {
         let (n, d) = run.data.dim();
         let n_steps = self.n_steps();
-        let mut filters = start;
-        let mut direction = Array2::<f64>::zeros((d, d));
-        let mut mean = RunningMean::new(d);
-        let mut batches = Batches::new(n, self.batch, run.options.seed);
         let mut workers = workers(self.batch.min(n), d);
-        let mut told = Told::default();
-        let mut acceptance = None;
         let mut stop = StopReason::IterationLimit;
-        let mut seed = rng::next_seed(run.options.seed);
-        let mut steps = 0;
-        run.report(0, &filters)?;
-        while steps < n_steps {
+        while course.steps < n_steps {
             if let Some(reason) = run.must_stop() {
                 stop = reason;
                 break;
             }
-            let (phase, rate) = self.phase(steps);
-            seed = rng::next_seed(seed);
-            let hamiltonian = Hamiltonian::new(filters.as_array());
-            let rows = batches.next();
+            let (phase, rate) = self.phase(course.steps);
+            course.seed = rng::next_seed(course.seed);
+            let seed = course.seed;
+            let hamiltonian = Hamiltonian::new(course.filters.as_array());
+            let rows = course.batches.next();
             let data = run.data;
             workers.par_iter_mut().enumerate().for_each(|(k, worker)| {
                 worker.work(&hamiltonian, data, rows, phase, self.clip, seed, k);
             });
             let mut now = Told::default();
-            direction *= self.momentum;
+            course.direction *= self.momentum;
             workers.iter().for_each(|worker| now.add(worker.told));
             for worker in &workers {
-                direction.scaled_add(0.5 / now.weights, &worker.grad);
+                course.direction.scaled_add(0.5 / now.weights, &worker.grad);
             }
-            filters.step(-rate, direction.view());
-            if !filters.as_array().iter().all(|v| v.is_finite()) {
-                return Err(Error::Diverged { step: steps });
+            course.filters.step(-rate, course.direction.view());
+            if !course.filters.as_array().iter().all(|v| v.is_finite()) {
+                return Err(Error::Diverged { step: course.steps });
             }
-            steps += 1;
-            acceptance = Some(now.acceptance / now.n as f64);
-            told.add(now);
+            course.steps += 1;
+            course.acceptance = Some(now.acceptance / now.n as f64);
+            course.told.add(now);
 
+            let steps = course.steps;
             if (steps == self.steady_steps / 2 || steps == self.steady_steps)
-                && let Some(filter) = run.rescue(steps, &mut filters)?
+                && let Some(filter) = run.rescue(steps, &mut course.filters)?
             {
-                direction.row_mut(filter).fill(0.0);
+                course.direction.row_mut(filter).fill(0.0);
             }
             if steps + self.averaged_steps > n_steps {
-                mean.add(&filters);
+                course.mean.add(&course.filters);
             }
-            if steps % run.options.report_every == 0 && steps < n_steps {
-                run.report(steps, &filters)?;
+            if steps.is_multiple_of(run.options.report_every) && steps < n_steps {
+                run.report(steps, &course.filters, || {
+                    Some(State::Stochastic(course.clone()))
+                })?;
             }
         }
         run.finish(Outcome {
-            filters: mean.finish().unwrap_or(filters),
+            filters: course.mean.finish().unwrap_or(course.filters),
             stop,
-            steps,
-            acceptance,
-            clipped_fraction: told.clipped as f64 / told.n.max(1) as f64,
+            steps: course.steps,
+            acceptance: course.acceptance,
+            clipped_fraction: course.told.clipped as f64 / course.told.n.max(1) as f64,
         })
     }
 }
 
+/// Where the trainer is after a step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Course {
+    filters: Filters,
+    /// The gradient with its momentum.
+    #[serde(with = "crate::model::square")]
+    direction: Array2<f64>,
+    mean: RunningMean,
+    batches: Batches,
+    told: Told,
+    acceptance: Option<f64>,
+    /// That of the neighbours drawn last.
+    seed: u64,
+    /// Steps done.
+    pub(super) steps: usize,
+}
+
 /// The rows of every batch: all of the data in random order, then in another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Batches {
     order: Vec<u32>,
     next: usize,
@@ -243,7 +289,7 @@ impl Batches {
 }
 
 /// Sums over the samples of a step.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Told {
     n: usize,
     weights: f64,
