@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// What `format` says in every model file.
 const FORMAT: &str = "mpf-model";
-/// The version that is written, and the newest that is read.
+/// The version that is written and read.
 const VERSION: u32 = 1;
 
 /// How the numbers of a file are to be read.
@@ -251,9 +251,9 @@ impl ModelFile {
         if self.format != FORMAT {
             return Err(format!("its format is {:?}, not {FORMAT:?}", self.format));
         }
-        if self.format_version > VERSION {
+        if self.format_version != VERSION {
             return Err(format!(
-                "it is of version {}, but this program knows up to {VERSION}",
+                "it is of version {}, but this program knows {VERSION}",
                 self.format_version
             ));
         }
@@ -373,6 +373,15 @@ impl Model {
         hash.to_string()
     }
 
+    /// A hash of the couplings: of equal models, whatever their history.
+    pub fn couplings_fingerprint(&self) -> String {
+        let mut hash = Hash::default();
+        for number in self.couplings.as_array() {
+            hash.add(&number.to_le_bytes());
+        }
+        hash.to_string()
+    }
+
     /// With its checksum, ready to be written.
     fn file(&self, convention: Convention) -> ModelFile {
         ModelFile {
@@ -407,6 +416,15 @@ impl Model {
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
         let form = Form::of(path)?;
         let bytes = fs::read(path).map_err(|e| Failure::unreadable(path, &e))?;
+        Self::parse(form, path, &bytes, assumed)
+    }
+
+    fn parse(
+        form: Form,
+        path: &Path,
+        bytes: &[u8],
+        assumed: Option<Convention>,
+    ) -> Result<Self, Failure> {
         let wrong = |why: String| {
             let failure = Failure::input(format!("{}: {why}", path.display()));
             if why.contains("checksum") {
@@ -415,18 +433,16 @@ impl Model {
                 failure.hint("docs/model-file.md describes the format; `mpf fit` writes it")
             }
         };
-        let text = || {
-            String::from_utf8(bytes.clone()).map_err(|_| wrong("this is no text in UTF-8".into()))
-        };
+        let text =
+            || std::str::from_utf8(bytes).map_err(|_| wrong("this is no text in UTF-8".into()));
         match form {
             Form::Json => {
-                let text = text()?;
-                let file: ModelFile = serde_json::from_str(&text)
+                let file: ModelFile = serde_json::from_str(text()?)
                     .map_err(|e| wrong(format!("this is no model file: {e}")))?;
                 file.read().map_err(wrong)
             }
-            Form::Npz => npz_form::read(path, &bytes),
-            Form::Csv => csv_form::read(&text()?, assumed).map_err(wrong),
+            Form::Npz => npz_form::read(path, bytes),
+            Form::Csv => csv_form::read(text()?, assumed).map_err(wrong),
         }
     }
 }
@@ -546,6 +562,70 @@ mod tests {
         fs::write(&path, by_hand).unwrap();
         let back = Model::read(&path, None).unwrap();
         assert_eq!(back.couplings.get(1, 1), 2.3);
+    }
+
+    /// A small model with something of everything that a file can hold.
+    fn small() -> Model {
+        Model {
+            couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
+            names: vec!["a".into(), "b".into()],
+            errors: Some(StandardErrors {
+                method: "sandwich".into(),
+                fields: vec![0.1, f64::NAN],
+                biases: vec![0.1, 0.2],
+                couplings: vec![vec![f64::NAN, 0.1]; 2],
+            }),
+            fit: None,
+            data: None,
+            ..example()
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_truncation_is_noticed_or_harmless() {
+        let mut noticed = 0;
+        for (form, name) in [
+            (Form::Json, "m.json"),
+            (Form::Npz, "m.npz"),
+            (Form::Csv, "m.csv"),
+        ] {
+            for convention in [Convention::Binary, Convention::Spins] {
+                let model = small();
+                let whole = match form {
+                    Form::Json => model.to_json(convention).into_bytes(),
+                    Form::Npz => npz_form::write(&model).unwrap(),
+                    Form::Csv => csv_form::write(&model, convention).into_bytes(),
+                };
+                // With a convention that may be wrong, too: it is only for tables without one.
+                let mut check = |bytes: &[u8], what: &dyn Fn() -> String| {
+                    for assumed in [None, Some(Convention::Binary), Some(Convention::Spins)] {
+                        match Model::parse(form, Path::new(name), bytes, assumed) {
+                            Ok(read) => assert!(same(&read, &model), "{name} {}", what()),
+                            Err(failure) => {
+                                assert!(!failure.message.is_empty());
+                                noticed += 1;
+                            }
+                        }
+                    }
+                };
+                check(&whole, &|| "untouched".into());
+                // Archives have their own sums, over every bit: they need not be tried with
+                // every value.
+                let changes: Vec<u8> = match form {
+                    Form::Npz => vec![1, 2, 4, 8, 16, 32, 64, 128, 255],
+                    _ => (1..=255).collect(),
+                };
+                for at in 0..whole.len() {
+                    for change in &changes {
+                        let mut damaged = whole.clone();
+                        damaged[at] ^= change;
+                        check(&damaged, &|| format!("byte {at} ^ {change}"));
+                    }
+                    check(&whole[..at], &|| format!("cut at {at}"));
+                }
+            }
+        }
+        assert!(noticed > 100_000, "{noticed}");
     }
 
     #[test]
