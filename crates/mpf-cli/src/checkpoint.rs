@@ -317,24 +317,34 @@ fn read<W: DeserializeOwned>(
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Failure::unreadable(path, &error)),
     };
-    let at = path.display();
     if !wanted {
+        let at = path.display();
         return Err(
             Failure::input(format!("{at} is already there: another run may need it"))
                 .hint("--resume continues it; to start afresh, remove it or choose another name"),
         );
     }
+    parse(path, &bytes, settings).map(Some)
+}
+
+/// The work of a run with these settings.
+fn parse<W: DeserializeOwned>(
+    path: &Path,
+    bytes: &[u8],
+    settings: &Settings,
+) -> Result<W, Failure> {
+    let at = path.display();
     let damaged = |error: mpf_core::Error| {
         Failure::input(format!("{at}: {error}")).hint("to start afresh, remove the file")
     };
-    let contents: Contents<'_> = open(&bytes).map_err(damaged)?;
+    let contents: Contents<'_> = open(bytes).map_err(damaged)?;
     if let Some((ours, theirs)) = settings.difference(&contents.settings) {
         return Err(Failure::input(format!(
             "{at}: the checkpoint was made with {theirs}, this run has {ours}"
         ))
         .hint("continue it with the same data and settings, or choose another checkpoint"));
     }
-    open(&contents.work).map(Some).map_err(damaged)
+    open(&contents.work).map_err(damaged)
 }
 
 /// What was typed, with `--resume`.
@@ -432,9 +442,8 @@ mod tests {
         first.keep(|work| work.extend([0.1, f64::NAN]));
         let whole = fs::read(&path).unwrap();
         let refused = |bytes: &[u8]| {
-            fs::write(&path, bytes).unwrap();
-            let failure = keeper(&path, true, settings(0.1, false)).err();
-            failure.is_some_and(|f| f.code == crate::failure::WRONG_INPUT)
+            let work = parse::<Vec<f64>>(&path, bytes, &settings(0.1, false));
+            work.is_err_and(|f| f.code == crate::failure::WRONG_INPUT)
         };
         for at in 0..whole.len() {
             for change in 1..=255 {

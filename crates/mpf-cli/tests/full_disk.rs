@@ -10,7 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Every command that writes, each of its outputs larger than a kilobyte, with their names.
+/// Every command that writes, its first output larger than a kilobyte, with their names.
 const WRITERS: [(&str, &[&str]); 9] = [
     ("fit r.csv --method independent -o out.json", &["out.json"]),
     ("fit r.csv --method tap -o out.npz", &["out.npz"]),
@@ -40,10 +40,11 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// `mpf` where no file can grow beyond a kilobyte: writes fail half-way.
-fn mpf_on_a_full_disk(folder: &Path, arguments: &str) -> Outcome {
+/// `mpf` where no file can grow beyond so many kilobytes: writes fail half-way.
+fn mpf_with_room_for(kilobytes: usize, folder: &Path, arguments: &str) -> Outcome {
+    let limited = format!("trap '' XFSZ; ulimit -f {kilobytes}; exec \"$0\" \"$@\"");
     let output = Command::new("bash")
-        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
+        .args(["-c", &limited])
         .arg(env!("CARGO_BIN_EXE_mpf"))
         .args(arguments.split_whitespace())
         .current_dir(folder)
@@ -83,7 +84,7 @@ fn a_disk_that_fills_up_half_way() {
                     fs::write(path.join(output), "precious").unwrap();
                 }
             }
-            let outcome = mpf_on_a_full_disk(path, arguments);
+            let outcome = mpf_with_room_for(1, path, arguments);
             assert_eq!(outcome.code, 1, "mpf {arguments}: {}", outcome.stderr);
             check_message(&outcome, "cannot write out.");
             check_message(&outcome, "untouched");
@@ -102,10 +103,11 @@ fn a_disk_that_fills_up_half_way() {
 fn a_checkpoint_that_cannot_be_written_does_not_stop_the_fit() {
     let folder = folder();
     let path = folder.path();
-    fs::write(path.join("small.csv"), "a,b\n0,1\n1,0\n1,1\n0,0\n1,1\n").unwrap();
-    // The model fits into a kilobyte if little is said about it; its checkpoint does not.
-    let fit = "fit small.csv --method cd --updates 40 -o m.csv --checkpoint c --checkpoint-every 0";
-    let outcome = mpf_on_a_full_disk(path, fit);
+    // Every resample takes thirteen kilobytes of the checkpoint: the first ones fit, all do not.
+    let fit = "fit r.csv --method independent --errors bootstrap --resamples 40 -o m.json \
+               --checkpoint c --checkpoint-every 0";
+    let outcome = mpf_with_room_for(200, path, fit);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let warnings = outcome.stderr.matches("cannot write c").count();
     assert_eq!(warnings, 1, "once is enough: {}", outcome.stderr);
     assert!(
@@ -113,7 +115,19 @@ fn a_checkpoint_that_cannot_be_written_does_not_stop_the_fit() {
         "{}",
         outcome.stderr
     );
-    assert!(!path.join("c").exists());
+    assert_eq!(mpf(path, "convert m.json -o m.npz").code, 0);
+    let left = ["m.json", "m.npz", "r.csv", "t.json"].map(str::to_owned);
+    assert_eq!(names(path), BTreeSet::from(left));
+
+    // If it is interrupted or fails there, it says that the work is lost.
+    fs::remove_file(path.join("m.json")).unwrap();
+    let outcome = mpf_with_room_for(1, path, fit);
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    check_message(
+        &outcome,
+        "cannot write m.json: file too large, and cannot write c",
+    );
+    assert!(!path.join("m.json").exists() && !path.join("c").exists());
 }
 
 #[test]
@@ -162,7 +176,7 @@ fn a_closed_pipe_is_no_error() {
         drop(child.stdout.take());
         assert_eq!(child.wait().unwrap().code(), Some(0), "mpf {arguments}");
         for output in *outputs {
-            assert!(fs::metadata(path.join(output)).unwrap().len() > 1024);
+            assert!(fs::metadata(path.join(output)).unwrap().len() > 0);
             fs::remove_file(path.join(output)).unwrap();
         }
     }

@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Kills per kind of work.
-const KILLS: usize = 9;
+const KILLS: usize = 8;
 /// Runs after which work that never ends is given up.
 const MOST_RUNS: usize = 400;
 
@@ -112,13 +112,16 @@ fn kill_and_continue(salt: u64, options: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let at = |name: &str| path.join(name);
-    assert_eq!(mpf(path, "demo -n 3000 -o r.npy --truth t.json").code, 0);
+    assert_eq!(mpf(path, "demo -n 2000 -o r.npy --truth t.json").code, 0);
     let began = Instant::now();
     let whole = format!("fit r.npy {options} -o whole.json --checkpoint w --checkpoint-every 0");
-    assert_eq!(mpf(path, &whole).code, 0, "{options}");
+    let code = mpf(path, &whole).code;
     let time = began.elapsed();
+    // Converged, or as far as it goes.
+    assert!(code == 0 || code == 3, "{options}");
     let plain = mpf(path, &format!("fit r.npy {options} -o plain.json"));
-    assert_eq!(plain.code, 0, "{}", plain.stderr);
+    assert_eq!(plain.code, code, "{}", plain.stderr);
+    assert!(plain.stdout.contains("plain.json"), "{}", plain.stdout);
     let expected = numbers(&at("plain.json"));
     assert_eq!(
         numbers(&at("whole.json")),
@@ -144,7 +147,7 @@ fn kill_and_continue(salt: u64, options: &str) {
         match run_for(path, &arguments, limit) {
             None => kills += 1,
             Some((status, said)) => {
-                assert_eq!(status.code(), Some(0), "{said}");
+                assert_eq!(status.code(), Some(code), "{said}");
                 assert!(!at("c").exists());
                 assert_eq!(numbers(&at("m.json")), expected, "{options}");
                 ends += 1;
@@ -176,7 +179,7 @@ fn a_killed_fit_by_rows_ends_with_the_same_bits() {
 
 #[test]
 fn killed_contrastive_divergence_ends_with_the_same_bits() {
-    kill_and_continue(3, "--method cd --updates 100");
+    kill_and_continue(3, "--method cd --updates 60");
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn killed_draws_are_the_same_draws() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     assert_eq!(mpf(path, "demo -n 100 -o r.npy --truth t.json").code, 0);
-    let sample = "sample t.json -n 20000 --thin 5 --sampler tempering";
+    let sample = "sample t.json -n 12000 --thin 3 --sampler tempering";
     let began = Instant::now();
     assert_eq!(mpf(path, &format!("{sample} -o whole.npy")).code, 0);
     let time = began.elapsed();
@@ -281,8 +284,8 @@ fn wait_for(path: &Path) {
 fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    assert_eq!(mpf(path, "demo -n 3000 -o r.npy --truth t.json").code, 0);
-    let fit = "fit r.npy --method cd --updates 400";
+    assert_eq!(mpf(path, "demo -n 2000 -o r.npy --truth t.json").code, 0);
+    let fit = "fit r.npy --method cd --updates 200";
     assert_eq!(mpf(path, &format!("{fit} -o whole.json")).code, 0);
     for name in ["TERM", "INT"] {
         // A checkpoint at the first update, so that the fit is known to be under way; then none
@@ -314,7 +317,7 @@ fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
             ),
             (
                 format!("{arguments} --resume").replace("r.npy", "r.npy --transpose"),
-                "made with the data 3000 × 40",
+                "made with the data 2000 × 40",
             ),
         ] {
             let outcome = mpf(path, &changed);
@@ -349,7 +352,7 @@ fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
 fn without_a_checkpoint_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    assert_eq!(mpf(path, "demo -n 3000 -o r.npy --truth t.json").code, 0);
+    assert_eq!(mpf(path, "demo -n 2000 -o r.npy --truth t.json").code, 0);
     let mut child = start(path, "fit r.npy --method cd --updates 1000000 -o m.json");
     // It has read its data, so that it listens.
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
