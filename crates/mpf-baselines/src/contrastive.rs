@@ -28,6 +28,7 @@ use mpf_samplers::{Gibbs, Sampler};
 use ndarray::Array2;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// Chains that share a random stream and a task. Part of what a seed means.
@@ -91,6 +92,39 @@ pub struct ContrastiveOptions {
     pub max_seconds: f64,
     /// The handle that stops the run before its next update. Default: one that nobody else holds.
     pub cancel: Cancel,
+    /// Goes on from a snapshot of an earlier run on the same data with the same options, instead
+    /// of from `start`. Default: none.
+    pub resume: Option<ContrastiveSnapshot>,
+}
+
+/// CD between two updates: everything that it takes to go on to the same bits. It can be written
+/// and read with any `serde` format that keeps every bit of a number. It knows neither data nor
+/// options: whoever keeps one must see to it that they are the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ContrastiveSnapshot {
+    couplings: Couplings,
+    /// One point per update.
+    trace: Vec<TracePoint>,
+    /// The order in which chains take turns; empty where every update has all of them.
+    origins: Vec<u32>,
+    next: usize,
+    /// How often the order was dealt. With it and the number of the update, the seed gives the
+    /// random streams of all that follows.
+    epoch: u64,
+    /// Where persistent chains are, and their weights.
+    persistent: Option<(States, Vec<f64>)>,
+}
+
+impl ContrastiveSnapshot {
+    /// Updates done.
+    pub fn updates(&self) -> usize {
+        self.trace.len()
+    }
+
+    /// Learning time so far, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.trace.last().map_or(0.0, |point| point.seconds)
+    }
 }
 
 impl Default for ContrastiveOptions {
@@ -107,6 +141,7 @@ impl Default for ContrastiveOptions {
             seed: 0,
             max_seconds: f64::INFINITY,
             cancel: Cancel::new(),
+            resume: None,
         }
     }
 }
@@ -190,7 +225,8 @@ impl ContrastiveDivergence {
     /// # Errors
     /// [`Error::Diverged`] when a parameter runs away;
     /// [`mpf_ising::Error::UnitCount`], [`mpf_ising::Error::NotFinite`] and
-    /// [`mpf_ising::Error::Edge`] for a start, biases or a support of other units.
+    /// [`mpf_ising::Error::Edge`] for a start, biases or a support of other units;
+    /// [`Error::OtherSnapshot`] for a snapshot that cannot be one of this run.
     pub fn fit(&self, samples: &Samples) -> Result<Fit> {
         self.fit_observed(samples, |_| {})
     }
@@ -204,6 +240,20 @@ impl ContrastiveDivergence {
         samples: &Samples,
         mut observer: impl FnMut(&FitProgress<'_>),
     ) -> Result<Fit> {
+        let fitted = self.fit_with_snapshots(samples, |progress, _| observer(progress));
+        fitted.map(|(fit, _)| fit)
+    }
+
+    /// As [`ContrastiveDivergence::fit_observed`]; the observer can have a snapshot after every
+    /// update, and the one of the last update comes with the result.
+    ///
+    /// # Errors
+    /// As [`ContrastiveDivergence::fit`].
+    pub fn fit_with_snapshots(
+        &self,
+        samples: &Samples,
+        mut observer: impl FnMut(&FitProgress<'_>, &dyn Fn() -> ContrastiveSnapshot),
+    ) -> Result<(Fit, ContrastiveSnapshot)> {
         let options = &self.options;
         let mut clock = Instant::now();
         let mut parameters = Parameters::new(options, samples)?;
@@ -211,11 +261,17 @@ impl ContrastiveDivergence {
         let data = chains
             .is_full_batch()
             .then(|| Moments::of_samples(samples, &parameters.pairs));
-        let mut seconds = 0.0;
         let mut trace: Vec<TracePoint> = Vec::new();
+        let mut seconds = 0.0;
+        if let Some(earlier) = &options.resume {
+            parameters.resume(earlier)?;
+            chains.resume(earlier)?;
+            trace.clone_from(&earlier.trace);
+            seconds = earlier.seconds();
+        }
         let stop = loop {
             let update = trace.len();
-            if update == options.updates {
+            if update >= options.updates {
                 break StopReason::IterationLimit;
             }
             if options.cancel.is_cancelled() {
@@ -237,9 +293,13 @@ impl ContrastiveDivergence {
                 seconds,
             });
             let point = trace[update];
-            observer(&FitProgress::new(point, &|| parameters.couplings.clone()));
+            observer(
+                &FitProgress::new(point, &|| parameters.couplings.clone()),
+                &|| chains.snapshot(&parameters, &trace),
+            );
             clock = Instant::now();
         };
+        let snapshot = chains.snapshot(&parameters, &trace);
         let last = trace.last();
         let kkt_residual = last.map_or(0.0, |p| p.gradient_norm);
         let couplings = parameters.couplings;
@@ -255,7 +315,7 @@ impl ContrastiveDivergence {
         if stop != StopReason::IterationLimit {
             warnings.extend(Warning::not_converged(stop, kkt_residual));
         }
-        Ok(Fit {
+        let fit = Fit {
             couplings,
             value: last.map_or(0.0, |p| p.value),
             stop,
@@ -268,7 +328,8 @@ impl ContrastiveDivergence {
             warnings,
             trace,
             snapshot: None,
-        })
+        };
+        Ok((fit, snapshot))
     }
 }
 
@@ -415,6 +476,54 @@ impl<'a> Chains<'a> {
             chains.persistent = Some((chains.states(batch), chains.weights(batch)));
         }
         chains
+    }
+
+    fn snapshot(&self, parameters: &Parameters, trace: &[TracePoint]) -> ContrastiveSnapshot {
+        ContrastiveSnapshot {
+            couplings: parameters.couplings.clone(),
+            trace: trace.to_vec(),
+            origins: if self.is_full_batch() {
+                Vec::new()
+            } else {
+                self.origins.clone()
+            },
+            next: self.next,
+            epoch: self.epoch,
+            persistent: self.persistent.clone(),
+        }
+    }
+
+    /// Goes to where `earlier` was.
+    fn resume(&mut self, earlier: &ContrastiveSnapshot) -> Result<()> {
+        let wrong = |what| Err(Error::OtherSnapshot { what });
+        if !self.is_full_batch() {
+            // The same chains in another order.
+            let sorted = |origins: &[u32]| {
+                let mut sorted = origins.to_vec();
+                sorted.sort_unstable();
+                sorted
+            };
+            if sorted(&self.origins) != sorted(&earlier.origins) {
+                return wrong("other samples");
+            }
+            self.origins.clone_from(&earlier.origins);
+        } else if !earlier.origins.is_empty() {
+            return wrong("mini-batches");
+        }
+        let starts = earlier.next.checked_sub(self.batch_size);
+        if starts.is_none() || earlier.next > self.origins.len() {
+            return wrong("batches of another size");
+        }
+        (self.next, self.epoch) = (earlier.next, earlier.epoch);
+        let shape = |chains: &Option<(States, Vec<f64>)>| {
+            let chains = chains.as_ref();
+            chains.map(|(states, weights)| (states.n_units(), states.n_samples(), weights.len()))
+        };
+        if shape(&self.persistent) != shape(&earlier.persistent) {
+            return wrong("other chains");
+        }
+        self.persistent.clone_from(&earlier.persistent);
+        Ok(())
     }
 
     fn is_full_batch(&self) -> bool {
@@ -598,6 +707,17 @@ impl Parameters {
             free_biases,
             fixed_fields,
         })
+    }
+
+    /// Goes to where `earlier` was.
+    fn resume(&mut self, earlier: &ContrastiveSnapshot) -> Result<()> {
+        if earlier.couplings.n_units() != self.couplings.n_units() {
+            return Err(Error::OtherSnapshot {
+                what: "other units",
+            });
+        }
+        self.couplings = earlier.couplings.clone();
+        Ok(())
     }
 
     /// One step along `off` = ⟨·⟩_k − ⟨·⟩_0. Returns the root mean square and the largest size of

@@ -76,6 +76,12 @@ pub enum Error {
         /// The learning rate of that update.
         rate: f64,
     },
+    /// A snapshot that cannot be one of this run.
+    #[error("the snapshot is of a run with {what}: data or options have changed")]
+    OtherSnapshot {
+        /// What differs.
+        what: &'static str,
+    },
     /// An error of the data, the support or the couplings.
     #[error(transparent)]
     Ising(#[from] mpf_ising::Error),

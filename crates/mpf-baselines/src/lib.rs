@@ -33,13 +33,15 @@ pub mod method;
 pub mod objectives;
 pub mod pseudolikelihood;
 
-pub use contrastive::{ContrastiveDivergence, ContrastiveOptions, LearningRate};
+pub use contrastive::{
+    ContrastiveDivergence, ContrastiveOptions, ContrastiveSnapshot, LearningRate,
+};
 pub use error::Error;
 pub use goodness::{Entropies, GoodnessOfFit, Moments};
 pub use heldout::{Comparison, Tournament, TournamentOptions};
 pub use max_likelihood::{MaximumLikelihood, independent};
 pub use mean_field::{Expansion, MeanField, MeanFieldFit};
-pub use method::{Fitted, Method};
+pub use method::{Fitted, Method, MethodSnapshot};
 pub use objectives::Objectives;
 pub use pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
 

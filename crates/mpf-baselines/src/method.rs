@@ -1,7 +1,7 @@
 //! Every method behind one name, for comparisons.
 
 use crate::Result;
-use crate::contrastive::{ContrastiveDivergence, ContrastiveOptions};
+use crate::contrastive::{ContrastiveDivergence, ContrastiveOptions, ContrastiveSnapshot};
 use crate::error::Error;
 use crate::max_likelihood::{ExactLikelihood, MaximumLikelihood, check_units, independent};
 use crate::mean_field::{Expansion, MeanField};
@@ -9,9 +9,10 @@ use crate::pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, r
 use mpf_core::{StopReason, TracePoint};
 use mpf_ising::path::PathProgress;
 use mpf_ising::{
-    Couplings, CrossValidation, ErrorBars, Fit, FitOptions, FitProgress, Fitter, Folds, Mpf,
-    PenaltyPath, Samples, States, Warning,
+    Couplings, CrossValidation, ErrorBars, Fit, FitOptions, FitProgress, FitSnapshot, Fitter,
+    Folds, Mpf, PathSnapshot, PenaltyPath, Samples, States, Warning,
 };
+use serde::{Deserialize, Serialize};
 
 /// A way to fit an Ising model, with its options.
 #[derive(Clone, Debug)]
@@ -62,6 +63,31 @@ pub struct Fitted {
     pub warnings: Vec<Warning>,
     /// How learning went; `None` for closed forms.
     pub course: Option<Course>,
+    /// What it takes to go on from where learning stopped: by CD always, by the others where
+    /// [`MinimizerOptions::snapshots`](mpf_core::MinimizerOptions::snapshots) asks for it.
+    pub snapshot: Option<MethodSnapshot>,
+}
+
+/// Everything that a fit by any method needs to go on to the same bits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum MethodSnapshot {
+    /// Of MPF, pseudolikelihood, RISE, logRISE and maximum likelihood.
+    Fit(FitSnapshot),
+    /// Of contrastive divergence.
+    Contrastive(ContrastiveSnapshot),
+}
+
+/// How far it is.
+impl std::fmt::Display for MethodSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fit(FitSnapshot::Joint(snapshot)) => {
+                write!(f, "{} iterations", snapshot.iteration())
+            }
+            Self::Fit(FitSnapshot::NodeWise(snapshot)) => write!(f, "{} units", snapshot.n_done()),
+            Self::Contrastive(snapshot) => write!(f, "{} updates", snapshot.updates()),
+        }
+    }
 }
 
 /// How learning went: see the fields of the same names of [`Fit`].
@@ -99,6 +125,7 @@ impl From<Fit> for Fitted {
                 asymmetry: fit.asymmetry,
                 trace: fit.trace,
             }),
+            snapshot: fit.snapshot.map(MethodSnapshot::Fit),
         }
     }
 }
@@ -138,27 +165,52 @@ impl Method {
     pub fn fit_observed(
         &self,
         samples: &Samples,
-        observer: impl FnMut(&FitProgress<'_>) + Send,
+        mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fitted> {
+        self.fit_with_snapshots(samples, |progress, _| observer(progress))
+    }
+
+    /// As [`Method::fit_observed`]; the observer can have what it takes to go on from there, for
+    /// [`Method::resumed`]. Methods that minimise have it where
+    /// [`MinimizerOptions::snapshots`](mpf_core::MinimizerOptions::snapshots) asks for it, CD
+    /// always.
+    ///
+    /// # Errors
+    /// Those of the method.
+    pub fn fit_with_snapshots(
+        &self,
+        samples: &Samples,
+        mut observer: impl FnMut(&FitProgress<'_>, &dyn Fn() -> Option<MethodSnapshot>) + Send,
+    ) -> Result<Fitted> {
+        let minimised = |progress: &FitProgress<'_>| {
+            observer(progress, &|| progress.snapshot().map(MethodSnapshot::Fit));
+        };
         Ok(match self {
             Self::Mpf(options) => Fitter::new(options.clone())?
-                .fit_observed(samples, observer)?
+                .fit_observed(samples, minimised)?
                 .into(),
             Self::Pseudolikelihood(options) => Pseudolikelihood::new(options.clone())?
-                .fit_observed(samples, observer)?
+                .fit_observed(samples, minimised)?
                 .into(),
             Self::Rise { lambda, options } => rise(*lambda, options.clone())?
-                .fit_observed(samples, observer)?
+                .fit_observed(samples, minimised)?
                 .into(),
             Self::LogRise { lambda, options } => log_rise(*lambda, options.clone())?
-                .fit_observed(samples, observer)?
-                .into(),
-            Self::ContrastiveDivergence(options) => ContrastiveDivergence::new(options.clone())?
-                .fit_observed(samples, observer)?
+                .fit_observed(samples, minimised)?
                 .into(),
             Self::MaximumLikelihood(options) => MaximumLikelihood::new(options.clone())?
-                .fit_observed(samples, observer)?
+                .fit_observed(samples, minimised)?
                 .into(),
+            Self::ContrastiveDivergence(options) => {
+                let learner = ContrastiveDivergence::new(options.clone())?;
+                let (fit, last) = learner.fit_with_snapshots(samples, |progress, snapshot| {
+                    observer(progress, &|| Some(MethodSnapshot::Contrastive(snapshot())));
+                })?;
+                Fitted {
+                    snapshot: Some(MethodSnapshot::Contrastive(last)),
+                    ..Fitted::from(fit)
+                }
+            }
             Self::Independent => {
                 let fit = independent(samples)?;
                 Fitted {
@@ -167,6 +219,7 @@ impl Method {
                     seconds: fit.seconds,
                     warnings: fit.warnings,
                     course: None,
+                    snapshot: None,
                 }
             }
             Self::MeanField { expansion, lambda } => {
@@ -177,9 +230,47 @@ impl Method {
                     seconds: fit.seconds,
                     warnings: fit.warnings,
                     course: None,
+                    snapshot: None,
                 }
             }
         })
+    }
+
+    /// The method, going on from `snapshot`, and taking snapshots itself.
+    ///
+    /// # Errors
+    /// [`Error::OtherSnapshot`] for one of another method.
+    pub fn resumed(mut self, snapshot: Option<MethodSnapshot>) -> Result<Self> {
+        let other = |what| Err(Error::OtherSnapshot { what });
+        match &mut self {
+            Self::Mpf(options)
+            | Self::Pseudolikelihood(options)
+            | Self::Rise { options, .. }
+            | Self::LogRise { options, .. }
+            | Self::MaximumLikelihood(options) => {
+                options.minimizer.snapshots = true;
+                options.resume = match snapshot {
+                    None => None,
+                    Some(MethodSnapshot::Fit(snapshot)) => Some(snapshot),
+                    Some(MethodSnapshot::Contrastive(_)) => {
+                        return other("contrastive divergence");
+                    }
+                };
+            }
+            Self::ContrastiveDivergence(options) => {
+                options.resume = match snapshot {
+                    None => None,
+                    Some(MethodSnapshot::Contrastive(snapshot)) => Some(snapshot),
+                    Some(MethodSnapshot::Fit(_)) => return other("another method"),
+                };
+            }
+            Self::MeanField { .. } | Self::Independent => {
+                if snapshot.is_some() {
+                    return other("another method");
+                }
+            }
+        }
+        Ok(self)
     }
 
     /// A path of penalties with held-out scores, for the methods that have penalties. The λ's are
@@ -193,33 +284,52 @@ impl Method {
         path: &PenaltyPath,
         states: &States,
         folds: &Folds,
-        observer: impl FnMut(&PathProgress),
+        mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
-        Ok(match self {
-            Self::Mpf(options) => {
-                let (fitter, form) = (Fitter::new(options.clone())?, options.form);
-                path.cross_validate(&fitter, &Mpf { form }, states, folds, observer)?
-            }
+        self.cross_validate_from(None, path, states, folds, |progress, _| observer(progress))
+    }
+
+    /// As [`Method::cross_validate`], going on from a snapshot of an earlier run with the same
+    /// data, folds and options; `observer` can have one after every λ.
+    ///
+    /// # Errors
+    /// As [`Method::cross_validate`]; [`mpf_ising::Error::OtherPath`].
+    pub fn cross_validate_from(
+        &self,
+        snapshot: Option<PathSnapshot>,
+        path: &PenaltyPath,
+        states: &States,
+        folds: &Folds,
+        observer: impl FnMut(&PathProgress, &dyn Fn() -> PathSnapshot),
+    ) -> Result<CrossValidation> {
+        let (fitter, form) = match self {
+            Self::Mpf(options) => (Fitter::new(options.clone())?, options.form),
             Self::Rise { lambda, options } => {
                 let fitter = rise(*lambda, options.clone())?;
                 let form = fitter.options().form;
-                path.cross_validate(&fitter, &Mpf { form }, states, folds, observer)?
+                (fitter, form)
             }
             Self::LogRise { lambda, options } => {
                 let fitter = log_rise(*lambda, options.clone())?;
                 let form = fitter.options().form;
-                path.cross_validate(&fitter, &Mpf { form }, states, folds, observer)?
+                (fitter, form)
             }
             Self::Pseudolikelihood(options) => {
                 Pseudolikelihood::new(options.clone())?;
                 let fitter = Fitter::new(options.clone())?;
-                path.cross_validate(&fitter, &PseudolikelihoodSum, states, folds, observer)?
+                let sum = &PseudolikelihoodSum;
+                return Ok(
+                    path.cross_validate_from(snapshot, &fitter, sum, states, folds, observer)?
+                );
             }
             Self::MaximumLikelihood(options) => {
                 MaximumLikelihood::new(options.clone())?;
                 check_units(states.n_units())?;
                 let fitter = Fitter::new(options.clone())?;
-                path.cross_validate(&fitter, &ExactLikelihood, states, folds, observer)?
+                let exact = &ExactLikelihood;
+                return Ok(
+                    path.cross_validate_from(snapshot, &fitter, exact, states, folds, observer)?
+                );
             }
             Self::ContrastiveDivergence(_) | Self::MeanField { .. } | Self::Independent => {
                 return Err(Error::NotOffered {
@@ -228,7 +338,9 @@ impl Method {
                     reason: "it minimises no penalised objective; use MPF or PL",
                 });
             }
-        })
+        };
+        let mpf = Mpf { form };
+        Ok(path.cross_validate_from(snapshot, &fitter, &mpf, states, folds, observer)?)
     }
 
     /// Standard errors of `couplings`, which this method fitted to `states`, by the sandwich

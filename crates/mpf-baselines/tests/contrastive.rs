@@ -432,3 +432,68 @@ fn a_constant_unit_gets_no_couplings_and_a_warning() {
     // Odds ½ : 4½ of being 1.
     assert!((fit.couplings.get(1, 1) - 9f64.ln()).abs() < 1e-12);
 }
+
+#[test]
+fn a_stopped_run_goes_on_to_the_same_bits() {
+    let truth = random_couplings(7, 1.0, 21);
+    let states = Exact::new(&truth).unwrap().draw(1500, &mut stream(21, 1));
+    let counted = Samples::new(&states).unwrap();
+    let weights: Vec<f64> = (0..1500).map(|m| 0.5 + f64::from(m % 3)).collect();
+    let weighted = Samples::weighted(&states, &weights).unwrap();
+    let updates = 9;
+    for (samples, persistent, batch_size) in [
+        (&counted, false, None),
+        (&counted, true, None),
+        (&counted, false, Some(600)),
+        (&counted, true, Some(600)),
+        (&weighted, true, Some(40)),
+    ] {
+        let options = ContrastiveOptions {
+            updates,
+            persistent,
+            batch_size,
+            sweeps: 2,
+            seed: seed(),
+            ..Default::default()
+        };
+        let learner = ContrastiveDivergence::new(options.clone()).unwrap();
+        let mut seen = Vec::new();
+        let (whole, last) = learner
+            .fit_with_snapshots(samples, |_, snapshot| seen.push(snapshot()))
+            .unwrap();
+        assert_eq!((seen.len(), last.updates()), (updates, updates));
+        let unmoved = ContrastiveOptions {
+            max_seconds: 0.0,
+            ..options.clone()
+        };
+        let unmoved = ContrastiveDivergence::new(unmoved).unwrap();
+        let (_, start) = unmoved.fit_with_snapshots(samples, |_, _| {}).unwrap();
+        assert_eq!(start.updates(), 0);
+        seen.insert(0, start);
+        for (done, snapshot) in seen.iter().enumerate() {
+            assert_eq!(snapshot.updates(), done);
+            let stored = mpf_core::checkpoint::seal(snapshot).unwrap();
+            let resumed = ContrastiveDivergence::new(ContrastiveOptions {
+                resume: Some(mpf_core::checkpoint::open(&stored).unwrap()),
+                ..options.clone()
+            });
+            let resumed = resumed.unwrap().fit(samples).unwrap();
+            assert_eq!(
+                resumed.couplings, whole.couplings,
+                "persistent {persistent}, batches {batch_size:?}, after {done}"
+            );
+            assert_eq!(resumed.value, whole.value);
+            assert_eq!(resumed.iterations, updates);
+            assert_eq!(resumed.stop, whole.stop);
+        }
+        let other = ContrastiveDivergence::new(ContrastiveOptions {
+            resume: Some(last),
+            persistent: !persistent,
+            ..options
+        });
+        assert!(matches!(
+            other.unwrap().fit(samples),
+            Err(Error::OtherSnapshot { .. })
+        ));
+    }
+}

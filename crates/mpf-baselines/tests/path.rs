@@ -7,8 +7,8 @@ use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::rng::{next_seed, stream};
 use mpf_ising::{
     Biases, Boundary, Couplings, CrossValidation, Dealing, Error, Estimator, Exact, FitOptions,
-    Fitter, Folds, Lattice, Mode, Mpf, PathOptions, Penalty, PenaltyPath, Rule, Samples,
-    SpinCouplings, States,
+    Fitter, Folds, Lattice, Mode, Mpf, PathOptions, PathSnapshot, Penalty, PenaltyPath, Rule,
+    Samples, SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
 use ndarray::{Array1, Array2};
@@ -330,4 +330,65 @@ fn bad_options_and_data_are_errors() {
     let folds = Folds::new(50, 5, Dealing::Blocks).unwrap();
     let found = path.cross_validate(&cancelled, &Mpf::default(), &states, &folds, |_| {});
     assert!(matches!(found, Err(Error::Cancelled)));
+}
+
+#[test]
+fn a_path_that_was_stopped_goes_on_to_the_same_bits() {
+    let states = draws(6, 900);
+    let folds = Folds::new(900, 3, Dealing::Blocks).unwrap();
+    for (penalty, mode) in [
+        (Penalty::L1, Mode::Joint),
+        (Penalty::L2, Mode::Joint),
+        (Penalty::L1, Mode::NodeWise),
+    ] {
+        let fitter = fitter(|options| options.mode = mode);
+        let path = PenaltyPath::new(PathOptions {
+            penalty,
+            n_lambdas: 8,
+            ..Default::default()
+        })
+        .unwrap();
+        let mut snapshots = Vec::new();
+        let whole = path
+            .cross_validate_from(None, &fitter, &Mpf::default(), &states, &folds, |_, now| {
+                snapshots.push(mpf_core::checkpoint::seal(&now()).unwrap());
+            })
+            .unwrap();
+        assert_eq!(snapshots.len(), whole.path.len());
+        for (k, stored) in snapshots.iter().enumerate() {
+            let snapshot: PathSnapshot = mpf_core::checkpoint::open(stored).unwrap();
+            assert_eq!(snapshot.n_done(), k + 1);
+            let mut steps = 0;
+            let resumed = path
+                .cross_validate_from(
+                    Some(snapshot),
+                    &fitter,
+                    &Mpf::default(),
+                    &states,
+                    &folds,
+                    |_, _| steps += 1,
+                )
+                .unwrap();
+            assert_eq!(steps, whole.path.len() - k - 1, "nothing is done twice");
+            assert_eq!(resumed.path.len(), whole.path.len());
+            for (a, b) in resumed.path.iter().zip(&whole.path) {
+                assert_eq!(a.fit.couplings, b.fit.couplings);
+                assert_eq!((a.lambda, a.ebic), (b.lambda, b.ebic));
+            }
+            for (a, b) in resumed.scores.iter().zip(&whole.scores) {
+                assert_eq!(a.folds, b.folds);
+            }
+        }
+        let snapshot: PathSnapshot = mpf_core::checkpoint::open(&snapshots[0]).unwrap();
+        let four = Folds::new(900, 4, Dealing::Blocks).unwrap();
+        let other = path.cross_validate_from(
+            Some(snapshot),
+            &fitter,
+            &Mpf::default(),
+            &states,
+            &four,
+            |_, _| {},
+        );
+        assert!(matches!(other, Err(Error::OtherPath { .. })));
+    }
 }

@@ -13,7 +13,7 @@ Exit codes:
   1    something failed on the way, such as a full disk
   2    wrong input or option; nothing was written
   3    the model is written, but the fit did not converge
-  130  interrupted; nothing was written
+  130  interrupted; nothing was written but the checkpoint, if there is to be one
 
 Results go to standard output, everything else to standard error. Colours only on a terminal, never
 with NO_COLOR. The number of threads changes no digit of any result.";
@@ -42,6 +42,13 @@ enum Command {
 Examples:
   mpf fit spikes.npy -o model.json
   mpf fit spins.csv --spins --method pl --l1 auto --errors sandwich -o model.npz
+
+With --checkpoint an interrupted fit can be continued:
+  mpf fit spikes.npy -o model.json --checkpoint fit.ckpt --resume
+starts afresh when there is no fit.ckpt and goes on when there is one, so that it can be given to a
+cluster that stops jobs and starts them again. What is kept: the penalties that were tried, the
+iterations of the fit, the updates of CD and --polish, the resamples of the bootstrap; the sandwich
+is computed again. The data and all settings must be the same.
 
 Units that never change get no couplings and the bias ln((1-p)/p), p = (n + 1/2)/(M + 1), n of M
 samples being 1.")]

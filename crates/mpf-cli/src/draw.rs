@@ -1,5 +1,7 @@
 //! Draws from a model, and what they are worth.
 
+use crate::checkpoint::{CheckpointArgs, Keeper, Settings};
+use crate::console::Console;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use mpf_core::{Cancel, EnergyModel};
@@ -7,10 +9,11 @@ use mpf_ising::{Couplings, IsingModel, States};
 use mpf_report::progress;
 use mpf_samplers::diagnostics::{self, Summary};
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Run, SwendsenWang, Tally,
-    Tempering, TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, Chains, ExactEnumeration, Gibbs, Run, SwendsenWang,
+    Tally, Tempering, TemperingOptions,
 };
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A sampler's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -93,6 +96,16 @@ pub struct Drawn {
     pub diagnostics: Option<Diagnostics>,
 }
 
+/// Where unfinished draws are kept, and the settings that they depend on.
+pub struct Keeping<'a> {
+    /// What was asked for.
+    pub args: &'a CheckpointArgs,
+    /// The settings.
+    pub settings: Settings,
+    /// Who is told.
+    pub console: Console,
+}
+
 /// Draws states of `couplings`.
 ///
 /// # Errors
@@ -102,24 +115,38 @@ pub fn draw(
     options: &DrawOptions,
     cancel: &Cancel,
 ) -> Result<Drawn, Failure> {
+    let nowhere = Keeping {
+        args: &CheckpointArgs::default(),
+        settings: Settings::new("draw"),
+        console: Console {
+            json: false,
+            quiet: true,
+        },
+    };
+    draw_and(couplings, options, &nowhere, cancel, Ok)
+}
+
+/// As [`draw`], and does `then` with the draws; unfinished ones are kept until that is done.
+///
+/// # Errors
+/// As [`draw`]; a checkpoint that cannot be used; those of `then`.
+pub fn draw_and<T>(
+    couplings: &Couplings,
+    options: &DrawOptions,
+    keeping: &Keeping<'_>,
+    cancel: &Cancel,
+    then: impl FnOnce(Drawn) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let task = Task {
+        couplings,
+        options,
+        keeping,
+        cancel,
+    };
     match options.sampler {
-        SamplerName::Gibbs => run(&Gibbs::new(couplings)?, couplings, options, cancel, |_| {
-            None
-        }),
-        SamplerName::Sw => run(
-            &SwendsenWang::new(couplings)?,
-            couplings,
-            options,
-            cancel,
-            |_| None,
-        ),
-        SamplerName::Exact => run(
-            &ExactEnumeration::new(couplings)?,
-            couplings,
-            options,
-            cancel,
-            |_| None,
-        ),
+        SamplerName::Gibbs => task.run(&Gibbs::new(couplings)?, |_| None, then),
+        SamplerName::Sw => task.run(&SwendsenWang::new(couplings)?, |_| None, then),
+        SamplerName::Exact => task.run(&ExactEnumeration::new(couplings)?, |_| None, then),
         SamplerName::Tempering => {
             let tempering = Tempering::tune(
                 couplings,
@@ -130,46 +157,99 @@ pub fn draw(
                     ..Default::default()
                 },
             )?;
-            run(&tempering, couplings, options, cancel, |swaps| {
-                Some(swaps.round_trips)
-            })
+            task.run(&tempering, |swaps| Some(swaps.round_trips), then)
         }
     }
 }
 
-fn run<S>(
-    sampler: &S,
-    couplings: &Couplings,
-    options: &DrawOptions,
-    cancel: &Cancel,
-    round_trips: impl Fn(&S::Info) -> Option<u64>,
-) -> Result<Drawn, Failure>
-where
-    S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
-{
-    let chains = options.chains.min(options.n_draws).max(1);
-    let runner = ChainRunner::new(ChainOptions {
-        seed: options.seed,
-        n_chains: chains,
-        n_draws: options.n_draws.div_ceil(chains),
-        burn_in: options.burn_in,
-        thinning: options.thinning,
-        cancel: cancel.clone(),
-    })?;
-    let bar = progress::bar(100 * chains as u64).with_prefix("draws");
-    let run = runner.run_with_progress(sampler, |_| bar.inc(1));
-    bar.finish_and_clear();
-    let run = run?;
-    if run.cancelled {
-        return Err(Failure::interrupted());
+/// Pieces that a run is done in, so that it can be kept in between.
+const PIECES: usize = 100;
+
+struct Task<'a> {
+    couplings: &'a Couplings,
+    options: &'a DrawOptions,
+    keeping: &'a Keeping<'a>,
+    cancel: &'a Cancel,
+}
+
+impl Task<'_> {
+    fn run<S, T>(
+        &self,
+        sampler: &S,
+        round_trips: impl Fn(&S::Info) -> Option<u64>,
+        then: impl FnOnce(Drawn) -> Result<T, Failure>,
+    ) -> Result<T, Failure>
+    where
+        S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
+        S::State: Clone + Serialize + DeserializeOwned,
+        S::Info: Clone + Serialize + DeserializeOwned,
+    {
+        let Keeping {
+            args,
+            settings,
+            console,
+        } = self.keeping;
+        let in_words = |chains: &Option<Chains<_, _, _>>| match chains {
+            None => "nothing is done yet".to_owned(),
+            Some(chains) => format!("{} steps of every chain done", chains.steps()),
+        };
+        let keeper = Keeper::new(args, settings.clone(), *console, in_words)?;
+        let drawn = self.draw(sampler, round_trips, &keeper);
+        keeper.end(drawn.and_then(then))
     }
-    let trips: Option<u64> = run.chains.iter().map(|c| round_trips(&c.info)).sum();
-    let diagnostics = diagnose(&run, couplings, trips);
-    let states = run.pooled();
-    Ok(Drawn {
-        states: states.slice(0..options.n_draws),
-        diagnostics,
-    })
+
+    fn draw<S>(
+        &self,
+        sampler: &S,
+        round_trips: impl Fn(&S::Info) -> Option<u64>,
+        keeper: &Keeper<Option<Chains<S::State, States, S::Info>>>,
+    ) -> Result<Drawn, Failure>
+    where
+        S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
+        S::State: Clone + Serialize + DeserializeOwned,
+        S::Info: Clone + Serialize + DeserializeOwned,
+    {
+        let options = self.options;
+        let n_chains = options.chains.min(options.n_draws).max(1);
+        let n_draws = options.n_draws.div_ceil(n_chains);
+        let runner = ChainRunner::new(ChainOptions {
+            seed: options.seed,
+            n_chains,
+            n_draws,
+            burn_in: options.burn_in,
+            thinning: options.thinning,
+            cancel: self.cancel.clone(),
+        })?;
+        let total = options.burn_in + n_draws * options.thinning;
+        let piece = if keeper.is_on() {
+            total.div_ceil(PIECES)
+        } else {
+            total
+        };
+        let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
+        let mut chains = match keeper.get(Clone::clone) {
+            Some(chains) => chains,
+            None => runner.begin(sampler)?,
+        };
+        while chains.steps() < total {
+            runner.advance(sampler, &mut chains, piece, |_| bar.inc(1))?;
+            if self.cancel.is_cancelled() {
+                bar.finish_and_clear();
+                keeper.keep(|kept| *kept = Some(chains));
+                return Err(Failure::interrupted());
+            }
+            keeper.keep_when_due(|kept| *kept = Some(chains.clone()));
+        }
+        bar.finish_and_clear();
+        let run = runner.finish(chains);
+        let trips: Option<u64> = run.chains.iter().map(|c| round_trips(&c.info)).sum();
+        let diagnostics = diagnose(&run, self.couplings, trips);
+        let states = run.pooled();
+        Ok(Drawn {
+            states: states.slice(0..options.n_draws),
+            diagnostics,
+        })
+    }
 }
 
 fn diagnose<I>(

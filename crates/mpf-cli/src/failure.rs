@@ -9,7 +9,7 @@ pub const FAILED: u8 = 1;
 pub const WRONG_INPUT: u8 = 2;
 /// The result is written, but the fit did not converge.
 pub const NOT_CONVERGED: u8 = 3;
-/// Stopped by Ctrl-C or SIGTERM; nothing was written.
+/// Stopped by Ctrl-C or SIGTERM; nothing was written but a checkpoint.
 pub const INTERRUPTED: u8 = 130;
 
 /// Why a command gave up.

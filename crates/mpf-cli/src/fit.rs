@@ -1,5 +1,9 @@
 //! `mpf fit`: from data to a model file.
 
+mod told;
+mod work;
+
+use crate::checkpoint::{CheckpointArgs, Keeper};
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::edges;
@@ -10,22 +14,17 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use mpf_baselines::drift::Drift;
 use mpf_baselines::{ContrastiveOptions, Fitted, LearningRate, Method};
-use mpf_core::{Cancel, TracePoint};
+use mpf_core::{Cancel, StopReason};
 use mpf_ising::{
     BootstrapOptions, CrossValidation, Dealing, Folds, PathOptions, Penalty, PenaltyPath,
-    Preflight, Rule, Samples, Support, Warning, bootstrap,
+    Preflight, Rule, Samples, Support, Warning, numbered_bootstrap,
 };
 use mpf_report::progress;
-use mpf_report::text::digits;
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// Points of a learning curve that a model file keeps.
-const TRACE_POINTS: usize = 500;
-/// Findings of the preflight that are shown before the rest is counted.
-const FINDINGS: usize = 8;
+use told::{largest_coupling, refuse_constant, summary, tell_preflight, thinned};
+use work::{Stage, Work};
 
 /// Steps of `--polish`, in units of J per moment: the second half of the paper's schedule.
 const POLISHING_RATE: LearningRate = LearningRate {
@@ -133,6 +132,8 @@ pub struct FitArgs {
         help_heading = "Error bars"
     )]
     block_length: usize,
+    #[command(flatten)]
+    keeping: CheckpointArgs,
 }
 
 /// What `--json` prints.
@@ -152,6 +153,7 @@ struct Report<'a> {
 pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     model::check_name(&args.output)?;
     output::check_writable(&args.output)?;
+    args.keeping.check(&[&args.output, &args.data.data])?;
     if args.errors != ErrorsName::None && !matches!(args.polish, Polish::Auto | Polish::Given(0)) {
         return Err(
             Failure::input("--errors are those of the fit, which --polish changes")
@@ -169,23 +171,40 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         None => Support::Full,
         Some(path) => edges::read(path, &names)?,
     };
+    let settings = work::settings(args, &raster, &support);
+    let keeper = Keeper::new(&args.keeping, settings, console, Work::in_words)?;
     let job = Job {
         args,
         raster: &raster,
         samples: &samples,
         method: args.options.method(args.method, support.clone(), cancel)?,
         cancel,
+        keeper: &keeper,
     };
     refuse_constant(&raster, &samples)?;
-    let preflight = Preflight::new(&samples, raster.names.as_deref())?;
-    tell_preflight(console, &raster, &preflight);
+    keeper.end(make(&job, console, &support, names))
+}
+
+/// Does the job, from the penalty to the file.
+fn make(
+    job: &Job<'_>,
+    console: Console,
+    support: &Support,
+    names: Vec<String>,
+) -> Result<u8, Failure> {
+    let (args, cancel) = (job.args, job.cancel);
+    let preflight = Preflight::new(job.samples, job.raster.names.as_deref())?;
+    tell_preflight(console, job.raster, &preflight);
 
     let (method, path) = job.choose_penalty()?;
     let mut fitted = match &path {
         // The path has been there already.
         Some(chosen) => chosen.fit.clone(),
-        None => job.fit(&method)?,
+        None => job.fit(&method, Stage::Fit)?,
     };
+    if cancel.is_cancelled() {
+        return Err(Failure::interrupted());
+    }
     let mut drift = job.drift(&fitted)?;
     let polish = job.updates(&drift);
     if polish > 0 && !cancel.is_cancelled() {
@@ -195,7 +214,7 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
                 in_words(&drift)
             ));
         }
-        fitted = job.polish(fitted, &support, polish)?;
+        fitted = job.polish(fitted, support, polish)?;
         drift = job.drift(&fitted)?;
     }
     if cancel.is_cancelled() {
@@ -217,7 +236,7 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         names,
         errors,
         fit: Some(record.clone()),
-        data: Some(raster.record()),
+        data: Some(job.raster.record()),
     };
     model.write(&args.output, Convention::Binary)?;
 
@@ -249,6 +268,7 @@ struct Job<'a> {
     samples: &'a Samples,
     method: Method,
     cancel: &'a Cancel,
+    keeper: &'a Keeper<Work>,
 }
 
 impl Job<'_> {
@@ -283,12 +303,14 @@ impl Job<'_> {
             ..Default::default()
         })?;
         let bar = progress::bar(30).with_prefix("penalties");
-        let found = self
-            .method
-            .cross_validate(&path, &states, &folds, |progress| {
-                bar.set_length(progress.total as u64);
-                bar.set_position(progress.done as u64);
-            });
+        let earlier = self.keeper.get(|work| work.path.clone());
+        let found =
+            self.method
+                .cross_validate_from(earlier, &path, &states, &folds, |progress, now| {
+                    self.keeper.keep(|work| work.path = Some(now()));
+                    bar.set_length(progress.total as u64);
+                    bar.set_position(progress.done as u64);
+                });
         bar.finish_and_clear();
         let found: CrossValidation = found?;
         let point = found.chosen(rule).expect("a path has a point");
@@ -320,7 +342,7 @@ impl Job<'_> {
         Ok((method, Some(chosen)))
     }
 
-    fn fit(&self, method: &Method) -> Result<Fitted, Failure> {
+    fn fit(&self, method: &Method, stage: Stage) -> Result<Fitted, Failure> {
         let (what, total) = match method {
             Method::ContrastiveDivergence(options) => ("updates", Some(options.updates)),
             Method::Rise { .. } | Method::LogRise { .. } => ("units", Some(self.samples.n_units())),
@@ -331,7 +353,16 @@ impl Job<'_> {
             Some(total) => progress::bar(total as u64).with_prefix(what),
             None => progress::spinner(what),
         };
-        let fitted = method.fit_observed(self.samples, |progress| {
+        let keeper = self.keeper;
+        let method = if keeper.is_on() {
+            method
+                .clone()
+                .resumed(keeper.get(|work| work.of(stage).clone()))?
+        } else {
+            method.clone()
+        };
+        let fitted = method.fit_with_snapshots(self.samples, |progress, now| {
+            keeper.keep_when_due(|work| *work.of_mut(stage) = now());
             bar.set_position(progress.iteration as u64);
             bar.set_message(format!(
                 "{} {what}, objective {:.6}, gradient {:.1e}",
@@ -339,7 +370,10 @@ impl Job<'_> {
             ));
         });
         bar.finish_and_clear();
-        Ok(fitted?)
+        let mut fitted = fitted?;
+        let last = fitted.snapshot.take();
+        keeper.keep(|work| *work.of_mut(stage) = last);
+        Ok(fitted)
     }
 
     fn drift(&self, fitted: &Fitted) -> Result<Drift, Failure> {
@@ -378,7 +412,7 @@ impl Job<'_> {
             cancel: self.cancel.clone(),
             ..Default::default()
         });
-        let polished = self.fit(&polish)?;
+        let polished = self.fit(&polish, Stage::Polish)?;
         // How the fit went stays in the record; what the model is, is new.
         Ok(Fitted {
             couplings: polished.couplings,
@@ -406,13 +440,26 @@ impl Job<'_> {
                     seed: self.args.options.seed,
                 };
                 let bar = progress::bar(self.args.resamples as u64).with_prefix("resamples");
-                let bars = bootstrap(&states, &options, |resample| {
-                    if self.cancel.is_cancelled() {
-                        return Err(mpf_baselines::Error::from(mpf_ising::Error::Cancelled));
-                    }
-                    let fitted = method.fit(resample)?;
+                let bars = numbered_bootstrap(&states, &options, |number, resample| {
+                    let cancelled = || mpf_baselines::Error::from(mpf_ising::Error::Cancelled);
+                    let known = self.keeper.get(|work| work.resamples.get(&number).cloned());
+                    let couplings = match known {
+                        Some(couplings) => couplings,
+                        None if self.cancel.is_cancelled() => return Err(cancelled()),
+                        None => {
+                            let fitted = method.fit(resample)?;
+                            if fitted.stop == Some(StopReason::Cancelled) {
+                                return Err(cancelled());
+                            }
+                            let couplings = fitted.couplings;
+                            self.keeper.keep(|work| {
+                                work.resamples.insert(number, couplings.clone());
+                            });
+                            couplings
+                        }
+                    };
                     bar.inc(1);
-                    Ok(fitted.couplings)
+                    Ok(couplings)
                 });
                 bar.finish_and_clear();
                 Some(StandardErrors::new("bootstrap", bars?))
@@ -476,100 +523,4 @@ fn in_words(drift: &Drift) -> String {
         100.0 * drift.before,
         100.0 * drift.after
     )
-}
-
-/// Data without any change have no model.
-fn refuse_constant(raster: &Raster, samples: &Samples) -> Result<(), Failure> {
-    if samples.means().iter().any(|m| *m > 0.0 && *m < 1.0) {
-        return Ok(());
-    }
-    let n = samples.n_units();
-    Err(Failure::input(format!(
-        "{}: all {n} units are constant over the {} samples",
-        raster.file,
-        samples.n_observed()
-    ))
-    .hint("a model needs units that change; is the threshold of the data right, or --transpose?"))
-}
-
-fn tell_preflight(console: Console, raster: &Raster, preflight: &Preflight) {
-    console.note(&format!(
-        "{}: {} samples × {} units, {} distinct, {:.1} % silent",
-        raster.file,
-        preflight.n_samples,
-        preflight.n_units,
-        preflight.n_distinct,
-        100.0 * preflight.silent_fraction
-    ));
-    console.note(&format!(
-        "a plain MPF fit takes about {} s and {} MB",
-        digits(preflight.seconds),
-        digits(preflight.bytes as f64 / 1e6)
-    ));
-    if preflight.n_units > preflight.n_samples {
-        console.warning(&format!(
-            "{} has more units ({}) than samples ({}): are rows samples? otherwise --transpose",
-            raster.file, preflight.n_units, preflight.n_samples
-        ));
-    }
-    for finding in preflight.findings.iter().take(FINDINGS) {
-        console.note(&format!("note: {finding}"));
-    }
-    if preflight.findings.len() > FINDINGS {
-        let more = preflight.findings.len() - FINDINGS;
-        console.note(&format!(
-            "note: {more} more findings; --json lists them all"
-        ));
-    }
-}
-
-/// Every so many points, the last one included.
-fn thinned(trace: &[TracePoint]) -> Vec<TracePoint> {
-    let step = trace.len().div_ceil(TRACE_POINTS).max(1);
-    let last = trace.len().saturating_sub(1);
-    let kept = trace.iter().enumerate();
-    kept.filter(|(k, _)| k.is_multiple_of(step) || *k == last)
-        .map(|(_, point)| *point)
-        .collect()
-}
-
-fn largest_coupling(model: &Model) -> f64 {
-    let spins = model.couplings.to_spins();
-    spins.couplings.iter().fold(0.0, |m, k| m.max(k.abs()))
-}
-
-fn summary(args: &FitArgs, model: &Model, record: &FitRecord, largest: f64) -> String {
-    let mut text = format!("{}: {}", record.method, args.output.display());
-    if record.polish > 0 {
-        let _ = write!(text, ", polished by {} updates", record.polish);
-    }
-    if let Some(stop) = &record.stop {
-        let _ = write!(text, ", {stop} after {} iterations", record.iterations);
-    }
-    let _ = writeln!(text, ", {} s", digits(record.seconds));
-    if let Some(value) = record.value {
-        let _ = writeln!(
-            text,
-            "objective {value:.6}, KKT residual {:.1e}",
-            record.kkt_residual.unwrap_or_default()
-        );
-    }
-    if let Some(by) = &record.chosen_by {
-        let _ = writeln!(
-            text,
-            "penalty {} = {} by {by}",
-            record.path_of.as_deref().unwrap_or_default(),
-            digits(record.l1.max(record.l2))
-        );
-    }
-    let j = model.couplings.as_array();
-    let coupled = j.indexed_iter().filter(|((a, b), v)| a < b && **v != 0.0);
-    let _ = writeln!(
-        text,
-        "{} of {} couplings differ from zero, the largest |K| is {}",
-        coupled.count(),
-        record.n_free_couplings,
-        digits(largest)
-    );
-    text
 }

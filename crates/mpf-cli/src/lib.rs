@@ -4,6 +4,7 @@
 //! is computed by the libraries. Readers take bytes from strangers, so that they never allocate
 //! ahead of what they have read.
 
+pub mod checkpoint;
 pub mod cli;
 pub mod compare;
 pub mod console;

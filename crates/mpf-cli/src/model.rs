@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// What `format` says in every model file.
 const FORMAT: &str = "mpf-model";
-/// The version that is written, and the newest that is read.
+/// The version that is written and read.
 const VERSION: u32 = 1;
 
 /// How the numbers of a file are to be read.
@@ -251,9 +251,9 @@ impl ModelFile {
         if self.format != FORMAT {
             return Err(format!("its format is {:?}, not {FORMAT:?}", self.format));
         }
-        if self.format_version > VERSION {
+        if self.format_version != VERSION {
             return Err(format!(
-                "it is of version {}, but this program knows up to {VERSION}",
+                "it is of version {}, but this program knows {VERSION}",
                 self.format_version
             ));
         }
@@ -373,6 +373,15 @@ impl Model {
         hash.to_string()
     }
 
+    /// A hash of the couplings: of equal models, whatever their history.
+    pub fn couplings_fingerprint(&self) -> String {
+        let mut hash = Hash::default();
+        for number in self.couplings.as_array() {
+            hash.add(&number.to_le_bytes());
+        }
+        hash.to_string()
+    }
+
     /// With its checksum, ready to be written.
     fn file(&self, convention: Convention) -> ModelFile {
         ModelFile {
@@ -407,6 +416,15 @@ impl Model {
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
         let form = Form::of(path)?;
         let bytes = fs::read(path).map_err(|e| Failure::unreadable(path, &e))?;
+        Self::parse(form, path, &bytes, assumed)
+    }
+
+    fn parse(
+        form: Form,
+        path: &Path,
+        bytes: &[u8],
+        assumed: Option<Convention>,
+    ) -> Result<Self, Failure> {
         let wrong = |why: String| {
             let failure = Failure::input(format!("{}: {why}", path.display()));
             if why.contains("checksum") {
@@ -415,18 +433,16 @@ impl Model {
                 failure.hint("docs/model-file.md describes the format; `mpf fit` writes it")
             }
         };
-        let text = || {
-            String::from_utf8(bytes.clone()).map_err(|_| wrong("this is no text in UTF-8".into()))
-        };
+        let text =
+            || std::str::from_utf8(bytes).map_err(|_| wrong("this is no text in UTF-8".into()));
         match form {
             Form::Json => {
-                let text = text()?;
-                let file: ModelFile = serde_json::from_str(&text)
+                let file: ModelFile = serde_json::from_str(text()?)
                     .map_err(|e| wrong(format!("this is no model file: {e}")))?;
                 file.read().map_err(wrong)
             }
-            Form::Npz => npz_form::read(path, &bytes),
-            Form::Csv => csv_form::read(&text()?, assumed).map_err(wrong),
+            Form::Npz => npz_form::read(path, bytes),
+            Form::Csv => csv_form::read(text()?, assumed).map_err(wrong),
         }
     }
 }
@@ -546,6 +562,97 @@ mod tests {
         fs::write(&path, by_hand).unwrap();
         let back = Model::read(&path, None).unwrap();
         assert_eq!(back.couplings.get(1, 1), 2.3);
+    }
+
+    /// Damages the file of a model at every place, to `values` of the byte that is there, and at
+    /// every length. What is still read is the same model. Returns how often it was noticed.
+    fn damage(
+        model: &Model,
+        form: Form,
+        convention: Convention,
+        values: impl Fn(u8) -> Vec<u8>,
+    ) -> usize {
+        let whole = match form {
+            Form::Json => model.to_json(convention).into_bytes(),
+            Form::Npz => npz_form::write(model).unwrap(),
+            Form::Csv => csv_form::write(model, convention).into_bytes(),
+        };
+        // A convention that may be wrong is only for tables that do not say theirs.
+        let assumptions: &[_] = match form {
+            Form::Csv => &[None, Some(Convention::Spins)],
+            _ => &[None],
+        };
+        let mut noticed = 0;
+        let mut check = |bytes: &[u8], what: &dyn Fn() -> String| {
+            for assumed in assumptions {
+                match Model::parse(form, Path::new("m"), bytes, *assumed) {
+                    Ok(read) => assert!(same(&read, model), "{form:?} {}", what()),
+                    Err(failure) => {
+                        assert!(!failure.message.is_empty());
+                        noticed += 1;
+                    }
+                }
+            }
+        };
+        check(&whole, &|| "untouched".into());
+        let mut damaged = whole.clone();
+        for (at, &byte) in whole.iter().enumerate() {
+            for value in values(byte) {
+                damaged[at] = value;
+                check(&damaged, &|| format!("byte {at}: {byte} to {value}"));
+            }
+            damaged[at] = byte;
+            check(&whole[..at], &|| format!("cut at {at}"));
+        }
+        noticed
+    }
+
+    #[test]
+    fn every_changed_byte_of_a_small_file_is_noticed_or_harmless() {
+        let model = Model {
+            program: String::new(),
+            couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
+            names: vec!["a".into(), "b".into()],
+            errors: None,
+            fit: None,
+            data: None,
+        };
+        for form in [Form::Json, Form::Csv] {
+            let every = |byte| (0..=255).filter(|v| *v != byte).collect();
+            let noticed = damage(&model, form, Convention::Binary, every);
+            assert!(noticed > 50_000, "{noticed}");
+        }
+    }
+
+    #[test]
+    fn changed_bytes_of_any_form_are_noticed_or_harmless() {
+        // Every bit, and what has a meaning in one of the forms.
+        let some = |byte: u8| {
+            let bits = (0..8).map(|bit| byte ^ (1 << bit));
+            let all = bits.chain(*b"09-.e,:\"#{}[] \n\r\0\xff");
+            all.filter(|v| *v != byte).collect()
+        };
+        let model = Model {
+            couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
+            names: vec!["a".into(), "b,\"β\"".into()],
+            errors: Some(StandardErrors {
+                method: "sandwich".into(),
+                fields: vec![0.1, f64::NAN],
+                biases: vec![0.1, 0.2],
+                couplings: vec![vec![f64::NAN, 0.1]; 2],
+            }),
+            fit: None,
+            ..example()
+        };
+        for (form, convention) in [
+            (Form::Json, Convention::Spins),
+            (Form::Csv, Convention::Spins),
+            // It holds both conventions.
+            (Form::Npz, Convention::Binary),
+        ] {
+            let noticed = damage(&model, form, convention, some);
+            assert!(noticed > 5_000, "{noticed}");
+        }
     }
 
     #[test]

@@ -57,6 +57,18 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         })
     }
 
+    /// Reads an array, if it is there, only to see whether it is whole.
+    pub(crate) fn check(&mut self, name: &str) -> Result<(), Failure> {
+        if !self.has(name) {
+            return Ok(());
+        }
+        let path = self.path;
+        match io::copy(&mut self.array(name)?, &mut io::sink()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(data::explain_npy(path, npy::Error::Io(error))),
+        }
+    }
+
     /// An array of numbers with its shape. No more is allocated than was read.
     pub(crate) fn numbers(&mut self, name: &str) -> Result<(Vec<u64>, Vec<f64>), Failure> {
         let path = self.path;

@@ -1,12 +1,13 @@
 //! `mpf sample`: draws from a model file.
 
+use crate::checkpoint::{CheckpointArgs, Settings};
 use crate::console::Console;
-use crate::draw::{self, Diagnosis, Diagnostics, DrawOptions, SamplerName};
+use crate::draw::{self, Diagnosis, Diagnostics, DrawOptions, Drawn, Keeping, SamplerName};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::packer::Coding;
 use crate::{output, raster_file};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mpf_core::Cancel;
 use mpf_report::text::digits;
 use serde::Serialize;
@@ -41,6 +42,23 @@ pub struct SampleArgs {
     /// What all draws depend on
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    keeping: CheckpointArgs,
+}
+
+impl SampleArgs {
+    /// Everything that the draws depend on.
+    fn settings(&self, model: &Model) -> Settings {
+        let sampler = self.sampler.to_possible_value();
+        Settings::new("sample")
+            .with("the model", &model.couplings_fingerprint())
+            .with("--sampler", sampler.as_ref().map_or("", |v| v.get_name()))
+            .with("-n", &self.n)
+            .with("--chains", &self.chains)
+            .with("--burn-in", &self.burn_in)
+            .with("--thin", &self.thin)
+            .with("--seed", &self.seed)
+    }
 }
 
 #[derive(Serialize)]
@@ -57,11 +75,12 @@ struct Report<'a> {
 pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     raster_file::check_name(&args.output)?;
     output::check_writable(&args.output)?;
+    args.keeping.check(&[&args.output, &args.model])?;
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no states").hint("ask for at least one"));
     }
     let model = Model::read(&args.model, None)?;
-    let drawn = draw::draw(
+    draw::draw_and(
         &model.couplings,
         &DrawOptions {
             sampler: args.sampler,
@@ -71,8 +90,17 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
             thinning: args.thin,
             seed: args.seed,
         },
+        &Keeping {
+            args: &args.keeping,
+            settings: args.settings(&model),
+            console,
+        },
         cancel,
-    )?;
+        |drawn| write(args, console, &model, &drawn),
+    )
+}
+
+fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> Result<u8, Failure> {
     let coding = if args.spins {
         Coding::Spins
     } else {

@@ -9,6 +9,7 @@ use crate::Result;
 use crate::error::Error;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
+use serde::{Deserialize, Serialize};
 use std::hash::BuildHasher;
 
 /// A number that may be a bit or a spin.
@@ -41,11 +42,49 @@ entries! {
 }
 
 /// Packed samples in their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StatesFile", into = "StatesFile")]
 pub struct States {
     n_units: usize,
     n_samples: usize,
     bits: Vec<u64>,
+}
+
+/// How states are stored: unchecked.
+#[derive(Serialize, Deserialize)]
+struct StatesFile {
+    n_units: usize,
+    bits: Vec<u64>,
+}
+
+impl From<States> for StatesFile {
+    fn from(states: States) -> Self {
+        Self {
+            n_units: states.n_units,
+            bits: states.bits,
+        }
+    }
+}
+
+impl TryFrom<StatesFile> for States {
+    type Error = String;
+
+    fn try_from(file: StatesFile) -> Result<Self, String> {
+        let mut states = Self::new(file.n_units).map_err(|e| e.to_string())?;
+        let words = states.words_per_row();
+        let beyond = !last_word_mask(file.n_units);
+        if !file.bits.len().is_multiple_of(words)
+            || file
+                .bits
+                .chunks_exact(words)
+                .any(|row| row[words - 1] & beyond != 0)
+        {
+            return Err(format!("the bits are not those of {} units", file.n_units));
+        }
+        states.n_samples = file.bits.len() / words;
+        states.bits = file.bits;
+        Ok(states)
+    }
 }
 
 /// Words needed for `n` bits.

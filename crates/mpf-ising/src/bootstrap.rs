@@ -67,6 +67,19 @@ pub fn bootstrap<E: From<Error> + Send>(
     options: &BootstrapOptions,
     fit: impl Fn(&Samples) -> Result<Couplings, E> + Sync,
 ) -> Result<ErrorBars, E> {
+    numbered_bootstrap(states, options, |_, resample| fit(resample))
+}
+
+/// As [`bootstrap`], telling `fit` which resample it is given, from 0: a fit that is known from
+/// before need not be made again.
+///
+/// # Errors
+/// As [`bootstrap`].
+pub fn numbered_bootstrap<E: From<Error> + Send>(
+    states: &States,
+    options: &BootstrapOptions,
+    fit: impl Fn(usize, &Samples) -> Result<Couplings, E> + Sync,
+) -> Result<ErrorBars, E> {
     let n = states.n_samples();
     n_blocks(n, options.block_length)?;
     if options.n_resamples < 2 {
@@ -76,9 +89,9 @@ pub fn bootstrap<E: From<Error> + Send>(
             requirement: "at least 2",
         }));
     }
-    let fits = (0..options.n_resamples as u64)
+    let fits = (0..options.n_resamples)
         .into_par_iter()
-        .map(|b| fit(&resample(states, options, b)?))
+        .map(|b| fit(b, &resample(states, options, b as u64)?))
         .collect::<Result<Vec<Couplings>, E>>()?;
     let spins: Vec<_> = fits.iter().map(Couplings::to_spins).collect();
     let d = states.n_units();

@@ -159,9 +159,15 @@ pub enum Error {
     /// The complement flips all units at once, which no single row sees.
     #[error("the all-bits-flipped neighbour cannot be used node by node: fit jointly")]
     NodeWiseComplement,
-    /// Node by node there is no one minimisation to go on with.
-    #[error("a fit node by node cannot be resumed: fit jointly, or start again")]
-    NodeWiseResume,
+    /// A snapshot of a joint fit for one node by node, or the other way round.
+    #[error("the snapshot is of a fit in the other mode: joint and node by node do not mix")]
+    OtherMode,
+    /// A snapshot of another path of penalties.
+    #[error("the snapshot is of a path with another {what}: data, folds or options have changed")]
+    OtherPath {
+        /// What differs.
+        what: &'static str,
+    },
     /// There is nothing to fit.
     #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
     NothingFree,

@@ -30,9 +30,11 @@ use mpf_core::{
     Form, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, Snapshot, StopReason, TracePoint,
 };
 use ndarray::{Array1, Array2};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use nodes::NodeSnapshot;
 
 /// Whether J is fitted as one symmetric matrix or row by row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,8 +70,19 @@ pub struct FitOptions {
     /// Tolerance, limits, cancel handle, snapshots.
     pub minimizer: MinimizerOptions,
     /// Goes on from a snapshot of an earlier fit to the same data with the same options, instead
-    /// of from `start`. In joint mode only. Default: none.
-    pub resume: Option<Snapshot>,
+    /// of from `start`. Default: none.
+    pub resume: Option<FitSnapshot>,
+}
+
+/// Everything that a fit needs to go on as if it had never stopped, to the same bits. It can be
+/// written and read with any `serde` format that keeps every bit of a number. It knows neither
+/// data nor options: whoever keeps one must see to it that they are the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum FitSnapshot {
+    /// One minimisation between two iterations.
+    Joint(Snapshot),
+    /// The rows that are done.
+    NodeWise(NodeSnapshot),
 }
 
 /// Which function of the margins is minimised. [`Mpf`] is the one of this crate; rivals that
@@ -108,10 +121,8 @@ pub struct FitProgress<'a> {
     pub gradient_norm: f64,
     /// Learning time in seconds: observers do not count.
     pub seconds: f64,
-    /// What it takes to go on from here, where [`MinimizerOptions::snapshots`] asks for it; none
-    /// in node-wise mode.
-    pub snapshot: Option<&'a Snapshot>,
     couplings: &'a dyn Fn() -> Couplings,
+    snapshot: &'a dyn Fn() -> Option<FitSnapshot>,
 }
 
 impl<'a> FitProgress<'a> {
@@ -123,8 +134,8 @@ impl<'a> FitProgress<'a> {
             value: point.value,
             gradient_norm: point.gradient_norm,
             seconds: point.seconds,
-            snapshot: None,
             couplings,
+            snapshot: &|| None,
         }
     }
 
@@ -132,10 +143,15 @@ impl<'a> FitProgress<'a> {
     pub fn couplings(&self) -> Couplings {
         (self.couplings)()
     }
+
+    /// What it takes to go on from here, where [`MinimizerOptions::snapshots`] asks for it.
+    pub fn snapshot(&self) -> Option<FitSnapshot> {
+        (self.snapshot)()
+    }
 }
 
 /// A fitted model, how it was found, and what to be careful about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "look at `stop` and `warnings` before using the couplings"]
 pub struct Fit {
     /// The paper's J.
@@ -161,10 +177,10 @@ pub struct Fit {
     /// One point per iteration; in node-wise mode the last point of every unit, whose index
     /// stands in place of the iteration.
     pub trace: Vec<TracePoint>,
-    /// What it takes to go on from the last iteration, where [`MinimizerOptions::snapshots`] asks
-    /// for it: for fits that were broken off.
+    /// What it takes to go on from the last iteration, or with the rows that are left, where
+    /// [`MinimizerOptions::snapshots`] asks for it: for fits that were broken off.
     #[serde(skip)]
-    pub snapshot: Option<Snapshot>,
+    pub snapshot: Option<FitSnapshot>,
 }
 
 /// Fits Ising models with checked options.
@@ -190,8 +206,9 @@ impl Fitter {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for a penalty that is negative or not finite, and for the complement in
-    /// node-wise mode; [`Error::Core`] for bad limits.
+    /// [`Error::Option`] for a penalty that is negative or not finite;
+    /// [`Error::NodeWiseComplement`]; [`Error::OtherMode`] for a snapshot of the other mode;
+    /// [`Error::Core`] for bad limits.
     pub fn new(options: FitOptions) -> Result<Self> {
         for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
             if !(value >= 0.0 && value.is_finite()) {
@@ -207,8 +224,10 @@ impl Fitter {
         {
             return Err(Error::NodeWiseComplement);
         }
-        if options.mode == Mode::NodeWise && options.resume.is_some() {
-            return Err(Error::NodeWiseResume);
+        match (&options.resume, options.mode) {
+            (Some(FitSnapshot::NodeWise(_)), Mode::Joint)
+            | (Some(FitSnapshot::Joint(_)), Mode::NodeWise) => return Err(Error::OtherMode),
+            _ => {}
         }
         Ok(Self {
             minimizer: Minimizer::new(options.minimizer.clone())?,
@@ -250,7 +269,7 @@ impl Fitter {
     /// # Errors
     /// [`Error::UnitCount`] for a start or fixed biases of other units, [`Error::NotFinite`],
     /// [`Error::Edge`], [`Error::NoFlipsLeft`], [`Error::NothingFree`], and [`Error::Core`] when
-    /// the objective is not finite at the start.
+    /// the objective is not finite at the start, or for a snapshot of another problem.
     pub fn fit_with(
         &self,
         estimator: &impl Estimator,
@@ -389,10 +408,10 @@ impl Problem<'_> {
         let lambda = basis.l1_weights(share * self.options().l1);
         let observer = |progress: &mpf_core::Progress<'_>| observer(progress, &basis);
         let minimum = match &self.options().resume {
-            None => minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?,
-            Some(snapshot) => {
+            Some(FitSnapshot::Joint(snapshot)) => {
                 minimizer.resume(&mut objective, snapshot.clone(), &lambda, observer)?
             }
+            _ => minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?,
         };
         let mut spins = vec![0.0; n_spin_params];
         basis.to_spins(&minimum.theta, &mut spins);
@@ -459,8 +478,8 @@ impl Problem<'_> {
                     value: progress.value,
                     gradient_norm: progress.gradient_norm,
                     seconds: progress.seconds,
-                    snapshot: progress.snapshot,
                     couplings: &couplings,
+                    snapshot: &|| progress.snapshot.cloned().map(FitSnapshot::Joint),
                 });
             },
         )?;
@@ -476,7 +495,7 @@ impl Problem<'_> {
             asymmetry: None,
             warnings: Vec::new(),
             trace: minimum.trace,
-            snapshot: minimum.snapshot,
+            snapshot: minimum.snapshot.map(FitSnapshot::Joint),
         })
     }
 

@@ -36,18 +36,20 @@ pub mod support;
 pub mod warning;
 
 pub use bits::{Samples, States};
-pub use bootstrap::{BootstrapOptions, bootstrap};
+pub use bootstrap::{BootstrapOptions, bootstrap, numbered_bootstrap};
 pub use couplings::{Couplings, SpinCouplings};
 pub use error::Error;
 pub use errors::{ErrorBars, MarginEstimator};
 pub use exact::Exact;
-pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
+pub use fit::{
+    Estimator, Fit, FitOptions, FitProgress, FitSnapshot, Fitter, Mode, Mpf, NodeSnapshot,
+};
 pub use flow::{IsingFlow, Neighbourhood};
 pub use folds::{Dealing, Folds};
 pub use lattice::{Boundary, Lattice};
 pub use missing::{Incomplete, IncompleteFit, MissingRule};
 pub use model::IsingModel;
-pub use path::{CrossValidation, PathOptions, PathPoint, Penalty, PenaltyPath, Rule};
+pub use path::{CrossValidation, PathOptions, PathPoint, PathSnapshot, Penalty, PenaltyPath, Rule};
 pub use preflight::Preflight;
 pub use support::{Biases, Support};
 pub use warning::Warning;

@@ -40,7 +40,7 @@ use crate::support::{Biases, Support};
 use mpf_core::{Form, StopReason};
 use ndarray::{Array2, aview1};
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The largest λ₂ keeps the rms of K below this.
 const SMALL_COUPLING: f64 = 0.01;
@@ -50,7 +50,7 @@ const SMALL_COUPLING: f64 = 0.01;
 const REFIT_ITERATIONS: usize = 100;
 
 /// What is varied along a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Penalty {
     /// λ₁; the fitter's own λ₁ is ignored, its λ₂ stays.
@@ -112,7 +112,7 @@ pub struct PenaltyPath {
 }
 
 /// One fit on a path.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathPoint {
     /// λ₁ or λ₂.
     pub lambda: f64,
@@ -127,7 +127,7 @@ pub struct PathPoint {
 }
 
 /// The held-out score of one λ.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HeldOutScore {
     /// The mean over all held-out samples of the estimator's own objective, without penalties.
     pub mean: f64,
@@ -150,7 +150,7 @@ pub enum Rule {
 }
 
 /// A path of fits to all data, from the largest λ, and the held-out scores of its λ's.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "ask for the point `chosen` by a rule"]
 pub struct CrossValidation {
     /// What was varied.
@@ -172,6 +172,53 @@ pub struct PathProgress {
     pub lambda: f64,
 }
 
+/// The part of a cross-validation that is done: everything that it takes to go on to the same
+/// bits, with the same data, folds and options.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PathSnapshot {
+    found: CrossValidation,
+    /// The last fit of every fold, where its next one starts.
+    folds: Vec<Couplings>,
+}
+
+impl PathSnapshot {
+    /// Points that are done.
+    pub fn n_done(&self) -> usize {
+        self.found.path.len()
+    }
+
+    /// Refuses to go on with anything else.
+    fn check<E>(
+        &self,
+        penalty: Penalty,
+        lambdas: &[f64],
+        all: &Walker<'_, E>,
+        n_folds: usize,
+    ) -> Result<()> {
+        let d = all.samples.n_units();
+        let (path, scores) = (&self.found.path, &self.found.scores);
+        let same_lambdas = path.iter().zip(lambdas).all(|(p, l)| p.lambda == *l);
+        let fits = path.iter().map(|p| &p.fit.couplings);
+        let checks = [
+            (self.found.penalty == penalty, "penalty"),
+            (path.len() <= lambdas.len() && same_lambdas, "λ's"),
+            (
+                !path.is_empty() && path.len() == scores.len(),
+                "number of points",
+            ),
+            (self.folds.len() == n_folds, "number of folds"),
+            (
+                fits.chain(&self.folds).all(|j| j.n_units() == d),
+                "number of units",
+            ),
+        ];
+        match checks.into_iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, what)) => Err(Error::OtherPath { what }),
+        }
+    }
+}
+
 /// One data set on its way down the λ's.
 struct Walker<'a, E> {
     estimator: &'a E,
@@ -183,7 +230,12 @@ struct Walker<'a, E> {
 impl<'a, E: Estimator> Walker<'a, E> {
     /// Starts without couplings unless told otherwise: at the largest λ₁ that is the answer.
     fn new(fitter: &Fitter, estimator: &'a E, samples: Samples, penalty: Penalty) -> Result<Self> {
-        let mut options = fitter.options().clone();
+        let mut options = FitOptions {
+            resume: None,
+            ..fitter.options().clone()
+        };
+        // What is kept is points that are done.
+        options.minimizer.snapshots = false;
         if options.start.is_none() {
             options.start = Some(independent(fitter, estimator, &samples)?);
         }
@@ -327,6 +379,26 @@ impl PenaltyPath {
         folds: &Folds,
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
+        self.cross_validate_from(None, fitter, estimator, states, folds, |progress, _| {
+            observer(progress);
+        })
+    }
+
+    /// As [`PenaltyPath::cross_validate`], going on from a snapshot of an earlier run with the
+    /// same data, folds and options; `observer` can have one after every λ.
+    ///
+    /// # Errors
+    /// As [`PenaltyPath::cross_validate`]; [`Error::OtherPath`] for a snapshot of other λ's, folds
+    /// or units.
+    pub fn cross_validate_from(
+        &self,
+        snapshot: Option<PathSnapshot>,
+        fitter: &Fitter,
+        estimator: &impl Estimator,
+        states: &States,
+        folds: &Folds,
+        mut observer: impl FnMut(&PathProgress, &dyn Fn() -> PathSnapshot),
+    ) -> Result<CrossValidation> {
         let penalty = self.options.penalty;
         let samples = Samples::new(states)?;
         let mut parts = (0..folds.n_folds())
@@ -345,7 +417,18 @@ impl PenaltyPath {
             path: Vec::with_capacity(lambdas.len()),
             scores: Vec::with_capacity(lambdas.len()),
         };
-        for &lambda in &lambdas {
+        if let Some(earlier) = snapshot {
+            earlier.check(penalty, &lambdas, &all, parts.len())?;
+            all.options.start = earlier.found.path.last().map(|p| p.fit.couplings.clone());
+            for ((walker, _), start) in parts.iter_mut().zip(earlier.folds) {
+                walker.options.start = Some(start);
+            }
+            found = earlier.found;
+        }
+        for &lambda in &lambdas[found.path.len()..] {
+            if self.is_past_the_best(&found) {
+                break;
+            }
             let (point, scores) = rayon::join(
                 || {
                     let fit = all.step(lambda)?;
@@ -363,17 +446,27 @@ impl PenaltyPath {
             );
             found.path.push(point?);
             found.scores.push(HeldOutScore::new(scores?, &sizes));
-            observer(&PathProgress {
+            let progress = PathProgress {
                 done: found.path.len(),
                 total: lambdas.len(),
                 lambda,
+            };
+            observer(&progress, &|| PathSnapshot {
+                found: found.clone(),
+                folds: parts
+                    .iter()
+                    .filter_map(|(walker, _)| walker.options.start.clone())
+                    .collect(),
             });
-            let best = found.index(Rule::Minimum).unwrap_or(0);
-            if found.scores.len() - 1 - best >= self.options.patience {
-                break;
-            }
         }
         Ok(found)
+    }
+
+    /// Whether the score has missed its minimum too often in a row.
+    fn is_past_the_best(&self, found: &CrossValidation) -> bool {
+        found
+            .index(Rule::Minimum)
+            .is_some_and(|best| found.scores.len() - 1 - best >= self.options.patience)
     }
 
     fn point<E: Estimator>(
@@ -418,7 +511,7 @@ impl PenaltyPath {
             l1: 0.0,
             support: Support::Edges(coupled),
             start: Some(fit.couplings.clone()),
-            ..fitter.options().clone()
+            ..walker.options.clone()
         };
         let limits = &mut options.minimizer;
         limits.max_iterations = limits.max_iterations.min(REFIT_ITERATIONS);
@@ -454,6 +547,7 @@ fn independent(
             let without_couplings = Fitter::new(FitOptions {
                 support: Support::Edges(Vec::new()),
                 start: None,
+                resume: None,
                 ..options.clone()
             })?;
             let fit = without_couplings.fit_with(estimator, samples, |_| {})?;

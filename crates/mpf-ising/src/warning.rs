@@ -3,11 +3,11 @@
 use crate::bits::Samples;
 use crate::couplings::Couplings;
 use mpf_core::StopReason;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Something to be careful about. Units are counted from 0.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {

@@ -591,32 +591,73 @@ fn a_fit_that_was_stopped_goes_on_to_the_same_bits() {
     let truth = random_couplings(9, 0.8, 5);
     let states = Exact::new(&truth).unwrap().draw(3000, &mut stream(5, 1));
     let samples = Samples::new(&states).unwrap();
-    for l1 in [0.0, 0.02] {
+    for (l1, mode) in [
+        (0.0, Mode::Joint),
+        (0.02, Mode::Joint),
+        (0.0, Mode::NodeWise),
+        (0.02, Mode::NodeWise),
+    ] {
         let mut options = FitOptions {
             l1,
+            mode,
             ..Default::default()
         };
         let whole = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
-        let cancel = Cancel::new();
+        assert!(whole.snapshot.is_none(), "nobody asked for it");
         options.minimizer.snapshots = true;
-        options.minimizer.cancel = cancel.clone();
-        let fitter = Fitter::new(options.clone()).unwrap();
-        let stopped = fitter
-            .fit_observed(&samples, |p| {
-                assert!(p.snapshot.is_some());
-                if p.iteration == 4 {
-                    cancel.cancel();
-                }
-            })
-            .unwrap();
-        assert_eq!(stopped.stop, StopReason::Cancelled);
-        options.minimizer.cancel = Cancel::new();
-        options.resume = stopped.snapshot;
-        let resumed = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
-        assert_eq!(resumed.couplings, whole.couplings);
-        assert_eq!(resumed.trace.len(), whole.trace.len());
-        assert_eq!(resumed.evaluations, whole.evaluations);
-        options.mode = Mode::NodeWise;
-        assert_eq!(Fitter::new(options).unwrap_err(), Error::NodeWiseResume);
+        for stop_at in [0, 1, 4, 8] {
+            let cancel = Cancel::new();
+            options.minimizer.cancel = cancel.clone();
+            options.resume = None;
+            let fitter = Fitter::new(options.clone()).unwrap();
+            let stopped = fitter
+                .fit_observed(&samples, |p| {
+                    assert!(p.snapshot().is_some());
+                    if p.iteration >= stop_at {
+                        cancel.cancel();
+                    }
+                })
+                .unwrap();
+            if mode == Mode::Joint {
+                assert_eq!(stopped.stop, StopReason::Cancelled);
+            }
+            let stored = mpf_core::checkpoint::seal(&stopped.snapshot.unwrap()).unwrap();
+            options.minimizer.cancel = Cancel::new();
+            options.resume = Some(mpf_core::checkpoint::open(&stored).unwrap());
+            let resumed = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+            assert_eq!(resumed.couplings, whole.couplings, "{mode:?} {stop_at}");
+            assert_eq!(resumed.trace.len(), whole.trace.len());
+            assert_eq!(resumed.evaluations, whole.evaluations);
+            assert_eq!(resumed.warnings, whole.warnings);
+            assert_eq!(resumed.asymmetry, whole.asymmetry);
+        }
     }
+}
+
+#[test]
+fn rows_that_are_done_are_not_fitted_again() {
+    let truth = random_couplings(6, 0.8, 6);
+    let states = Exact::new(&truth).unwrap().draw(500, &mut stream(6, 1));
+    let samples = Samples::new(&states).unwrap();
+    let mut options = FitOptions {
+        mode: Mode::NodeWise,
+        ..Default::default()
+    };
+    options.minimizer.snapshots = true;
+    let whole = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+    options.resume.clone_from(&whole.snapshot);
+    // Without a single evaluation left, only rows that were done already can come out.
+    options.minimizer.max_evaluations = 0;
+    let again = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+    assert_eq!(again.couplings, whole.couplings);
+    assert_eq!(again.stop, StopReason::Converged);
+
+    options.support = Support::Edges(vec![(0, 1)]);
+    let error = Fitter::new(options.clone()).unwrap().fit(&samples);
+    assert!(matches!(
+        error.unwrap_err(),
+        Error::Core(mpf_core::Error::OtherSnapshot { .. })
+    ));
+    options.mode = Mode::Joint;
+    assert_eq!(Fitter::new(options).unwrap_err(), Error::OtherMode);
 }

@@ -1,8 +1,17 @@
 //! Files that appear whole or not at all.
+//!
+//! A file `a.json` is written as `.mpf-a.json.XXXXXX` in the same folder, synced, and renamed; the
+//! folder is synced too, so that a power cut does not undo it. A program that is killed in between
+//! leaves the temporary file behind, which the next one that writes `a.json` removes: it knows it
+//! by its name, and that nobody is at work on it by its lock.
 
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+
+/// How the names of all temporary files begin.
+pub const TEMPORARY: &str = ".mpf-";
 
 /// Replaces `path` by `contents`, under a temporary name first.
 ///
@@ -25,7 +34,15 @@ pub fn write_with<E: From<io::Error>>(
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    let Some(name) = path.file_name() else {
+        return Err(io::Error::from(io::ErrorKind::InvalidFilename).into());
+    };
+    let mut prefix = OsString::from(TEMPORARY);
+    prefix.push(name);
+    prefix.push(".");
+    remove_stale(folder, &prefix);
     let mut temporary = tempfile::Builder::new();
+    temporary.prefix(&prefix);
     // As private as an ordinary new file, not more: results are there to be shared.
     #[cfg(unix)]
     {
@@ -35,13 +52,36 @@ pub fn write_with<E: From<io::Error>>(
         temporary.permissions(permissions);
     }
     let mut file = temporary.tempfile_in(folder)?;
+    // Without locks, temporary files stay where they are: see below.
+    let _ = file.as_file().try_lock();
     let mut buffer = BufWriter::new(file.as_file_mut());
     fill(&mut buffer)?;
     buffer.flush()?;
     drop(buffer);
     file.as_file().sync_all()?;
-    file.persist(path).map_err(|e| e.error)?;
+    let file = file.persist(path).map_err(|e| e.error)?;
+    let _ = file.unlock();
+    // The file is there; where folders cannot be synced, that has to be enough.
+    #[cfg(unix)]
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+/// Removes what programs that were killed have left behind. Whoever is still writing holds the
+/// lock; where there are no locks, nothing is removed.
+fn remove_stale(folder: &Path, prefix: &OsStr) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let rest = name
+            .as_encoded_bytes()
+            .strip_prefix(prefix.as_encoded_bytes());
+        // Six letters or digits: a file `a.json.b` has temporary files with a longer rest.
+        let ours = rest.is_some_and(|r| r.len() == 6 && r.iter().all(u8::is_ascii_alphanumeric));
+        if ours && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -62,5 +102,30 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_killed_programs_left_behind_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [
+            ".mpf-a.txt.abc123",
+            ".mpf-a.txt.locked",
+            ".mpf-a.txt.b.abc123",
+            ".mpf-b.txt.abc123",
+        ] {
+            fs::write(at(name), "half").unwrap();
+        }
+        let busy = File::open(at(".mpf-a.txt.locked")).unwrap();
+        busy.lock().unwrap();
+        write(&at("a.txt"), b"whole").unwrap();
+        assert!(!at(".mpf-a.txt.abc123").exists(), "stale");
+        for name in [
+            ".mpf-a.txt.locked",
+            ".mpf-a.txt.b.abc123",
+            ".mpf-b.txt.abc123",
+        ] {
+            assert!(at(name).exists(), "{name}");
+        }
     }
 }

@@ -18,6 +18,7 @@ use mpf_core::rng::{Xoshiro256PlusPlus, streams};
 use mpf_ising::States;
 use rand::Rng;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// Options of a [`ChainRunner`], unchecked.
 #[derive(Clone, Debug)]
@@ -83,7 +84,7 @@ pub struct ChainProgress {
 }
 
 /// What one chain gave.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain<D, I> {
     /// The recorded states, in order.
     pub draws: D,
@@ -91,6 +92,34 @@ pub struct Chain<D, I> {
     pub info: I,
     /// Recorded states; fewer than asked for when the run was cancelled.
     pub n_draws: usize,
+}
+
+/// Chains between two steps: everything that it takes to go on to the same draws, the states of
+/// the random streams included. Made by [`ChainRunner::begin`], moved by
+/// [`ChainRunner::advance`].
+///
+/// It can be written and read with any `serde` format that keeps every bit of a number. It does
+/// not know the sampler: whoever keeps one must see to it that it is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chains<S, D, I> {
+    under_way: Vec<UnderWay<S, D, I>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct UnderWay<S, D, I> {
+    steps: usize,
+    state: S,
+    rng: Xoshiro256PlusPlus,
+    chain: Chain<D, I>,
+}
+
+impl<S, D, I> Chains<S, D, I> {
+    /// Steps that every chain has done, burn-in included.
+    pub fn steps(&self) -> usize {
+        let steps = self.under_way.iter().map(|chain| chain.steps);
+        steps.min().unwrap_or(0)
+    }
 }
 
 /// What all chains gave.
@@ -148,12 +177,9 @@ impl ChainRunner {
     where
         S: ChainSampler<Draws: Send, Info: Tally + Send, State: Send> + Sync,
     {
-        let mut generators = streams(self.options.seed, self.options.n_chains);
-        let starts = generators
-            .iter_mut()
-            .map(|rng| sampler.random_start(rng))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(self.run_all(sampler, starts, generators, &progress))
+        let mut chains = self.begin(sampler)?;
+        self.advance(sampler, &mut chains, usize::MAX, progress)?;
+        Ok(self.finish(chains))
     }
 
     /// Runs all chains from the given states, one each.
@@ -171,16 +197,59 @@ impl ChainRunner {
     {
         check_count("starts of chains", self.options.n_chains, starts.len())?;
         let generators = streams(self.options.seed, self.options.n_chains);
-        Ok(self.run_all(sampler, starts, generators, &progress))
+        let mut chains = Chains::new(sampler, starts, generators);
+        self.advance(sampler, &mut chains, usize::MAX, progress)?;
+        Ok(self.finish(chains))
     }
 
-    fn run_all<S>(
+    /// All chains at random starts, before their first step.
+    ///
+    /// # Errors
+    /// Those of [`ChainSampler::random_start`].
+    pub fn begin<S>(&self, sampler: &S) -> Result<Chains<S::State, S::Draws, S::Info>>
+    where
+        S: ChainSampler<Info: Tally>,
+    {
+        let mut generators = streams(self.options.seed, self.options.n_chains);
+        let starts = generators
+            .iter_mut()
+            .map(|rng| sampler.random_start(rng))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Chains::new(sampler, starts, generators))
+    }
+
+    /// Moves every chain on by `steps` steps, or to its end. In how many pieces chains are run,
+    /// and whether they were stored in between, changes no draw; and chains that were run to the
+    /// end go on if this runner wants more draws than the one before.
+    ///
+    /// ```
+    /// use mpf_ising::Couplings;
+    /// use mpf_samplers::{ChainOptions, ChainRunner, Gibbs};
+    /// use ndarray::array;
+    ///
+    /// let gibbs = Gibbs::new(&Couplings::new(array![[1.0, -1.0], [-1.0, 0.5]])?)?;
+    /// let runner = ChainRunner::new(ChainOptions::default())?;
+    /// let mut chains = runner.begin(&gibbs)?;
+    /// while chains.steps() < 2000 {
+    ///     runner.advance(&gibbs, &mut chains, 500, |_| {})?;
+    ///     // Here `chains` can be written to a file.
+    /// }
+    /// assert_eq!(runner.finish(chains), runner.run(&gibbs)?);
+    /// # Ok::<(), mpf_samplers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Count`](crate::Error::Count) for another number of chains than this runner's.
+    ///
+    /// # Panics
+    /// May panic when the chains are of another model.
+    pub fn advance<S>(
         &self,
         sampler: &S,
-        starts: Vec<S::State>,
-        generators: Vec<Xoshiro256PlusPlus>,
-        progress: &(impl Fn(&ChainProgress) + Sync),
-    ) -> Run<S::Draws, S::Info>
+        chains: &mut Chains<S::State, S::Draws, S::Info>,
+        steps: usize,
+        progress: impl Fn(&ChainProgress) + Sync,
+    ) -> Result<()>
     where
         S: ChainSampler<Draws: Send, Info: Tally + Send, State: Send> + Sync,
     {
@@ -190,45 +259,65 @@ impl ChainRunner {
             thinning,
             ..
         } = self.options;
+        check_count("chains", self.options.n_chains, chains.under_way.len())?;
         let total_steps = burn_in + n_draws * thinning;
-        let chains: Vec<Chain<S::Draws, S::Info>> = starts
-            .into_par_iter()
-            .zip(generators)
-            .enumerate()
-            .map(|(chain, (mut state, mut rng))| {
-                let mut draws = sampler.no_draws();
-                let mut info = S::Info::default();
-                let mut n_draws = 0;
-                for step in 1..=total_steps {
-                    if self.options.cancel.is_cancelled() {
-                        break;
-                    }
-                    let told = sampler.step(&mut state, &mut rng);
-                    if step > burn_in {
-                        info.add(told);
-                        if (step - burn_in).is_multiple_of(thinning) {
-                            sampler.record(&state, &mut draws);
-                            n_draws += 1;
-                        }
-                    }
-                    if step == total_steps || step.is_multiple_of(total_steps.div_ceil(100)) {
-                        progress(&ChainProgress {
-                            chain,
-                            steps: step,
-                            total_steps,
-                        });
+        let all = chains.under_way.par_iter_mut().enumerate();
+        all.for_each(|(number, this)| {
+            let last = this.steps.saturating_add(steps).min(total_steps);
+            while this.steps < last && !self.options.cancel.is_cancelled() {
+                let told = sampler.step(&mut this.state, &mut this.rng);
+                this.steps += 1;
+                let step = this.steps;
+                if step > burn_in {
+                    this.chain.info.add(told);
+                    if (step - burn_in).is_multiple_of(thinning) {
+                        sampler.record(&this.state, &mut this.chain.draws);
+                        this.chain.n_draws += 1;
                     }
                 }
-                Chain {
-                    draws,
-                    info,
-                    n_draws,
+                if step == total_steps || step.is_multiple_of(total_steps.div_ceil(100)) {
+                    progress(&ChainProgress {
+                        chain: number,
+                        steps: step,
+                        total_steps,
+                    });
                 }
-            })
-            .collect();
+            }
+        });
+        Ok(())
+    }
+
+    /// What the chains gave so far.
+    pub fn finish<S, D, I>(&self, chains: Chains<S, D, I>) -> Run<D, I> {
+        let chains: Vec<_> = chains.under_way.into_iter().map(|c| c.chain).collect();
         Run {
-            cancelled: chains.iter().any(|chain| chain.n_draws < n_draws),
+            cancelled: chains.iter().any(|c| c.n_draws < self.options.n_draws),
             chains,
+        }
+    }
+}
+
+impl<S, D, I: Tally> Chains<S, D, I> {
+    /// Before the first step.
+    fn new(
+        sampler: &impl ChainSampler<State = S, Draws = D, Info = I>,
+        starts: Vec<S>,
+        generators: Vec<Xoshiro256PlusPlus>,
+    ) -> Self {
+        let chains = starts.into_iter().zip(generators);
+        Self {
+            under_way: chains
+                .map(|(state, rng)| UnderWay {
+                    steps: 0,
+                    state,
+                    rng,
+                    chain: Chain {
+                        draws: sampler.no_draws(),
+                        info: I::default(),
+                        n_draws: 0,
+                    },
+                })
+                .collect(),
         }
     }
 }

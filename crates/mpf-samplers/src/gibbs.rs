@@ -26,6 +26,7 @@ use form::{Form, FormKind, probability, tell_dense};
 use mpf_ising::bits::{flip_bit, for_each_set_bit, get_bit, last_word_mask};
 use mpf_ising::{Couplings, States};
 use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
 
 /// The order in which units are visited; either way a step is d updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,14 +70,14 @@ pub struct Gibbs {
 }
 
 /// Where a [`Gibbs`] chain is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GibbsState {
     row: Vec<u64>,
     local: Local,
 }
 
 /// The surroundings of every unit, as the model's [`Form`] needs them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Local {
     Number(Vec<u8>),
     LogOdds {
@@ -93,7 +94,7 @@ impl GibbsState {
 }
 
 /// What Gibbs steps did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlipCount {
     /// Units visited.
     pub updates: u64,

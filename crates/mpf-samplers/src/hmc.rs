@@ -21,6 +21,7 @@ use mpf_core::rng::stream;
 use ndarray::{Array2, ArrayView1};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
+use serde::{Deserialize, Serialize};
 
 /// E(q) of p(q) ∝ exp(−E(q)), with its gradient.
 ///
@@ -44,7 +45,7 @@ impl<E: SmoothEnergy + ?Sized> SmoothEnergy for &E {
 }
 
 /// A point (q, v) of phase space, with E and ∇E there.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhasePoint {
     /// q.
     pub position: Vec<f64>,
@@ -187,7 +188,7 @@ pub struct Hmc<E> {
 }
 
 /// Where an [`Hmc`] chain is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HmcState {
     /// The momentum is of the last transition and redrawn in the next.
     point: PhasePoint,
@@ -207,7 +208,7 @@ impl HmcState {
 }
 
 /// What HMC transitions did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HmcCount {
     /// Transitions counted.
     pub transitions: u64,

@@ -53,7 +53,7 @@ pub mod swendsen_wang;
 pub mod tempering;
 
 pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z};
-pub use chain::{Chain, ChainOptions, ChainProgress, ChainRunner, Run};
+pub use chain::{Chain, ChainOptions, ChainProgress, ChainRunner, Chains, Run};
 pub use enumeration::ExactEnumeration;
 pub use error::Error;
 pub use gibbs::{Gibbs, Scan};

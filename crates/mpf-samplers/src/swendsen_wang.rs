@@ -21,6 +21,7 @@ use crate::sampler::{ChainSampler, Sampler, Tally};
 use mpf_ising::bits::{flip_bit, get_bit};
 use mpf_ising::{Couplings, States};
 use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
 
 /// Swendsen-Wang for one model. A step visits every bond and every unit once.
 ///
@@ -56,7 +57,7 @@ struct Bond {
 }
 
 /// Where a [`SwendsenWang`] chain is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwendsenWangState {
     row: Vec<u64>,
     /// Room for the clusters of a step.
@@ -71,7 +72,7 @@ impl SwendsenWangState {
 }
 
 /// What Swendsen-Wang steps did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterCount {
     /// Steps counted.
     pub steps: u64,
@@ -95,7 +96,7 @@ impl Tally for ClusterCount {
 /// A partition of the units and the ghost, by union-find.
 ///
 /// A cluster is known by one of its members, its root; the ghost's by the ghost, `n_units`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clusters {
     parent: Vec<u32>,
 }

@@ -23,6 +23,7 @@ use crate::sampler::{ChainSampler, Sampler, Tally};
 use mpf_core::rng::stream;
 use mpf_ising::{Couplings, States};
 use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
 
 /// Most levels of a ladder.
 const MAX_LEVELS: usize = 128;
@@ -78,7 +79,7 @@ pub struct Tempering {
 }
 
 /// Where a [`Tempering`] chain is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TemperingState {
     replicas: Vec<GibbsState>,
     /// The replica at every level.
@@ -102,7 +103,7 @@ impl TemperingState {
 }
 
 /// What the swaps of parallel tempering did.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SwapCount {
     /// Steps counted.
     pub steps: u64,

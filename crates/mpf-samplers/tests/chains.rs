@@ -3,8 +3,8 @@
 mod common;
 
 use common::{random_couplings, seed};
-use mpf_core::Cancel;
 use mpf_core::rng::stream;
+use mpf_core::{Cancel, checkpoint};
 use mpf_ising::{Boundary, Lattice, States};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, Error, ExactEnumeration, ExactLattice, Gibbs, Run,
@@ -12,6 +12,8 @@ use mpf_samplers::{
 };
 use rand::RngExt;
 use rand_distr::StandardNormal;
+use serde::{Serialize, de::DeserializeOwned};
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options() -> ChainOptions {
@@ -167,6 +169,52 @@ fn progress_is_told_and_a_cancelled_run_keeps_what_it_had() {
     // Cancelled before it began: no draws, and it says so.
     let nothing = runner.run(&gibbs).unwrap();
     assert!(nothing.cancelled && nothing.chains[0].n_draws == 0);
+}
+
+#[test]
+fn chains_that_were_stored_go_on_to_the_same_draws() {
+    fn check<S>(sampler: &S)
+    where
+        S: ChainSampler<Draws = States, Info: Tally + Send, State: Send> + Sync,
+        S::State: Clone + Serialize + DeserializeOwned,
+        S::Info: Clone + Serialize + DeserializeOwned + PartialEq + Debug,
+    {
+        let whole = run(options(), sampler, 2);
+        for piece in [1, 5, 30, 86] {
+            let runner = ChainRunner::new(options()).unwrap();
+            let mut chains = runner.begin(sampler).unwrap();
+            while chains.steps() < 87 {
+                runner.advance(sampler, &mut chains, piece, |_| {}).unwrap();
+                let stored = checkpoint::seal(&chains).unwrap();
+                chains = checkpoint::open(&stored).unwrap();
+            }
+            assert_eq!(runner.finish(chains), whole, "pieces of {piece}");
+        }
+        // Fewer draws, and then the rest of them.
+        let fewer = ChainRunner::new(ChainOptions {
+            n_draws: 11,
+            ..options()
+        })
+        .unwrap();
+        let runner = ChainRunner::new(options()).unwrap();
+        let mut chains = fewer.begin(sampler).unwrap();
+        fewer
+            .advance(sampler, &mut chains, usize::MAX, |_| {})
+            .unwrap();
+        assert!(!fewer.finish(chains.clone()).cancelled);
+        runner
+            .advance(sampler, &mut chains, usize::MAX, |_| {})
+            .unwrap();
+        assert_eq!(runner.finish(chains), whole);
+    }
+    let lattice = Lattice::new(5, 4, Boundary::Open).unwrap();
+    let glass = lattice.spin_glass(1.0, &mut stream(1, 0)).unwrap();
+    check(&Gibbs::new(&glass).unwrap());
+    check(&Gibbs::new(&random_couplings(20, 0.3, 1)).unwrap());
+    check(&SwendsenWang::new(&glass).unwrap());
+    check(&Tempering::tune(&glass, &TemperingOptions::default()).unwrap());
+    check(&ExactLattice::new(&glass, &lattice).unwrap());
+    check(&ExactEnumeration::new(&glass).unwrap());
 }
 
 #[test]

@@ -47,10 +47,11 @@ pub(super) fn write(model: &Model, convention: Convention) -> String {
 
 pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, String> {
     let comment = |line: &str| line.strip_prefix('#').map(|l| l.trim().to_owned());
-    let about = text
-        .lines()
-        .map_while(comment)
-        .find(|line| line.starts_with('{'));
+    let comments: Vec<String> = text.lines().map_while(comment).collect();
+    let about = comments.iter().find(|line| line.starts_with('{'));
+    if about.is_none() && text.contains(super::FORMAT) {
+        return Err("its second line is damaged: the model cannot be checked".into());
+    }
     let mut reader = ReaderBuilder::new()
         .comment(Some(b'#'))
         .trim(csv::Trim::All)
@@ -81,7 +82,7 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
     }
     let mut file: ModelFile = match about {
         Some(about) => {
-            serde_json::from_str(&about).map_err(|e| format!("this is no model file: {e}"))?
+            serde_json::from_str(about).map_err(|e| format!("this is no model file: {e}"))?
         }
         None => {
             let convention = assumed.ok_or(

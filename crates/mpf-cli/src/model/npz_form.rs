@@ -1,5 +1,5 @@
 //! A model as arrays: `J`, `names`, the same model in spins as `h` and `K`, and `about`, the
-//! model file without its matrix. `J` is what is read back.
+//! model file without its matrix. `J` is what is read back; damage of the others is noticed too.
 
 use super::{Convention, Model, ModelFile};
 use crate::failure::Failure;
@@ -38,6 +38,9 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Model, Failure> {
         return Err(wrong(format!(
             "this is no model: it has {there}, but J and about are needed"
         )));
+    }
+    for name in ["names", "h", "K"] {
+        archive.check(name)?;
     }
     let about = archive.texts("about")?.concat();
     let mut file: ModelFile =

@@ -1,6 +1,6 @@
 //! Node by node: every row by itself, in parallel, then averaged with the transpose.
 
-use super::{Estimator, Fit, FitProgress, Problem, pairs_of};
+use super::{Estimator, Fit, FitProgress, FitSnapshot, Problem, pairs_of};
 use crate::Result;
 use crate::basis::Field;
 use crate::couplings::Couplings;
@@ -8,8 +8,55 @@ use crate::support::Biases;
 use mpf_core::{Minimizer, Minimum, StopReason, TracePoint};
 use ndarray::Array2;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The rows of a node-wise fit that are done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeSnapshot {
+    rows: Vec<Option<Row>>,
+    seconds: f64,
+}
+
+impl NodeSnapshot {
+    /// How many rows are done.
+    pub fn n_done(&self) -> usize {
+        self.rows.iter().flatten().count()
+    }
+
+    /// Learning time so far, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+}
+
+/// What the minimisation of one row gave.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Row {
+    /// The field, and the coupling of every free pair.
+    spins: Vec<f64>,
+    value: f64,
+    kkt_residual: f64,
+    stop: StopReason,
+    iterations: usize,
+    evaluations: usize,
+    last: Option<TracePoint>,
+}
+
+impl Row {
+    fn new((spins, minimum): (Vec<f64>, Minimum)) -> Self {
+        Self {
+            spins,
+            value: minimum.value,
+            kkt_residual: minimum.kkt_residual,
+            stop: minimum.stop,
+            iterations: minimum.iterations,
+            evaluations: minimum.evaluations,
+            last: minimum.trace.last().copied(),
+        }
+    }
+}
 
 impl Problem<'_> {
     pub(super) fn fit_by_node(
@@ -18,22 +65,34 @@ impl Problem<'_> {
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
         let d = self.samples.n_units();
-        let fits = Mutex::new(NodeFits::new(self));
+        let earlier = match &self.options().resume {
+            Some(FitSnapshot::NodeWise(snapshot)) => Some(self.checked(snapshot)?),
+            _ => None,
+        };
+        let fits = Mutex::new(NodeFits::new(self, earlier));
         let observer = Mutex::new((observer, 0));
         (0..d).into_par_iter().try_for_each(|unit| -> Result<()> {
             let pairs = pairs_of(&self.pairs, unit);
             let free = !pairs.is_empty() || matches!(self.field(unit), Field::Free { .. });
-            let fitted = if free {
-                let mut limits = self.fitter.minimizer.options().clone();
-                let used = lock(&fits).clock.seconds();
-                limits.max_seconds = (limits.max_seconds - used).max(0.0);
-                let minimizer = Minimizer::new(limits)?;
-                let units = unit..unit + 1;
-                Some(self.minimize(estimator, units, pairs.clone(), 0.5, &minimizer, |_, _| {})?)
-            } else {
-                None
+            let done = earlier.and_then(|snapshot| snapshot.rows[unit].clone());
+            let row = match done {
+                Some(row) => Some(row),
+                None if free => {
+                    let mut limits = self.fitter.minimizer.options().clone();
+                    let used = lock(&fits).clock.seconds();
+                    limits.max_seconds = (limits.max_seconds - used).max(0.0);
+                    // What is kept is rows that are done.
+                    limits.snapshots = false;
+                    let minimizer = Minimizer::new(limits)?;
+                    let units = unit..unit + 1;
+                    let pairs = pairs.clone();
+                    let fitted =
+                        self.minimize(estimator, units, pairs, 0.5, &minimizer, |_, _| {})?;
+                    Some(Row::new(fitted))
+                }
+                None => None,
             };
-            lock(&fits).add(unit, &pairs, fitted);
+            lock(&fits).add(unit, &pairs, row);
             // Only one thread observes, without holding the fits: an observer may itself work in
             // parallel and be made to run another unit meanwhile. What that unit adds is told by
             // whoever is observing.
@@ -45,7 +104,11 @@ impl Problem<'_> {
                 }
                 *told = now.units_done;
                 let began = Instant::now();
-                observer(&now.progress(&|| now.couplings(self).expect("minima are finite")));
+                observer(
+                    &now.progress(&|| now.couplings(self).expect("minima are finite"), &|| {
+                        now.snapshot(self)
+                    }),
+                );
                 lock(&fits).clock.observed += began.elapsed();
             }
             Ok(())
@@ -53,25 +116,43 @@ impl Problem<'_> {
         let fits = fits.into_inner().unwrap_or_else(PoisonError::into_inner);
         fits.finish(self)
     }
+
+    /// The snapshot, if it can be one of this problem.
+    fn checked<'s>(&self, snapshot: &'s NodeSnapshot) -> Result<&'s NodeSnapshot> {
+        let d = self.samples.n_units();
+        let rows = snapshot.rows.iter().enumerate();
+        let n_params = |unit| 1 + pairs_of(&self.pairs, unit).len();
+        let other = (snapshot.rows.len() != d)
+            .then_some((d, snapshot.rows.len()))
+            .or_else(|| {
+                rows.filter_map(|(unit, row)| Some((n_params(unit), row.as_ref()?.spins.len())))
+                    .find(|(expected, found)| expected != found)
+            });
+        match other {
+            None => Ok(snapshot),
+            Some((expected, found)) => {
+                Err(mpf_core::Error::OtherSnapshot { expected, found }.into())
+            }
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Learning time: what has passed, less what observers took.
+/// Learning time: what has passed, now and earlier, less what observers took.
 #[derive(Clone, Debug)]
 struct Clock {
+    earlier: f64,
     began: Instant,
     observed: Duration,
 }
 
 impl Clock {
     fn seconds(&self) -> f64 {
-        self.began
-            .elapsed()
-            .saturating_sub(self.observed)
-            .as_secs_f64()
+        let now = self.began.elapsed().saturating_sub(self.observed);
+        self.earlier + now.as_secs_f64()
     }
 }
 
@@ -82,13 +163,13 @@ struct NodeFits {
     /// K_ij as row i sees it.
     rows: Array2<f64>,
     /// One minimum per unit, where it had free parameters and is done.
-    minima: Vec<Option<Minimum>>,
+    minima: Vec<Option<Row>>,
     units_done: usize,
     clock: Clock,
 }
 
 impl NodeFits {
-    fn new(problem: &Problem<'_>) -> Self {
+    fn new(problem: &Problem<'_>, earlier: Option<&NodeSnapshot>) -> Self {
         let d = problem.samples.n_units();
         Self {
             fields: (0..d)
@@ -102,37 +183,53 @@ impl NodeFits {
             minima: vec![None; d],
             units_done: 0,
             clock: Clock {
+                earlier: earlier.map_or(0.0, NodeSnapshot::seconds),
                 began: Instant::now(),
                 observed: Duration::ZERO,
             },
         }
     }
 
-    fn add(&mut self, unit: usize, pairs: &[(usize, usize)], fitted: Option<(Vec<f64>, Minimum)>) {
-        if let Some((spins, minimum)) = fitted {
-            self.fields[unit] = spins[0];
-            for (&(i, j), &k) in pairs.iter().zip(&spins[1..]) {
+    fn add(&mut self, unit: usize, pairs: &[(usize, usize)], row: Option<Row>) {
+        if let Some(row) = row {
+            self.fields[unit] = row.spins[0];
+            for (&(i, j), &k) in pairs.iter().zip(&row.spins[1..]) {
                 self.rows[[unit, i + j - unit]] = k;
             }
-            self.minima[unit] = Some(minimum);
+            self.minima[unit] = Some(row);
         }
         self.units_done += 1;
     }
 
     /// The minima that are there, by unit and not by the order in which threads finished.
-    fn minima(&self) -> impl Iterator<Item = &Minimum> {
+    fn minima(&self) -> impl Iterator<Item = &Row> {
         self.minima.iter().flatten()
     }
 
-    fn progress<'a>(&self, couplings: &'a dyn Fn() -> Couplings) -> FitProgress<'a> {
+    /// The rows that are done, but for those that were broken off.
+    fn snapshot(&self, problem: &Problem<'_>) -> Option<FitSnapshot> {
+        let done = |row: &Option<Row>| row.clone().filter(|r| r.stop != StopReason::Cancelled);
+        problem.options().minimizer.snapshots.then(|| {
+            FitSnapshot::NodeWise(NodeSnapshot {
+                rows: self.minima.iter().map(done).collect(),
+                seconds: self.clock.seconds(),
+            })
+        })
+    }
+
+    fn progress<'a>(
+        &self,
+        couplings: &'a dyn Fn() -> Couplings,
+        snapshot: &'a dyn Fn() -> Option<FitSnapshot>,
+    ) -> FitProgress<'a> {
         FitProgress {
             iteration: self.units_done,
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             value: self.minima().map(|m| m.value).sum(),
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             seconds: self.clock.seconds(),
-            snapshot: None,
             couplings,
+            snapshot,
         }
     }
 
@@ -174,14 +271,14 @@ impl NodeFits {
             .minima
             .iter()
             .enumerate()
-            .filter_map(|(unit, minimum)| {
-                let last = minimum.as_ref()?.trace.last()?;
+            .filter_map(|(unit, row)| {
                 Some(TracePoint {
                     iteration: unit,
-                    ..*last
+                    ..row.as_ref()?.last?
                 })
             })
             .collect();
+        let snapshot = self.snapshot(problem);
         Ok(Fit {
             couplings: self.couplings(problem)?,
             value: self.minima().map(|m| m.value).sum(),
@@ -194,7 +291,7 @@ impl NodeFits {
             asymmetry: Some(asymmetry),
             warnings: Vec::new(),
             trace,
-            snapshot: None,
+            snapshot,
         })
     }
 }
