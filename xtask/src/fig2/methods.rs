@@ -7,11 +7,13 @@ use crate::output::digits;
 use crate::{Result, progress};
 use indicatif::ProgressBar;
 use mpf_baselines::{
-    ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField, Pseudolikelihood,
+    ContrastiveDivergence, ContrastiveOptions, ContrastiveSnapshot, Expansion, LearningRate,
+    MeanField, Pseudolikelihood,
 };
-use mpf_core::{Cancel, MinimizerOptions, Snapshot, StopReason, TracePoint};
+use mpf_core::{Cancel, MinimizerOptions, StopReason, TracePoint};
 use mpf_ising::{
-    Couplings, Fit, FitOptions, FitProgress, Fitter, Mpf, PathOptions, PenaltyPath, Samples,
+    Couplings, Fit, FitOptions, FitProgress, FitSnapshot, Fitter, Mpf, PathOptions, PenaltyPath,
+    Samples,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -84,8 +86,8 @@ impl Learner {
         let outcome = match self {
             Self::Mpf => flow(problem, place, &mut watch),
             Self::Pl => pseudolikelihood(problem, place, &mut watch),
-            Self::Cd1 => contrastive(problem, 1, args.cd1_updates, &mut watch),
-            Self::Cd10 => contrastive(problem, 10, args.cd10_updates, &mut watch),
+            Self::Cd1 => contrastive(problem, 1, args.cd1_updates, place, &mut watch),
+            Self::Cd10 => contrastive(problem, 10, args.cd10_updates, place, &mut watch),
             Self::MpfL1 => penalised(problem, place, &mut watch),
             Self::Tap => return mean_field(problem, watch),
         };
@@ -106,16 +108,17 @@ impl Learner {
     }
 }
 
-/// Where a learner is, for the journal. Contrastive divergence has no place of its own: it is
-/// run again from its start.
+/// Where a learner is, for the journal.
 #[derive(Clone, Serialize, Deserialize)]
 enum Place {
     /// In one fit.
-    Fit(Snapshot),
+    Fit(FitSnapshot),
+    /// Between two updates of contrastive divergence.
+    Updates(ContrastiveSnapshot),
     /// Among the penalties that it tries, or, when all are tried, in the last fit.
     Penalties {
         tried: Vec<Tried>,
-        fit: Option<Snapshot>,
+        fit: Option<FitSnapshot>,
     },
 }
 
@@ -186,8 +189,13 @@ fn contrastive(
     problem: &Problem<'_>,
     sweeps: usize,
     updates: usize,
+    place: Option<Place>,
     watch: &mut Watch<'_, '_>,
 ) -> Result<Fit> {
+    let resume = match place {
+        Some(Place::Updates(snapshot)) => Some(snapshot),
+        _ => None,
+    };
     let learner = ContrastiveDivergence::new(ContrastiveOptions {
         sweeps,
         updates,
@@ -200,9 +208,14 @@ fn contrastive(
         seed: problem.seed,
         max_seconds: problem.args.budget.unwrap_or(f64::INFINITY),
         cancel: problem.cancel.clone(),
+        resume,
         ..Default::default()
     })?;
-    Ok(learner.fit_observed(&problem.samples, |p| watch.see(p))?)
+    let fitted = learner.fit_with_snapshots(&problem.samples, |p, snapshot| {
+        watch.see(p);
+        watch.keep(Place::Updates(snapshot()));
+    });
+    Ok(fitted?.0)
 }
 
 /// One step, so there is no way to watch. Zero couplings where the support has none.
@@ -273,7 +286,7 @@ fn penalised(
         let fit = Fitter::new(options)?.fit_observed(&training, |p| {
             watch.keep(Place::Penalties {
                 tried: tried.clone(),
-                fit: p.snapshot.cloned(),
+                fit: p.snapshot(),
             });
         })?;
         if fit.stop == StopReason::Cancelled {
@@ -318,7 +331,7 @@ fn penalised(
         watch.see(&FitProgress::new(now, &|| p.couplings()));
         watch.keep(Place::Penalties {
             tried: tried.clone(),
-            fit: p.snapshot.cloned(),
+            fit: p.snapshot(),
         });
     })?;
     Ok(after(&before, fit))
@@ -418,8 +431,8 @@ impl<'a, 'j> Watch<'a, 'j> {
     /// A point of the trace of a learner that is one fit, and a place to go on from.
     fn follow(&mut self, progress: &FitProgress<'_>) {
         self.see(progress);
-        if let Some(snapshot) = progress.snapshot {
-            self.keep(Place::Fit(snapshot.clone()));
+        if let Some(snapshot) = progress.snapshot() {
+            self.keep(Place::Fit(snapshot));
         }
     }
 
