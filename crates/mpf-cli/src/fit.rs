@@ -4,6 +4,7 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED};
+use crate::memory;
 use crate::methods::{MethodArgs, MethodName, Strength};
 use crate::model::{self, Convention, FitRecord, Model, PathRecord, StandardErrors};
 use crate::output;
@@ -133,6 +134,21 @@ pub struct FitArgs {
         help_heading = "Error bars"
     )]
     block_length: usize,
+    /// Refuse a fit that would take more memory; by default, more than the machine has left
+    #[arg(long, value_name = "MB", help_heading = "Limits")]
+    memory_limit: Option<f64>,
+}
+
+impl FitArgs {
+    /// Parameters that are minimised over at the same time.
+    fn n_parameters(&self, n_units: usize, n_couplings: usize) -> usize {
+        match self.method {
+            MethodName::Cd | MethodName::Tap | MethodName::Independent => 0,
+            MethodName::Rise | MethodName::Logrise => n_units * rayon::current_num_threads(),
+            _ if self.options.nodewise => n_units * rayon::current_num_threads(),
+            _ => n_units + n_couplings,
+        }
+    }
 }
 
 /// What `--json` prints.
@@ -177,8 +193,11 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         cancel,
     };
     refuse_constant(&raster, &samples)?;
+    let n_free = support.pairs(names.len())?.len();
+    let needed = memory::of_fit(&raster, &samples, args.n_parameters(names.len(), n_free));
+    memory::check(needed, args.memory_limit.map(|mb| (1e6 * mb) as u64))?;
     let preflight = Preflight::new(&samples, raster.names.as_deref())?;
-    tell_preflight(console, &raster, &preflight);
+    tell_preflight(console, &raster, &preflight, needed);
 
     let (method, path) = job.choose_penalty()?;
     let mut fitted = match &path {
@@ -202,7 +221,6 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         return Err(Failure::interrupted());
     }
     let errors = job.errors(&method, &fitted)?;
-    let n_free = support.pairs(names.len())?.len();
     let mut record = job.record(&method, &fitted, path, n_free);
     record.polish = polish;
     if drift.is_away() {
@@ -492,7 +510,7 @@ fn refuse_constant(raster: &Raster, samples: &Samples) -> Result<(), Failure> {
     .hint("a model needs units that change; is the threshold of the data right, or --transpose?"))
 }
 
-fn tell_preflight(console: Console, raster: &Raster, preflight: &Preflight) {
+fn tell_preflight(console: Console, raster: &Raster, preflight: &Preflight, needed: u64) {
     console.note(&format!(
         "{}: {} samples × {} units, {} distinct, {:.1} % silent",
         raster.file,
@@ -502,9 +520,9 @@ fn tell_preflight(console: Console, raster: &Raster, preflight: &Preflight) {
         100.0 * preflight.silent_fraction
     ));
     console.note(&format!(
-        "a plain MPF fit takes about {} s and {} MB",
+        "a plain MPF fit takes about {} s, this one {}",
         digits(preflight.seconds),
-        digits(preflight.bytes as f64 / 1e6)
+        memory::megabytes(needed)
     ));
     if preflight.n_units > preflight.n_samples {
         console.warning(&format!(

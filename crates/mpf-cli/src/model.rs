@@ -405,8 +405,21 @@ impl Model {
     /// # Errors
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
-        let form = Form::of(path)?;
+        Form::of(path)?;
         let bytes = fs::read(path).map_err(|e| Failure::unreadable(path, &e))?;
+        Self::from_bytes(path, &bytes, assumed)
+    }
+
+    /// As [`Model::read`] from the bytes of a file, whose name says the form.
+    ///
+    /// # Errors
+    /// As [`Model::read`].
+    pub fn from_bytes(
+        path: &Path,
+        bytes: &[u8],
+        assumed: Option<Convention>,
+    ) -> Result<Self, Failure> {
+        let form = Form::of(path)?;
         let wrong = |why: String| {
             let failure = Failure::input(format!("{}: {why}", path.display()));
             if why.contains("checksum") {
@@ -415,18 +428,16 @@ impl Model {
                 failure.hint("docs/model-file.md describes the format; `mpf fit` writes it")
             }
         };
-        let text = || {
-            String::from_utf8(bytes.clone()).map_err(|_| wrong("this is no text in UTF-8".into()))
-        };
+        let text =
+            || std::str::from_utf8(bytes).map_err(|_| wrong("this is no text in UTF-8".into()));
         match form {
             Form::Json => {
-                let text = text()?;
-                let file: ModelFile = serde_json::from_str(&text)
+                let file: ModelFile = serde_json::from_str(text()?)
                     .map_err(|e| wrong(format!("this is no model file: {e}")))?;
                 file.read().map_err(wrong)
             }
-            Form::Npz => npz_form::read(path, &bytes),
-            Form::Csv => csv_form::read(&text()?, assumed).map_err(wrong),
+            Form::Npz => npz_form::read(path, bytes),
+            Form::Csv => csv_form::read(text()?, assumed).map_err(wrong),
         }
     }
 }
