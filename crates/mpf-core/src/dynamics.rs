@@ -60,8 +60,13 @@ impl Dynamics {
                 connectivity.weight(i, j)
             }
         });
+        let (mut values, vectors) = symmetric_eigen(symmetric.view())?;
+        // No mode grows, and those of the equilibrium stand still: what is left of their
+        // eigenvalues is rounding, which a long time would blow up.
+        let zero = n as f64 * f64::EPSILON * values[0].abs();
+        values.mapv_inplace(|v| if v > -zero { 0.0 } else { v });
         Ok(Self {
-            modes: symmetric_eigen(symmetric.view())?,
+            modes: (values, vectors),
             equilibrium: equilibrium.into(),
             rates,
         })

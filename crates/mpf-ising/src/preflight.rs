@@ -287,7 +287,7 @@ impl Preflight {
             }
         }
         let single: Vec<usize> = varies.into_iter().filter(|i| !twins.contains(i)).collect();
-        for (unit, of) in linear_units(samples, &single)? {
+        for (unit, of) in linear_units(samples, &single) {
             findings.push(Finding::Linear {
                 unit: name(unit),
                 of: of.into_iter().map(|(j, w)| (name(j), w)).collect(),
@@ -353,7 +353,7 @@ fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, Relation)> {
 type Combination = (usize, Vec<(usize, f64)>);
 
 /// Units among `units` that are linear functions of earlier ones.
-fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<Combination>> {
+fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
     let raw = samples.pair_means();
     let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
     // The Cholesky factor over the units that are independent so far.
@@ -376,12 +376,16 @@ fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<Combination>> 
         let n = basis.len();
         let among = Array2::from_shape_fn((n, n), |(a, b)| covariance(basis[a], basis[b]));
         let with = Array1::from_shape_fn(n, |a| covariance(basis[a], unit));
-        let weights = positive_definite_inverse(among.view())?.dot(&with);
+        // Weights of very different sizes leave covariances that cannot be divided by.
+        let Ok(inverse) = positive_definite_inverse(among.view()) else {
+            continue;
+        };
+        let weights = inverse.dot(&with);
         let of = basis.iter().copied().zip(weights);
         // Coefficients that are zero but for rounding.
         found.push((unit, of.filter(|(_, w)| w.abs() > 1e-6).collect()));
     }
-    Ok(found)
+    found
 }
 
 /// The share of the commonest state, that of the silent state, and whether they are the same.
