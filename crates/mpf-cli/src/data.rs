@@ -136,7 +136,7 @@ impl Raster {
     pub fn read(args: &DataArgs) -> Result<Self, Failure> {
         let path = &args.data;
         let unreadable = |e: std::io::Error| Failure::unreadable(path, &e);
-        let mut file = File::open(path).map_err(unreadable)?;
+        let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         if metadata.is_dir() {
             return Err(Failure::unreadable(
@@ -144,6 +144,20 @@ impl Raster {
                 &std::io::ErrorKind::IsADirectory.into(),
             ));
         }
+        Self::from_reader(args, file, metadata.len())
+    }
+
+    /// Reads `length` bytes that are already open; `args.data` only says what they are called.
+    ///
+    /// # Errors
+    /// As [`Raster::read`].
+    pub fn from_reader(
+        args: &DataArgs,
+        mut file: impl Read + Seek,
+        length: u64,
+    ) -> Result<Self, Failure> {
+        let path = &args.data;
+        let unreadable = |e: std::io::Error| Failure::unreadable(path, &e);
         let mut start = Vec::new();
         (&mut file)
             .take(8)
@@ -153,7 +167,7 @@ impl Raster {
         let extension = output::extension(path);
         let file = BufReader::new(file);
         let (packed, names) = if start.starts_with(npy::MAGIC) || extension == "npy" {
-            (read_npy(args, file, Some(metadata.len()))?, None)
+            (read_npy(args, file, length)?, None)
         } else if start.starts_with(b"PK") || extension == "npz" {
             npz::read_raster(args, file)?
         } else {
@@ -289,11 +303,12 @@ impl From<npy::Error> for Stop {
     }
 }
 
-/// Reads an array; `file_length` is that of a plain file, where its size can be checked at once.
+/// Reads an array of `length` bytes, header included. A header that claims another size is refused
+/// before anything is read.
 pub(crate) fn read_npy(
     args: &DataArgs,
     mut file: impl Read,
-    file_length: Option<u64>,
+    length: u64,
 ) -> Result<Packer, Failure> {
     let path = &args.data;
     let broken = |error: npy::Error| explain_npy(path, error);
@@ -337,9 +352,7 @@ pub(crate) fn read_npy(
         };
         format!("row {row}, column {column} (from 0)")
     };
-    if n_entries > 0
-        && let Some(length) = file_length
-    {
+    if n_entries > 0 {
         if length < expected {
             let whole = length.saturating_sub(header_length) / dtype.size() as u64;
             return Err(Failure::input(format!(

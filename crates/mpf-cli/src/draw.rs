@@ -9,8 +9,8 @@ use mpf_ising::{Couplings, IsingModel, States};
 use mpf_report::progress;
 use mpf_samplers::diagnostics::{self, Summary};
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, Chains, ExactEnumeration, Gibbs, Run, SwendsenWang,
-    Tally, Tempering, TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, Chains, ExactEnumeration, Gibbs, Run, Sampler,
+    SwendsenWang, Tally, Tempering, TemperingOptions,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -165,6 +165,9 @@ pub fn draw_and<T>(
 /// Pieces that a run is done in, so that it can be kept in between.
 const PIECES: usize = 100;
 
+/// The chains of a sampler, with what they drew.
+type ChainsOf<S> = Chains<<S as Sampler>::State, States, <S as Sampler>::Info>;
+
 struct Task<'a> {
     couplings: &'a Couplings,
     options: &'a DrawOptions,
@@ -202,7 +205,7 @@ impl Task<'_> {
         &self,
         sampler: &S,
         round_trips: impl Fn(&S::Info) -> Option<u64>,
-        keeper: &Keeper<Option<Chains<S::State, States, S::Info>>>,
+        keeper: &Keeper<Option<ChainsOf<S>>>,
     ) -> Result<Drawn, Failure>
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,

@@ -19,7 +19,11 @@ pub fn read(path: &Path, names: &[String]) -> Result<Support, Failure> {
     })
 }
 
-fn parse(text: &str, names: &[String]) -> Result<Support, (usize, String)> {
+/// The couplings that a text lists.
+///
+/// # Errors
+/// The number of a line, from 1, and what is wrong with it.
+pub fn parse(text: &str, names: &[String]) -> Result<Support, (usize, String)> {
     let by_name: HashMap<&str, usize> = names
         .iter()
         .enumerate()

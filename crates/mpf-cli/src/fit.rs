@@ -8,6 +8,7 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED};
+use crate::memory;
 use crate::methods::{MethodArgs, MethodName, Strength};
 use crate::model::{self, Convention, FitRecord, Model, PathRecord, StandardErrors};
 use crate::output;
@@ -132,8 +133,23 @@ pub struct FitArgs {
         help_heading = "Error bars"
     )]
     block_length: usize,
+    /// Refuse a fit that would take more memory; by default, more than the machine has left
+    #[arg(long, value_name = "MB", help_heading = "Limits")]
+    memory_limit: Option<f64>,
     #[command(flatten)]
     keeping: CheckpointArgs,
+}
+
+impl FitArgs {
+    /// Parameters that are minimised over at the same time.
+    fn n_parameters(&self, n_units: usize, n_couplings: usize) -> usize {
+        match self.method {
+            MethodName::Cd | MethodName::Tap | MethodName::Independent => 0,
+            MethodName::Rise | MethodName::Logrise => n_units * rayon::current_num_threads(),
+            _ if self.options.nodewise => n_units * rayon::current_num_threads(),
+            _ => n_units + n_couplings,
+        }
+    }
 }
 
 /// What `--json` prints.
@@ -193,8 +209,12 @@ fn make(
     names: Vec<String>,
 ) -> Result<u8, Failure> {
     let (args, cancel) = (job.args, job.cancel);
+    let n_free = support.pairs(names.len())?.len();
+    let n_parameters = args.n_parameters(names.len(), n_free);
+    let needed = memory::of_fit(job.raster, job.samples, n_parameters);
+    memory::check(needed, args.memory_limit.map(|mb| (1e6 * mb) as u64))?;
     let preflight = Preflight::new(job.samples, job.raster.names.as_deref())?;
-    tell_preflight(console, job.raster, &preflight);
+    tell_preflight(console, job.raster, &preflight, needed);
 
     let (method, path) = job.choose_penalty()?;
     let mut fitted = match &path {
@@ -221,7 +241,6 @@ fn make(
         return Err(Failure::interrupted());
     }
     let errors = job.errors(&method, &fitted)?;
-    let n_free = support.pairs(names.len())?.len();
     let mut record = job.record(&method, &fitted, path, n_free);
     record.polish = polish;
     if drift.is_away() {

@@ -17,6 +17,7 @@ pub mod evaluate;
 pub mod failure;
 pub mod figures;
 pub mod fit;
+pub mod memory;
 pub mod methods;
 pub mod model;
 pub mod npy;

@@ -414,17 +414,21 @@ impl Model {
     /// # Errors
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
-        let form = Form::of(path)?;
+        Form::of(path)?;
         let bytes = fs::read(path).map_err(|e| Failure::unreadable(path, &e))?;
-        Self::parse(form, path, &bytes, assumed)
+        Self::from_bytes(path, &bytes, assumed)
     }
 
-    fn parse(
-        form: Form,
+    /// As [`Model::read`] from the bytes of a file, whose name says the form.
+    ///
+    /// # Errors
+    /// As [`Model::read`].
+    pub fn from_bytes(
         path: &Path,
         bytes: &[u8],
         assumed: Option<Convention>,
     ) -> Result<Self, Failure> {
+        let form = Form::of(path)?;
         let wrong = |why: String| {
             let failure = Failure::input(format!("{}: {why}", path.display()));
             if why.contains("checksum") {
@@ -572,10 +576,10 @@ mod tests {
         convention: Convention,
         values: impl Fn(u8) -> Vec<u8>,
     ) -> usize {
-        let whole = match form {
-            Form::Json => model.to_json(convention).into_bytes(),
-            Form::Npz => npz_form::write(model).unwrap(),
-            Form::Csv => csv_form::write(model, convention).into_bytes(),
+        let (name, whole) = match form {
+            Form::Json => ("m.json", model.to_json(convention).into_bytes()),
+            Form::Npz => ("m.npz", npz_form::write(model).unwrap()),
+            Form::Csv => ("m.csv", csv_form::write(model, convention).into_bytes()),
         };
         // A convention that may be wrong is only for tables that do not say theirs.
         let assumptions: &[_] = match form {
@@ -585,7 +589,7 @@ mod tests {
         let mut noticed = 0;
         let mut check = |bytes: &[u8], what: &dyn Fn() -> String| {
             for assumed in assumptions {
-                match Model::parse(form, Path::new("m"), bytes, *assumed) {
+                match Model::from_bytes(Path::new(name), bytes, *assumed) {
                     Ok(read) => assert!(same(&read, model), "{form:?} {}", what()),
                     Err(failure) => {
                         assert!(!failure.message.is_empty());

@@ -10,8 +10,8 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// Longest text array that is read, in characters. Names and a record of a fit are far shorter.
-const LONGEST_TEXT: u64 = 1 << 26;
+/// Most bytes that one byte of an archive can stand for: what `deflate` makes of zeros.
+const MOST_EXPANSION: u64 = 1032;
 
 /// An open archive.
 pub(crate) struct Archive<'a, R> {
@@ -45,16 +45,23 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         self.zip.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// The bytes of one array.
-    pub(crate) fn array(&mut self, name: &str) -> Result<impl Read, Failure> {
+    /// One array, and how many bytes it has by the archive's own account, which must be possible
+    /// for as few as are stored.
+    pub(crate) fn array(&mut self, name: &str) -> Result<(impl Read, u64), Failure> {
+        let path = self.path.display();
         let there = self.names().join(", ");
-        self.zip.by_name(&format!("{name}.npy")).map_err(|error| {
-            Failure::input(format!(
-                "{}: cannot read the array {name:?}: {error}",
-                self.path.display()
+        let file = self.zip.by_name(&format!("{name}.npy")).map_err(|error| {
+            Failure::input(format!("{path}: cannot read the array {name:?}: {error}"))
+                .hint(format!("the file holds: {there}"))
+        })?;
+        let (stored, length) = (file.compressed_size(), file.size());
+        if length > stored.saturating_mul(MOST_EXPANSION) {
+            return Err(Failure::input(format!(
+                "{path}: {stored} bytes are said to hold the {length} of the array {name:?}"
             ))
-            .hint(format!("the file holds: {there}"))
-        })
+            .hint("the file is damaged; save it again with numpy.savez"));
+        }
+        Ok((file, length))
     }
 
     /// Reads an array, if it is there, only to see whether it is whole.
@@ -63,7 +70,7 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
             return Ok(());
         }
         let path = self.path;
-        match io::copy(&mut self.array(name)?, &mut io::sink()) {
+        match io::copy(&mut self.array(name)?.0, &mut io::sink()) {
             Ok(_) => Ok(()),
             Err(error) => Err(data::explain_npy(path, npy::Error::Io(error))),
         }
@@ -72,13 +79,11 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
     /// An array of numbers with its shape. No more is allocated than was read.
     pub(crate) fn numbers(&mut self, name: &str) -> Result<(Vec<u64>, Vec<f64>), Failure> {
         let path = self.path;
-        let mut file = self.array(name)?;
+        let (mut file, length) = self.array(name)?;
         let mut read = || -> Result<_, npy::Error> {
             let header = npy::Header::read(&mut file)?;
             let dtype = header.dtype()?;
-            let n = header
-                .n_entries()
-                .ok_or(npy::Error::Header("its size is no number"))?;
+            let n = entries(&header, dtype.size() as u64, length)?;
             if header.fortran && header.shape.len() > 1 {
                 return Err(npy::Error::Header("it is in Fortran order"));
             }
@@ -96,21 +101,19 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
     /// An array of text.
     pub(crate) fn texts(&mut self, name: &str) -> Result<Vec<String>, Failure> {
         let path = self.path;
-        let mut file = self.array(name)?;
+        let (mut file, length) = self.array(name)?;
         let mut read = || -> Result<_, npy::Error> {
             let header = npy::Header::read(&mut file)?;
             let width = header
                 .descr
                 .strip_prefix("<U")
-                .and_then(|w| w.parse::<u64>().ok());
+                .and_then(|w| w.parse::<u64>().ok())
+                // NumPy writes empty texts one character wide.
+                .filter(|w| *w > 0);
             let Some(width) = width else {
                 return Err(npy::Error::Dtype(header.descr));
             };
-            let n = header.n_entries().filter(|n| {
-                n.checked_mul(width.max(1))
-                    .is_some_and(|all| all <= LONGEST_TEXT)
-            });
-            let n = n.ok_or(npy::Error::Header("it is too long"))?;
+            let n = entries(&header, width.saturating_mul(4), length)?;
             let mut texts = Vec::new();
             for _ in 0..n {
                 let mut text = String::new();
@@ -132,9 +135,17 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
     }
 }
 
-/// Reads on to the end, where the archive's checksum is compared.
+/// The number of entries of `size` bytes each, if an array of `length` bytes can hold them.
+fn entries(header: &npy::Header, size: u64, length: u64) -> Result<u64, npy::Error> {
+    let n = header.n_entries();
+    n.filter(|n| n.checked_mul(size).is_some_and(|bytes| bytes <= length))
+        .ok_or(npy::Error::Header("it claims more entries than it has"))
+}
+
+/// Tries to read on: at the end the archive's checksum is compared, and beyond it nothing may
+/// follow, least of all much more than was announced.
 fn finish(file: &mut impl Read) -> Result<(), npy::Error> {
-    match io::copy(file, &mut io::sink()) {
+    match npy::fill(file, &mut [0]) {
         Ok(0) => Ok(()),
         Ok(_) => Err(npy::Error::Header("it is longer than it says")),
         Err(error) => Err(npy::Error::Io(error)),
@@ -163,8 +174,8 @@ pub(crate) fn read_raster(
             .hint("choose one with --array"));
         }
     };
-    let mut array = archive.array(&chosen)?;
-    let packer = data::read_npy(args, &mut array, None)?;
+    let (mut array, length) = archive.array(&chosen)?;
+    let packer = data::read_npy(args, &mut array, length)?;
     finish(&mut array).map_err(|error| data::explain_npy(path, error))?;
     drop(array);
     let names = if archive.has("names") {

@@ -79,8 +79,19 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 /// The inverse of [`encode`]; all bytes must be used.
+///
+/// A text is allocated before it is read, so that what a few bytes may ask for is limited. (No
+/// number takes more than eight times its room in the file.)
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    match bincode::serde::decode_from_slice(bytes, ENCODING) {
+    const MIB: usize = 1 << 20;
+    let decoded = match bytes.len() {
+        0..MIB => bincode::serde::decode_from_slice(bytes, ENCODING.with_limit::<{ 8 * MIB }>()),
+        _ => bincode::serde::decode_from_slice(
+            bytes,
+            ENCODING.with_limit::<{ isize::MAX as usize }>(),
+        ),
+    };
+    match decoded {
         Ok((value, used)) if used == bytes.len() => Ok(value),
         Ok(_) => Err(Error::Checkpoint {
             problem: "it holds something else than was expected".to_owned(),
@@ -138,6 +149,16 @@ mod tests {
         let sealed = seal(&(1u8, 2u8)).unwrap();
         assert!(open::<Contents>(&sealed).is_err());
         assert!(open::<u8>(&sealed).is_err());
+    }
+
+    #[test]
+    fn lengths_are_not_believed() {
+        // 253 announces a u64: more than any memory, and a tebibyte.
+        for length in [u64::MAX, 1 << 40] {
+            let contents = [&[253][..], &length.to_le_bytes(), b"short"].concat();
+            assert!(decode::<String>(&contents).is_err());
+            assert!(decode::<Vec<f64>>(&contents).is_err());
+        }
     }
 
     #[test]

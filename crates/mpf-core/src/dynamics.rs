@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::connectivity::DenseConnectivity;
 use crate::energy::boltzmann;
-use crate::error::{check_entries, check_length};
+use crate::error::{Error, check_entries, check_length};
 use crate::linalg::{Eigen, symmetric_eigen};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 
@@ -28,12 +28,21 @@ impl Dynamics {
     /// The dynamics over states with `energies`, connected by `connectivity`. O(n³).
     ///
     /// # Errors
-    /// [`Error::Length`](crate::Error::Length), [`Error::Entry`](crate::Error::Entry) for an
-    /// energy that is not finite.
+    /// [`Error::Length`], [`Error::Entry`] for an energy that is not finite or so far above the
+    /// lowest that its state has no probability in `f64`, [`Error::Decomposition`] without states.
     pub fn new(energies: &[f64], connectivity: &DenseConnectivity) -> Result<Self> {
         let n = connectivity.n_states();
         check_length("energies", n, energies.len())?;
         check_entries("energies", energies, "finite", f64::is_finite)?;
+        let equilibrium = boltzmann(energies);
+        if let Some(index) = equilibrium.iter().position(|p| *p < f64::MIN_POSITIVE) {
+            return Err(Error::Entry {
+                what: "energies",
+                index,
+                value: energies[index],
+                requirement: "within 700 of the lowest",
+            });
+        }
         let mut rates = Array2::from_shape_fn((n, n), |(i, j)| {
             if i == j {
                 0.0
@@ -51,9 +60,14 @@ impl Dynamics {
                 connectivity.weight(i, j)
             }
         });
+        let (mut values, vectors) = symmetric_eigen(symmetric.view())?;
+        // No mode grows, and those of the equilibrium stand still: what is left of their
+        // eigenvalues is rounding, which a long time would blow up.
+        let zero = n as f64 * f64::EPSILON * values[0].abs();
+        values.mapv_inplace(|v| if v > -zero { 0.0 } else { v });
         Ok(Self {
-            modes: symmetric_eigen(symmetric.view())?,
-            equilibrium: boltzmann(energies).into(),
+            modes: (values, vectors),
+            equilibrium: equilibrium.into(),
             rates,
         })
     }
@@ -68,7 +82,7 @@ impl Dynamics {
         &self.equilibrium
     }
 
-    /// p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾. O(n²).
+    /// p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾, t ≥ 0. Finite for a finite `p0`. O(n²).
     ///
     /// # Panics
     /// When `p0` has the wrong length.

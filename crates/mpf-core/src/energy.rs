@@ -84,7 +84,8 @@ impl EnergyModel for LinearEnergies {
     }
 }
 
-/// exp(−E_i) / Σ_k exp(−E_k), shifted so that it cannot overflow.
+/// exp(−E_i) / Σ_k exp(−E_k), shifted so that it cannot overflow: finite for finite energies, NaN
+/// where one is NaN or −∞.
 pub fn boltzmann(energies: &[f64]) -> Vec<f64> {
     let lowest = energies.iter().copied().fold(f64::INFINITY, f64::min);
     let mut p: Vec<f64> = energies.iter().map(|e| (lowest - e).exp()).collect();

@@ -93,8 +93,12 @@ pub enum Error {
         /// Its size.
         size: usize,
     },
-    /// A matrix decomposition did not converge, which happens for NaN and infinite entries.
-    #[error("the {what} of a {size} × {size} matrix failed: check it for NaN and infinite entries")]
+    /// A matrix decomposition did not converge or overflowed, which happens for NaN, infinite and
+    /// very large entries.
+    #[error(
+        "the {what} of a {size} × {size} matrix failed: check it for NaN, infinite and very large \
+         entries"
+    )]
     Decomposition {
         /// Which decomposition.
         what: &'static str,

@@ -19,12 +19,16 @@ pub type Eigen = (Array1<f64>, Array2<f64>);
 /// read. O(n³).
 ///
 /// # Errors
-/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries.
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, for none at all, and
+/// for entries so large that their squares overflow.
 pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
-    let n = finite_size(a, "symmetric eigen-decomposition")?;
+    let what = "symmetric eigen-decomposition";
+    let n = finite_size(a, what)?;
     // One layout for both backends: LAPACK's idea of "lower" depends on the memory order.
     let symmetric = Array2::from_shape_fn((n, n), |(i, j)| a[[i.max(j), i.min(j)]]);
-    backend::symmetric_eigen(symmetric.view())
+    let (values, vectors) = backend::symmetric_eigen(symmetric.view())?;
+    finite_result(what, n, values.iter().chain(&vectors))?;
+    Ok((values, vectors))
 }
 
 /// (AᵀA + λI)⁺Aᵀ of the symmetric A = V diag(μ) Vᵀ: the inverse of A for λ = 0, and where A has
@@ -70,10 +74,27 @@ pub type Svd = (Array2<f64>, Array1<f64>, Array2<f64>);
 /// The singular value decomposition A = U diag(σ) Vᵀ of a square matrix. O(n³).
 ///
 /// # Errors
-/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, or none at all.
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, for none at all, and
+/// for entries so large that their squares overflow.
 pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
-    finite_size(a, "singular value decomposition")?;
-    backend::singular_values(a)
+    let what = "singular value decomposition";
+    let n = finite_size(a, what)?;
+    let (u, values, vt) = backend::singular_values(a)?;
+    finite_result(what, n, u.iter().chain(&values).chain(&vt))?;
+    Ok((u, values, vt))
+}
+
+/// Refuses results that overflowed.
+fn finite_result<'a>(
+    what: &'static str,
+    size: usize,
+    mut values: impl Iterator<Item = &'a f64>,
+) -> Result<()> {
+    if values.all(|v| v.is_finite()) {
+        Ok(())
+    } else {
+        Err(Error::Decomposition { what, size })
+    }
 }
 
 /// The size of a square matrix that `what` can be done to.
@@ -90,19 +111,19 @@ fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
 ///
 /// # Errors
 /// [`Error::NotSquare`]; [`Error::NotPositiveDefinite`] with the first row that is, within
-/// rounding, a combination of those before it.
+/// rounding, a combination of those before it; [`Error::Decomposition`] when the inverse has
+/// entries that are not finite.
 pub fn positive_definite_inverse(a: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
     let n = square_size(a)?;
+    let what = "Cholesky decomposition";
     if let Some(pivot) = first_dependent_row(a) {
         return Err(Error::NotPositiveDefinite { pivot });
     }
     let matrix = nalgebra::DMatrix::from_fn(n, n, |i, j| a[[i.max(j), i.min(j)]]);
     let inverse = nalgebra::Cholesky::new(matrix)
-        .ok_or(Error::Decomposition {
-            what: "Cholesky decomposition",
-            size: n,
-        })?
+        .ok_or(Error::Decomposition { what, size: n })?
         .inverse();
+    finite_result(what, n, inverse.iter())?;
     Ok(Array2::from_shape_fn((n, n), |(i, j)| {
         inverse[(i.max(j), i.min(j))]
     }))

@@ -273,7 +273,8 @@ impl Minimizer {
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Entry`] for a start that is not finite or a λ that is negative
-    /// or not finite, and [`Error::NonFiniteStart`] when the objective is not finite at the start.
+    /// or not finite, and [`Error::NonFiniteStart`] when the objective, with its penalties, is not
+    /// finite at the start.
     pub fn minimize_l1(
         &self,
         objective: &mut dyn Objective,

@@ -366,7 +366,8 @@ impl Samples {
     /// Samples of weight zero are left out.
     ///
     /// # Errors
-    /// [`Error::NoData`], [`Error::WeightCount`], [`Error::Weight`], [`Error::NoWeight`].
+    /// [`Error::NoData`], [`Error::WeightCount`], [`Error::Weight`], [`Error::NoWeight`],
+    /// [`Error::WeightSum`].
     pub fn weighted(states: &States, weights: &[f64]) -> Result<Self> {
         if weights.len() != states.n_samples() {
             return Err(Error::WeightCount {
@@ -391,6 +392,7 @@ impl Samples {
         if total_weight <= 0.0 {
             return Err(Error::NoWeight);
         }
+        check_sum(total_weight)?;
         Ok(Self {
             columns: transpose(states),
             total_weight,
@@ -427,10 +429,12 @@ impl Samples {
         if sums.is_empty() {
             return Err(Error::NoWeight);
         }
+        let total_weight: f64 = sums.iter().sum();
+        check_sum(total_weight)?;
         distinct.bits.shrink_to_fit();
         Ok(Self {
             columns: transpose(&distinct),
-            total_weight: sums.iter().sum(),
+            total_weight,
             n_observed: states.n_samples(),
             weights: sums.iter().any(|w| *w != 1.0).then_some(sums),
             states: distinct,
@@ -571,6 +575,15 @@ impl Samples {
             }
         }
         seen
+    }
+}
+
+/// Sums are divided by that of the weights, and by its inverse.
+fn check_sum(sum: f64) -> Result<()> {
+    if sum.is_normal() {
+        Ok(())
+    } else {
+        Err(Error::WeightSum { sum })
     }
 }
 

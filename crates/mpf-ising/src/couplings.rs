@@ -15,7 +15,8 @@ use crate::error::Error;
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
-/// J of p(x) ∝ exp(−xᵀJx), x ∈ {0,1}^d: symmetric and finite, with the biases on the diagonal.
+/// J of p(x) ∝ exp(−xᵀJx), x ∈ {0,1}^d: symmetric, with the biases on the diagonal, and so finite
+/// that no energy, field or difference of energies can overflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "CouplingsFile", into = "CouplingsFile")]
 pub struct Couplings {
@@ -36,7 +37,7 @@ impl Couplings {
     /// averaged.
     ///
     /// # Errors
-    /// [`Error::NotSquare`], [`Error::NotFinite`], [`Error::NotSymmetric`].
+    /// [`Error::NotSquare`], [`Error::NotFinite`], [`Error::NotSymmetric`], [`Error::TooLarge`].
     pub fn new(mut j: Array2<f64>) -> Result<Self> {
         let (rows, columns) = j.dim();
         if rows != columns || rows == 0 {
@@ -54,11 +55,15 @@ impl Couplings {
                         lower,
                     });
                 }
-                let mean = 0.5 * (upper + lower);
-                j[[i, k]] = mean;
-                j[[k, i]] = mean;
+                if upper != lower {
+                    // Two halves cannot overflow.
+                    let mean = 0.5 * upper + 0.5 * lower;
+                    j[[i, k]] = mean;
+                    j[[k, i]] = mean;
+                }
             }
         }
+        check_sum(&j)?;
         Ok(Self { j })
     }
 
@@ -96,7 +101,8 @@ impl Couplings {
     /// The inverse of [`Couplings::pack`].
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when the length is not d(d+1)/2, [`Error::NotFinite`].
+    /// [`Error::UnitCount`] when the length is not d(d+1)/2, [`Error::NotFinite`],
+    /// [`Error::TooLarge`].
     pub fn unpack(n_units: usize, packed: &[f64]) -> Result<Self> {
         if packed.len() != n_packed(n_units) {
             return Err(Error::UnitCount {
@@ -117,7 +123,7 @@ impl Couplings {
         Self::new(j)
     }
 
-    /// The model over spins s = 2x − 1.
+    /// The model over spins s = 2x − 1; finite.
     pub fn to_spins(&self) -> SpinCouplings {
         let mut couplings = self.j.mapv(|v| -0.5 * v + 0.0);
         couplings.diag_mut().fill(0.0);
@@ -136,7 +142,8 @@ impl Couplings {
     ///
     /// # Errors
     /// [`Error::UnitCount`] when fields and couplings differ in size, [`Error::NotFinite`],
-    /// [`Error::NotSymmetric`], [`Error::NotSquare`]. A diagonal of K is ignored: s_i² = 1.
+    /// [`Error::NotSymmetric`], [`Error::NotSquare`], [`Error::TooLarge`]. A diagonal of K is
+    /// ignored: s_i² = 1.
     pub fn from_spins(spins: &SpinCouplings) -> Result<Self> {
         let d = spins.couplings.nrows();
         if spins.fields.len() != d {
@@ -156,10 +163,12 @@ impl Couplings {
             j[[i, i]] = 2.0 * (k.row(i).sum() - spins.fields[i]);
         }
         check_finite(&j)?;
+        check_sum(&j)?;
         Ok(Self { j })
     }
 
-    /// ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included.
+    /// ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included. +∞ when
+    /// the square of a difference is too large for a number.
     ///
     /// # Panics
     /// When the two differ in size.
@@ -184,6 +193,16 @@ fn check_finite(j: &Array2<f64>) -> Result<()> {
     match j.indexed_iter().find(|(_, v)| !v.is_finite()) {
         None => Ok(()),
         Some(((i, j), &value)) => Err(Error::NotFinite { i, j, value }),
+    }
+}
+
+/// Twice the sum bounds every energy and every local field.
+fn check_sum(j: &Array2<f64>) -> Result<()> {
+    let sum = j.iter().map(|v| v.abs()).sum::<f64>();
+    if (2.0 * sum).is_finite() {
+        Ok(())
+    } else {
+        Err(Error::TooLarge { sum })
     }
 }
 
@@ -329,6 +348,11 @@ mod tests {
                 columns: 3
             })
         ));
+        // (An infinite sum of finite numbers.)
+        assert_eq!(
+            Couplings::new(Array2::from_elem((2, 2), 1e308)),
+            Err(Error::TooLarge { sum: f64::INFINITY })
+        );
         assert!(matches!(
             Couplings::unpack(3, &[0.0; 5]),
             Err(Error::UnitCount { expected: 3, .. })

@@ -54,6 +54,12 @@ pub enum Error {
         /// The weight found.
         value: f64,
     },
+    /// Weights that add up to more, or to less, than numbers can be divided by.
+    #[error("the weights add up to {sum:e}: scale them, only their ratios matter")]
+    WeightSum {
+        /// Their sum.
+        sum: f64,
+    },
     /// All weights are zero.
     #[error("all weights are zero: no sample is left")]
     NoWeight,
@@ -86,6 +92,15 @@ pub enum Error {
         j: usize,
         /// What was found.
         value: f64,
+    },
+    /// Couplings so large that an energy would overflow.
+    #[error(
+        "the couplings add up to {sum} in absolute value: an energy would overflow, so scale them \
+         down"
+    )]
+    TooLarge {
+        /// Σ_ij |J_ij|.
+        sum: f64,
     },
     /// Two things that should be about the same units are not.
     #[error("{what}: {found} units, but {expected} are expected")]

@@ -29,12 +29,16 @@ const BLOCK_BITS: usize = 14;
 #[derive(Clone, Debug)]
 pub struct Exact {
     couplings: Couplings,
-    log_z: f64,
+    /// The largest −E, and Z in units of its exponential: apart, because where E is large their
+    /// sum forgets the second.
+    top: f64,
+    z: f64,
     pair_means: Array2<f64>,
 }
 
 impl Exact {
-    /// Sums over all states. O(2^d · d) time, d = 24 takes about a second.
+    /// Sums over all states. O(2^d · d) time, d = 24 takes about a second. Everything is finite,
+    /// and exact up to the rounding of the largest energy.
     ///
     /// # Errors
     /// [`Error::TooManyUnits`] beyond [`MAX_UNITS`].
@@ -87,7 +91,8 @@ impl Exact {
         }
         Ok(Self {
             couplings: couplings.clone(),
-            log_z: top + z.ln(),
+            top,
+            z,
             pair_means: pairs,
         })
     }
@@ -99,7 +104,7 @@ impl Exact {
 
     /// ln Z.
     pub fn log_z(&self) -> f64 {
-        self.log_z
+        self.top + self.z.ln()
     }
 
     /// ⟨x_i⟩.
@@ -129,7 +134,7 @@ impl Exact {
 
     /// The entropy ln Z + ⟨E⟩ in nats.
     pub fn entropy(&self) -> f64 {
-        self.log_z + self.mean_energy()
+        self.z.ln() + (self.top + self.mean_energy())
     }
 
     /// The mean log-likelihood of `samples` in nats per sample.
@@ -152,7 +157,7 @@ impl Exact {
             .enumerate()
             .map(|(m, row)| samples.weight(m) * model.energy(&theta, row))
             .sum();
-        Ok(-energy / samples.total_weight() - self.log_z)
+        Ok(-energy / samples.total_weight() - self.log_z())
     }
 
     /// p(x) of every state; state number Σ_i x_i 2^i. 8 · 2^d bytes.
@@ -165,7 +170,7 @@ impl Exact {
             .enumerate()
             .for_each(|(high, block)| {
                 let shift = fill_block(&self.couplings, high, low, block);
-                let scale = (shift - self.log_z).exp();
+                let scale = (shift - self.top).exp() / self.z;
                 for p in block {
                     *p *= scale;
                 }

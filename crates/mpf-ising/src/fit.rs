@@ -376,9 +376,9 @@ impl Problem<'_> {
             Biases::FixedFields(fields) => Field::Fixed(fields[unit]),
             Biases::Free if self.constant[unit] => {
                 let n = self.samples.n_effective();
-                let p = (mean * n + 0.5) / (n + 1.0);
-                // J_ii = ln((1 − p)/p) and no couplings: h = −J_ii/2.
-                Field::Fixed(0.5 * (p / (1.0 - p)).ln())
+                let odds = (mean * n + 0.5) / ((1.0 - mean) * n + 0.5);
+                // J_ii = −ln odds and no couplings: h = −J_ii/2.
+                Field::Fixed(0.5 * odds.min(f64::MAX).ln())
             }
             Biases::Free => Field::Free {
                 deviation: (mean * (1.0 - mean)).sqrt(),

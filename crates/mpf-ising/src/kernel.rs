@@ -331,8 +331,7 @@ impl<'a> Rows<'a> {
         task: impl Fn(usize, Range<usize>) -> T + Sync,
     ) -> Vec<(usize, T)> {
         let n = self.samples.n_distinct();
-        let most = TASKS.div_ceil(n_parts);
-        let chunks = n.div_ceil(CHUNK).min(most).max(1);
+        let chunks = n_chunks(n, n_parts);
         let size = n.div_ceil(chunks).next_multiple_of(TILE);
         let run = |at: usize| {
             let (part, chunk) = (at / chunks, at % chunks);
@@ -563,6 +562,27 @@ impl<'a> Rows<'a> {
             .map(of_unit)
             .fold(f64::NEG_INFINITY, f64::max)
     }
+}
+
+/// How many chunks `n` samples are cut into for each of `n_parts` parts.
+fn n_chunks(n: usize, n_parts: usize) -> usize {
+    let most = TASKS.div_ceil(n_parts);
+    n.div_ceil(CHUNK).min(most).max(1)
+}
+
+/// Bytes that the sums hold over all units and couplings of `samples`: R and G, a part of G for
+/// every chunk of samples, and the lists of set bits where there are any.
+pub(crate) fn working_bytes(samples: &Samples) -> usize {
+    let (n, d) = (samples.n_distinct(), samples.n_units());
+    let path = choose(samples, d, d * (d - 1), d - 1);
+    let (width, lists) = match path {
+        Path::Sparse => (sparse::PANEL, sparse::list_bytes(samples)),
+        Path::Dense => (dense::PANEL, 0),
+        // Few units: next to nothing.
+        _ => (1, 0),
+    };
+    let chunks = n_chunks(n, d.div_ceil(width));
+    8 * (2 + chunks) * d.next_multiple_of(width) * d + lists
 }
 
 /// The fastest path, calibrated by `cargo bench --bench paths`.

@@ -4,7 +4,8 @@
 //! ```text
 //! a pair of which some joint value (00, 10, 01, 11) never occurs: its coupling has no finite optimum
 //! x_i = c + Σ_j w_j x_j for all samples: the covariance of the units has no inverse
-//! memory ≈ bits + counts + 2 · 8 d² (R and its gradient) + 8 (2·10 + 6) d(d+1)/2 (L-BFGS)
+//! memory ≈ bits and counts + sums (2 + chunks) 8 d² and lists of set bits + matrices 5 · 8 d²
+//!          + 400 bytes per parameter, 160 of them L-BFGS's corrections
 //! time   ≈ 60 evaluations of K, one of which is timed on part of the samples
 //! ```
 //!
@@ -16,6 +17,7 @@ use crate::bits::{Samples, States};
 use crate::couplings::n_packed;
 use crate::error::Error;
 use crate::flow::{IsingFlow, Neighbourhood, left_out_flips};
+use crate::kernel;
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::{Form, Objective};
 use ndarray::{Array1, Array2};
@@ -25,6 +27,11 @@ use std::time::Instant;
 
 /// Evaluations that a fit is taken to need.
 const TYPICAL_EVALUATIONS: f64 = 60.0;
+/// Bytes that a minimisation holds per parameter: the ten corrections of L-BFGS, which are two
+/// numbers each, its iterates and bounds, and where every parameter belongs.
+const BYTES_PER_PARAMETER: usize = 400;
+/// Matrices of d × d numbers around a fit: moments, couplings in both conventions, the result.
+const MATRICES: usize = 5;
 /// Distinct samples on which an evaluation is timed.
 const TIMED_SAMPLES: usize = 4096;
 /// A unit whose variance is explained but for this share is linear in others.
@@ -217,7 +224,8 @@ pub struct Preflight {
     pub silent_fraction: f64,
     /// The share of single flips that lead to states in the data.
     pub flips_into_data: f64,
-    /// Bytes that a joint fit with all couplings will hold, the data included.
+    /// Bytes that a joint fit with all couplings will hold, the data included: see
+    /// [`bytes_of_fit`].
     pub bytes: usize,
     /// Seconds that such a fit will take with the present threads, roughly.
     pub seconds: f64,
@@ -279,7 +287,7 @@ impl Preflight {
             }
         }
         let single: Vec<usize> = varies.into_iter().filter(|i| !twins.contains(i)).collect();
-        for (unit, of) in linear_units(samples, &single)? {
+        for (unit, of) in linear_units(samples, &single) {
             findings.push(Finding::Linear {
                 unit: name(unit),
                 of: of.into_iter().map(|(j, w)| (name(j), w)).collect(),
@@ -307,11 +315,20 @@ impl Preflight {
             n_distinct: samples.n_distinct(),
             silent_fraction,
             flips_into_data,
-            bytes: samples.bytes() + 16 * d * d + 8 * 26 * n_parameters,
+            bytes: bytes_of_fit(samples, n_parameters),
             seconds: TYPICAL_EVALUATIONS * seconds_per_evaluation(samples)?,
             findings,
         })
     }
+}
+
+/// Bytes that a fit will hold that minimises over `n_parameters` at once (d(d+1)/2 for a joint one
+/// with all couplings, d per thread for one row by row), `samples` included. An estimate that costs
+/// one pass over the data: ask it before anything large is begun.
+pub fn bytes_of_fit(samples: &Samples, n_parameters: usize) -> usize {
+    let d = samples.n_units();
+    let parameters = BYTES_PER_PARAMETER.saturating_mul(n_parameters);
+    samples.bytes() + kernel::working_bytes(samples) + 8 * MATRICES * d * d + parameters
 }
 
 /// From the joint values that occur (bits 0 to 3: 00, 10, 01, 11), what two units never do.
@@ -336,7 +353,7 @@ fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, Relation)> {
 type Combination = (usize, Vec<(usize, f64)>);
 
 /// Units among `units` that are linear functions of earlier ones.
-fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<Combination>> {
+fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
     let raw = samples.pair_means();
     let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
     // The Cholesky factor over the units that are independent so far.
@@ -359,12 +376,16 @@ fn linear_units(samples: &Samples, units: &[usize]) -> Result<Vec<Combination>> 
         let n = basis.len();
         let among = Array2::from_shape_fn((n, n), |(a, b)| covariance(basis[a], basis[b]));
         let with = Array1::from_shape_fn(n, |a| covariance(basis[a], unit));
-        let weights = positive_definite_inverse(among.view())?.dot(&with);
+        // Weights of very different sizes leave covariances that cannot be divided by.
+        let Ok(inverse) = positive_definite_inverse(among.view()) else {
+            continue;
+        };
+        let weights = inverse.dot(&with);
         let of = basis.iter().copied().zip(weights);
         // Coefficients that are zero but for rounding.
         found.push((unit, of.filter(|(_, w)| w.abs() > 1e-6).collect()));
     }
-    Ok(found)
+    found
 }
 
 /// The share of the commonest state, that of the silent state, and whether they are the same.

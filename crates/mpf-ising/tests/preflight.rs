@@ -2,7 +2,7 @@
 
 use mpf_core::rng::stream;
 use mpf_ising::couplings::n_packed;
-use mpf_ising::preflight::{Finding, Preflight, Relation};
+use mpf_ising::preflight::{Finding, Preflight, Relation, bytes_of_fit};
 use mpf_ising::{Couplings, Error, Exact, Fitter, Samples, States};
 use ndarray::{Array2, array};
 use rand::RngExt;
@@ -156,7 +156,9 @@ fn shares_are_counted() {
 fn costs_are_of_the_right_size() {
     let samples = healthy(4000, 16);
     let found = Preflight::new(&samples, None).unwrap();
-    assert!(found.bytes >= samples.bytes() && found.bytes < samples.bytes() + 100_000);
+    assert!(found.bytes >= samples.bytes() && found.bytes < samples.bytes() + 200_000);
+    assert_eq!(found.bytes, bytes_of_fit(&samples, 136));
+    assert!(bytes_of_fit(&samples, 16) < found.bytes);
     let fit = Fitter::default().fit(&samples).unwrap();
     // Times on a busy machine: only that it is no nonsense.
     assert!(found.seconds > 0.0 && found.seconds < 100.0 * fit.seconds + 1.0);

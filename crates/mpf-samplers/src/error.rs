@@ -47,11 +47,16 @@ pub enum Error {
         /// Columns of the lattice.
         columns: usize,
     },
-    /// Couplings so large that an energy would overflow.
-    #[error("the couplings add up to {sum} in absolute value: an energy would overflow")]
+    /// Couplings so large that β times an energy would overflow.
+    #[error(
+        "the couplings add up to {sum} in absolute value: at the inverse temperature {beta} an \
+         energy would overflow"
+    )]
     CouplingsTooLarge {
         /// Σ_ij |J_ij|.
         sum: f64,
+        /// β.
+        beta: f64,
     },
     /// Two things that belong together have different sizes.
     #[error("{what}: found {found}, expected {expected}")]
@@ -149,13 +154,13 @@ pub(crate) fn check_option(
     }
 }
 
-/// Checks that no energy of these couplings can overflow.
-pub(crate) fn check_magnitude(couplings: &mpf_ising::Couplings) -> Result<(), Error> {
+/// Checks that no energy of these couplings overflows at β.
+pub(crate) fn check_magnitude(couplings: &mpf_ising::Couplings, beta: f64) -> Result<(), Error> {
     let sum = couplings.as_array().iter().map(|j| j.abs()).sum::<f64>();
     // Twice the sum bounds every local field and every energy.
-    if (2.0 * sum).is_finite() {
+    if (2.0 * sum * beta).is_finite() {
         Ok(())
     } else {
-        Err(Error::CouplingsTooLarge { sum })
+        Err(Error::CouplingsTooLarge { sum, beta })
     }
 }

@@ -137,13 +137,13 @@ impl Gibbs {
 
     /// With a form that need not be the best one.
     fn with_form(couplings: &Couplings, scan: Scan, beta: f64, kind: FormKind) -> Result<Self> {
-        check_magnitude(couplings)?;
         check_option(
             "inverse_temperature",
             beta,
             "finite and not negative",
             beta.is_finite() && beta >= 0.0,
         )?;
+        check_magnitude(couplings, beta)?;
         let biases = couplings.as_array().diag().to_vec();
         let form = Form::new(couplings, &biases, beta, kind);
         Ok(Self {

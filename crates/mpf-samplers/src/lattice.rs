@@ -19,7 +19,7 @@
 //! wide lattices, joined rims or longer-range couplings: use [`Tempering`](crate::Tempering).
 
 use crate::Result;
-use crate::error::{Error, check_count, check_magnitude};
+use crate::error::{Error, check_count};
 use mpf_core::rng::substream;
 use mpf_ising::exact::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
@@ -63,7 +63,7 @@ impl ExactLattice {
     /// # Errors
     /// [`Error::LatticeTooWide`], [`Error::PeriodicLattice`], [`Error::OffLattice`] with the
     /// first coupled pair that is not an edge, [`Error::Count`] when couplings and lattice differ
-    /// in size, [`Error::CouplingsTooLarge`].
+    /// in size.
     pub fn new(couplings: &Couplings, lattice: &Lattice) -> Result<Self> {
         let (rows, columns) = (lattice.rows(), lattice.columns());
         check_count("units of the lattice", couplings.n_units(), rows * columns)?;
@@ -80,7 +80,6 @@ impl ExactLattice {
             return Err(Error::PeriodicLattice { rows, columns });
         }
         check_edges(couplings, rows, columns)?;
-        check_magnitude(couplings)?;
 
         let d = rows * columns;
         let units: Vec<usize> = if columns <= rows {

@@ -143,7 +143,7 @@ impl SwendsenWang {
     /// # Errors
     /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings) -> Result<Self> {
-        check_magnitude(couplings)?;
+        check_magnitude(couplings, 1.0)?;
         let d = couplings.n_units();
         let spins = couplings.to_spins();
         let mut bonds = Vec::new();

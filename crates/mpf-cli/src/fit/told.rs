@@ -4,6 +4,7 @@ use super::FitArgs;
 use crate::console::Console;
 use crate::data::Raster;
 use crate::failure::Failure;
+use crate::memory;
 use crate::model::{FitRecord, Model};
 use mpf_core::TracePoint;
 use mpf_ising::{Preflight, Samples};
@@ -29,7 +30,12 @@ pub(super) fn refuse_constant(raster: &Raster, samples: &Samples) -> Result<(), 
     .hint("a model needs units that change; is the threshold of the data right, or --transpose?"))
 }
 
-pub(super) fn tell_preflight(console: Console, raster: &Raster, preflight: &Preflight) {
+pub(super) fn tell_preflight(
+    console: Console,
+    raster: &Raster,
+    preflight: &Preflight,
+    needed: u64,
+) {
     console.note(&format!(
         "{}: {} samples × {} units, {} distinct, {:.1} % silent",
         raster.file,
@@ -39,9 +45,9 @@ pub(super) fn tell_preflight(console: Console, raster: &Raster, preflight: &Pref
         100.0 * preflight.silent_fraction
     ));
     console.note(&format!(
-        "a plain MPF fit takes about {} s and {} MB",
+        "a plain MPF fit takes about {} s, this one {}",
         digits(preflight.seconds),
-        digits(preflight.bytes as f64 / 1e6)
+        memory::megabytes(needed)
     ));
     if preflight.n_units > preflight.n_samples {
         console.warning(&format!(

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+#[allow(dead_code)] // Not every test looks at all of it.
 pub struct Outcome {
     pub code: i32,
     pub stdout: String,

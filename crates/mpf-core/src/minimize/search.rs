@@ -215,15 +215,10 @@ impl<'a> Search<'a> {
         let mut grad = vec![0.0; start.len()];
         self.evaluations += 1;
         let value = self.objective.value_and_gradient(start, &mut grad);
-        let gradient_index = grad.iter().position(|g| !g.is_finite());
-        if !value.is_finite() || gradient_index.is_some() {
-            return Err(Error::NonFiniteStart {
-                value,
-                gradient_index,
-            });
-        }
+        check_start(value, &grad)?;
         self.orthant.choose(start, &grad);
         let value = value + self.orthant.penalise(start, &mut grad);
+        check_start(value, &grad)?;
         let halt = match self.accept(start, value, &grad, || None, false) {
             Ok(()) => self.run_backend(None),
             Err(halt) => halt,
@@ -284,8 +279,9 @@ impl<'a> Search<'a> {
         self.check_limits()?;
         self.evaluations += 1;
         let value = self.objective.value_and_gradient(theta, grad);
+        let value = value + self.orthant.penalise(theta, grad);
         if value.is_finite() && grad.iter().all(|g| g.is_finite()) {
-            Ok(value + self.orthant.penalise(theta, grad))
+            Ok(value)
         } else {
             Ok(last.wall(theta, grad))
         }
@@ -425,6 +421,19 @@ impl<'a> Search<'a> {
             last.value = smooth + self.orthant.penalise(&last.theta, &mut last.grad);
             last.kkt_residual = self.orthant.kkt_residual(&last.theta, &last.smooth_grad).0;
         }
+    }
+}
+
+/// A search begins where value and gradient are numbers.
+fn check_start(value: f64, grad: &[f64]) -> Result<()> {
+    let gradient_index = grad.iter().position(|g| !g.is_finite());
+    if value.is_finite() && gradient_index.is_none() {
+        Ok(())
+    } else {
+        Err(Error::NonFiniteStart {
+            value,
+            gradient_index,
+        })
     }
 }
 

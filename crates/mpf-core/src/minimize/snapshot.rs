@@ -3,6 +3,7 @@
 use super::TracePoint;
 use super::search::Accepted;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Everything that a minimisation needs to go on as if it had never stopped: the same steps, bit
 /// by bit. Made after every iteration when
@@ -51,6 +52,7 @@ impl Snapshot {
         ];
         let own = self.penalised.iter().map(|&(k, l, _)| (k, l));
         let theirs = lambda.iter().copied().enumerate().filter(|p| p.1 > 0.0);
-        lengths == [n; 3] && own.eq(theirs)
+        let time = self.seconds >= 0.0 && Duration::try_from_secs_f64(self.seconds).is_ok();
+        lengths == [n; 3] && own.eq(theirs) && time
     }
 }

@@ -59,6 +59,13 @@ pub(super) struct SetBits {
     place_starts: Vec<usize>,
 }
 
+/// Bytes of the lists of [`SetBits`].
+pub(super) fn list_bytes(samples: &Samples) -> usize {
+    let (n, d) = (samples.n_distinct(), samples.n_units());
+    let set = samples.activity() * (n * d) as f64;
+    3 * set as usize + 8 * (n + n.div_ceil(TILE) * d)
+}
+
 impl SetBits {
     /// Lists all set bits. O(M d / 64 + set bits).
     pub(super) fn new(samples: &Samples) -> Self {

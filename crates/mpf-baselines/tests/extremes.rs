@@ -1,0 +1,492 @@
+//! Numbers at the edge of `f64` and data at the edge of sense, through every public door of the
+//! libraries below: what comes back is finite or a typed error, never a panic.
+
+use mpf_baselines::drift::Drift;
+use mpf_baselines::{
+    ContrastiveDivergence, ContrastiveOptions, Entropies, Expansion, GoodnessOfFit, LearningRate,
+    MaximumLikelihood, MeanField, Method, Moments, Objectives, Pseudolikelihood,
+    PseudolikelihoodSum, independent, log_rise, rise,
+};
+use mpf_core::connectivity::DenseConnectivity;
+use mpf_core::dynamics::kl_divergence;
+use mpf_core::energy::boltzmann;
+use mpf_core::objective::from_fn;
+use mpf_core::rng::stream;
+use mpf_core::{
+    Dynamics, Form, LinearEnergies, Minimizer, MinimizerOptions, Objective, Ridge, linalg,
+};
+use mpf_ising::blocks::Mean;
+use mpf_ising::{
+    Biases, BootstrapOptions, Boundary, Couplings, Exact, Fit, FitOptions, Fitter, Incomplete,
+    IsingFlow, Lattice, MissingRule, Mode, Mpf, Neighbourhood, PathOptions, Penalty, PenaltyPath,
+    Preflight, Samples, SpinCouplings, States, Support, bootstrap,
+};
+use mpf_samplers::{
+    AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs, Scan, SwendsenWang, Tempering,
+    annealed_log_z, diagnostics,
+};
+use ndarray::{Array1, Array2};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Any number, and often one at the edge.
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        6 => -4.0..4.0f64,
+        3 => proptest::sample::select(vec![
+            0.0, -0.0, 1.0, 5e-324, -5e-324, f64::MIN_POSITIVE, 1e-300, 1e16, -1e16, 800.0, -800.0,
+            1e5, -1e5, 1e154, -1e154, 1e300, -1e300, f64::MAX, f64::MIN,
+        ]),
+        1 => proptest::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+    ]
+}
+
+/// The same, but finite.
+fn finite() -> impl Strategy<Value = f64> {
+    number().prop_map(|v| if v.is_finite() { v } else { -1e300 })
+}
+
+/// Data of every awkward kind: one unit, one sample, equal rows, all states, repeated columns.
+fn data() -> impl Strategy<Value = States> {
+    let plain = (1..9usize, 1..20usize).prop_flat_map(|(d, m)| rows(d, m));
+    let long = (60..70usize, 1..6usize).prop_flat_map(|(d, m)| rows(d, m));
+    let equal = (1..6usize, 1..9usize, any::<u8>()).prop_map(|(d, m, row)| {
+        let row = u64::from(row) & ((1 << d) - 1);
+        packed(d, &vec![vec![row]; m])
+    });
+    let every = (1..5usize).prop_map(|d| {
+        packed(
+            d,
+            &(0..1u64 << d).map(|state| vec![state]).collect::<Vec<_>>(),
+        )
+    });
+    let twins = vec(any::<u8>(), 1..12).prop_map(|rows| {
+        // Units 3 to 5 are units 0 to 2, or their opposites.
+        let low = |r: u8| u64::from(r) & 7;
+        let flip = if rows[0] & 8 == 0 { 0 } else { 7 };
+        let row = |r: &u8| vec![low(*r) | (low(*r) ^ flip) << 3];
+        packed(6, &rows.iter().map(row).collect::<Vec<_>>())
+    });
+    prop_oneof![3 => plain, 1 => long, 1 => equal, 1 => every, 1 => twins]
+}
+
+fn rows(d: usize, m: usize) -> impl Strategy<Value = States> {
+    let mask = mpf_ising::bits::last_word_mask(d);
+    vec(vec(any::<u64>(), d.div_ceil(64)), m).prop_map(move |mut rows| {
+        for row in &mut rows {
+            *row.last_mut().unwrap() &= mask;
+        }
+        packed(d, &rows)
+    })
+}
+
+fn packed(d: usize, rows: &[Vec<u64>]) -> States {
+    let mut states = States::new(d).unwrap();
+    rows.iter().for_each(|row| states.push(row));
+    states
+}
+
+/// Couplings of `d` units, where they are any.
+fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
+    let n = d * (d + 1) / 2;
+    let packed: Vec<f64> = values.iter().copied().cycle().take(n).collect();
+    Couplings::unpack(d, &packed)
+}
+
+fn all_finite<'a>(
+    what: &str,
+    values: impl IntoIterator<Item = &'a f64>,
+) -> Result<(), TestCaseError> {
+    for (k, value) in values.into_iter().enumerate() {
+        prop_assert!(value.is_finite(), "{what}[{k}] = {value}");
+    }
+    Ok(())
+}
+
+fn no_nan<'a>(what: &str, values: impl IntoIterator<Item = &'a f64>) -> Result<(), TestCaseError> {
+    for (k, value) in values.into_iter().enumerate() {
+        prop_assert!(!value.is_nan(), "{what}[{k}] = {value}");
+    }
+    Ok(())
+}
+
+fn whole(fit: &Fit) -> Result<(), TestCaseError> {
+    all_finite("J", fit.couplings.as_array())?;
+    all_finite(
+        "fit",
+        [&fit.value, &fit.kkt_residual, &fit.left_out_fraction],
+    )?;
+    all_finite("asymmetry", &fit.asymmetry)?;
+    for point in &fit.trace {
+        all_finite("trace", [&point.value, &point.gradient_norm])?;
+    }
+    Ok(())
+}
+
+fn few(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(few(2000))]
+
+    #[test]
+    fn couplings_are_refused_or_everything_about_them_is_finite(
+        d in 1..7usize,
+        values in vec(number(), 1..30),
+    ) {
+        let spins = SpinCouplings {
+            fields: values.iter().copied().cycle().take(d).collect(),
+            couplings: Array2::from_shape_fn((d, d), |(i, j)| values[(i + j) % values.len()]),
+        };
+        if let Ok(model) = Couplings::from_spins(&spins) {
+            all_finite("J of spins", model.as_array())?;
+        }
+        let Ok(model) = couplings(d, &values) else { return Ok(()) };
+        let spins = model.to_spins();
+        all_finite("fields", &spins.fields)?;
+        all_finite("K", &spins.couplings)?;
+
+        let exact = Exact::new(&model).unwrap();
+        let mean_energy = exact.mean_energy();
+        all_finite("exact", [&exact.log_z(), &mean_energy, &exact.entropy()])?;
+        all_finite("means", exact.pair_means())?;
+        prop_assert!(exact.means().iter().all(|m| (0.0..=1.0).contains(m)));
+        let p = exact.probabilities();
+        prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{}", p.iter().sum::<f64>());
+        let states = exact.draw(6, &mut stream(0, 0));
+        let samples = Samples::new(&states).unwrap();
+        all_finite("likelihood", [&exact.log_likelihood(&samples).unwrap()])?;
+
+        let moments = Moments::exact(&exact);
+        let log_z = Mean { value: exact.log_z(), standard_error: 0.0 };
+        let entropies = Entropies::new(&model, log_z, &moments).unwrap();
+        all_finite("entropies", [&entropies.entropy.value, &entropies.multi_information.value])?;
+        if let Ok(data) = Moments::of_states(&states, 1) {
+            let goodness = GoodnessOfFit::new(moments, data).unwrap();
+            all_finite("moments", goodness.data.means.iter().map(|m| &m.standard_error))?;
+        }
+
+        // K itself may be too large for a number; it then is +∞ and never NaN.
+        let values = Objectives::of(&model, &samples).unwrap();
+        no_nan("rise", &values.rise)?;
+        no_nan("objectives", [&values.mpf, &values.pseudolikelihood, &values.log_rise])?;
+        all_finite("log-likelihood", &values.log_likelihood)?;
+        for form in [Form::Sum, Form::Log] {
+            for hood in [Neighbourhood::SingleFlips, Neighbourhood::SingleFlipsAndComplement] {
+                let mut flow = IsingFlow::new(&samples, hood, form).unwrap();
+                let mut grad = vec![0.0; flow.n_params()];
+                let value = flow.value_and_gradient(&model.pack(), &mut grad);
+                prop_assert!(!value.is_nan(), "{form:?} {hood:?}");
+                if value.is_finite() {
+                    no_nan("gradient", &grad)?;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn samplers_run_on_any_couplings(
+        d in 1..7usize,
+        values in vec(number(), 1..30),
+        beta in number(),
+    ) {
+        let Ok(model) = couplings(d, &values) else { return Ok(()) };
+        let runner = ChainRunner::new(ChainOptions {
+            n_chains: 2,
+            n_draws: 3,
+            burn_in: 1,
+            ..Default::default()
+        })
+        .unwrap();
+        for scan in [Scan::Sequential, Scan::Random] {
+            if let Ok(gibbs) = Gibbs::at_inverse_temperature(&model, scan, beta) {
+                prop_assert_eq!(runner.run(&gibbs).unwrap().pooled().n_samples(), 6);
+            }
+            let gibbs = Gibbs::with_scan(&model, scan).unwrap();
+            let state = gibbs.state(&[0]).unwrap();
+            all_finite("energy", [&gibbs.energy(&state)])?;
+            for unit in 0..d {
+                let p = gibbs.conditional_probability(&state, unit);
+                prop_assert!((0.0..=1.0).contains(&p), "{p}");
+            }
+        }
+        let swendsen_wang = SwendsenWang::new(&model).unwrap();
+        prop_assert_eq!(runner.run(&swendsen_wang).unwrap().pooled().n_samples(), 6);
+        if let Ok(tempering) = Tempering::new(&model, &[1.0, 0.5, 0.0], Scan::Sequential) {
+            prop_assert_eq!(runner.run(&tempering).unwrap().pooled().n_samples(), 6);
+        }
+        prop_assert!(Tempering::new(&model, &[1.0, beta], Scan::Random).is_ok()
+            == (0.0..1.0).contains(&beta));
+        let options = AnnealedOptions { n_chains: 3, n_levels: 3, ..Default::default() };
+        let found = annealed_log_z(&model, &options).unwrap();
+        all_finite("ln Z", [&found.log_z, &found.standard_error, &found.effective_chains])?;
+        let line = Lattice::new(1, d, Boundary::Open).unwrap();
+        if let Ok(exact) = ExactLattice::new(&model, &line) {
+            all_finite("ln Z", [&exact.log_z()])?;
+            prop_assert_eq!(exact.draw(3, 0).n_samples(), 3);
+        }
+    }
+
+    #[test]
+    fn diagnostics_are_numbers_or_errors(chains in vec(vec(number(), 0..8), 0..4)) {
+        // A constant series has no variance: NaN and +∞ are documented there.
+        for outcome in [
+            diagnostics::ess(&chains),
+            diagnostics::bulk_ess(&chains),
+            diagnostics::tail_ess(&chains),
+            diagnostics::rhat(&chains),
+            diagnostics::mcse(&chains),
+            diagnostics::integrated_autocorrelation_time(&chains),
+        ] {
+            if chains.iter().flatten().any(|v| !v.is_finite()) {
+                prop_assert!(outcome.is_err());
+            }
+        }
+        let _ = diagnostics::summary(&chains);
+    }
+
+    #[test]
+    fn linear_algebra_is_finite_or_an_error(n in 0..5usize, values in vec(number(), 1..30), t in number()) {
+        let a = Array2::from_shape_fn((n, n), |(i, j)| values[(i * n + j) % values.len()]);
+        let symmetric = Array2::from_shape_fn((n, n), |(i, j)| a[[i.max(j), i.min(j)]]);
+        if let Ok(eigen) = linalg::symmetric_eigen(symmetric.view()) {
+            all_finite("eigenvalues", &eigen.0)?;
+            all_finite("eigenvectors", &eigen.1)?;
+        }
+        if let Ok((log_determinant, inverse)) = linalg::log_determinant_and_inverse(a.view()) {
+            all_finite("inverse", inverse.iter().chain([&log_determinant]))?;
+        }
+        if let Ok((u, s, vt)) = linalg::singular_values(a.view()) {
+            all_finite("svd", u.iter().chain(&s).chain(&vt))?;
+        }
+        if let Ok(inverse) = linalg::positive_definite_inverse(symmetric.view()) {
+            all_finite("inverse", &inverse)?;
+        }
+
+        let energies: Vec<f64> = values.iter().copied().cycle().take(n).collect();
+        if energies.iter().all(|e| e.is_finite()) && n > 0 {
+            all_finite("p", &boltzmann(&energies))?;
+        }
+        let g = values.iter().copied().cycle();
+        let g = Array2::from_shape_vec((n, n), g.take(n * n).collect()).unwrap();
+        let _ = DenseConnectivity::new(g);
+        if n > 0
+            && let Ok(dynamics) = Dynamics::new(&energies, &DenseConnectivity::all_to_all(n))
+        {
+            all_finite("rates", dynamics.rates())?;
+            let p0 = Array1::from_elem(n, 1.0 / n as f64);
+            all_finite("rate", [&dynamics.initial_kl_rate(p0.view())])?;
+            if t.is_finite() && t >= 0.0 {
+                let p = dynamics.evolve(p0.view(), t);
+                all_finite("p(t)", &p)?;
+                no_nan("kl", [&kl_divergence(p0.view(), p.view())])?;
+            }
+        }
+        let _ = LinearEnergies::new(a);
+    }
+
+    #[test]
+    fn minimisations_end_whatever_the_objective_does(
+        start in vec(number(), 1..4),
+        lambda in vec(number(), 0..4),
+        scale in number(),
+        power in 0..4i32,
+    ) {
+        let n = start.len();
+        let mut objective = from_fn(n, |x: &[f64], grad: &mut [f64]| {
+            let mut value = 0.0;
+            for (g, x) in grad.iter_mut().zip(x) {
+                value += scale * x.powi(power) + (0.1 * x).exp();
+                *g = scale * f64::from(power) * x.powi(power - 1) + 0.1 * (0.1 * x).exp();
+            }
+            value
+        });
+        let minimizer = Minimizer::new(MinimizerOptions { max_iterations: 30, ..Default::default() });
+        let minimizer = minimizer.unwrap();
+        if let Ok(found) = minimizer.minimize_l1(&mut objective, &start, &lambda, |_| {}) {
+            all_finite("θ", &found.theta)?;
+            all_finite("minimum", [&found.value, &found.kkt_residual])?;
+        }
+        if let Ok(mut ridge) = Ridge::new(objective, lambda) {
+            let mut grad = vec![0.0; n];
+            let _ = ridge.value_and_gradient(&start, &mut grad);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few(1500))]
+
+    #[test]
+    fn fits_are_finite_or_refused(
+        states in data(),
+        weights in proptest::option::of(vec(number(), 20)),
+        start in proptest::option::of(vec(finite(), 1..10)),
+        (l1, l2) in (prop_oneof![4 => Just(0.0), 1 => number()], prop_oneof![4 => Just(0.0), 1 => number()]),
+        fixed in proptest::option::weighted(0.2, vec(number(), 70)),
+        (hood, log, nodewise) in (0..3usize, any::<bool>(), any::<bool>()),
+    ) {
+        let d = states.n_units();
+        let samples = match weights {
+            None => Samples::new(&states),
+            Some(weights) => {
+                let all: Vec<f64> = weights.into_iter().cycle().take(states.n_samples()).collect();
+                Samples::weighted(&states, &all)
+            }
+        };
+        let Ok(samples) = samples else { return Ok(()) };
+        all_finite("means", &samples.means())?;
+        let preflight = Preflight::new(&samples, None).unwrap();
+        all_finite("preflight", [
+            &preflight.silent_fraction, &preflight.flips_into_data, &preflight.seconds,
+        ])?;
+        let start = start.and_then(|values| couplings(d, &values).ok());
+        let biases = match fixed {
+            None => Biases::Free,
+            Some(values) => Biases::Fixed(values[..d.min(70)].to_vec()),
+        };
+        let options = FitOptions {
+            l1,
+            l2,
+            l2_on_fields: log,
+            neighbourhood: [
+                Neighbourhood::SingleFlips,
+                Neighbourhood::SingleFlipsAndComplement,
+                Neighbourhood::OutsideData,
+            ][hood],
+            form: if log { Form::Log } else { Form::Sum },
+            mode: if nodewise { Mode::NodeWise } else { Mode::Joint },
+            biases: biases.clone(),
+            start: start.clone(),
+            minimizer: MinimizerOptions { max_iterations: 12, ..Default::default() },
+            ..Default::default()
+        };
+        if let Ok(fit) = Fitter::new(options.clone()).and_then(|f| f.fit(&samples)) {
+            whole(&fit)?;
+        }
+        if let Ok(fit) = Pseudolikelihood::new(options.clone()).and_then(|f| f.fit(&samples)) {
+            whole(&fit)?;
+        }
+        for fitter in [rise(l1, options.clone()), log_rise(l1, options.clone())] {
+            if let Ok(Ok(fit)) = fitter.map(|f| f.fit(&samples)) {
+                whole(&fit)?;
+            }
+        }
+        if d < 9
+            && let Ok(fit) = MaximumLikelihood::new(options).and_then(|f| f.fit(&samples))
+        {
+            whole(&fit)?;
+        }
+        whole(&independent(&samples).unwrap())?;
+        for expansion in [Expansion::Naive, Expansion::Tap] {
+            if let Ok(fit) = MeanField::new(expansion, l2).and_then(|f| f.fit(&samples)) {
+                all_finite("J", fit.couplings.as_array())?;
+                all_finite("fit", [&fit.smallest_eigenvalue, &fit.clipped_fraction])?;
+            }
+        }
+        let learner = ContrastiveDivergence::new(ContrastiveOptions {
+            updates: 3,
+            learning_rate: LearningRate { first: if l1 == 0.0 { 3.0 } else { l1 }, last: 0.1 },
+            persistent: log,
+            batch_size: nodewise.then_some(2),
+            biases,
+            start,
+            ..Default::default()
+        });
+        if let Ok(fit) = learner.and_then(|l| l.fit(&samples)) {
+            whole(&fit)?;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few(300))]
+
+    #[test]
+    fn error_bars_paths_and_missing_entries(
+        states in data(),
+        values in vec(finite(), 1..10),
+        block in 0..5usize,
+        l1 in number(),
+        nodewise in any::<bool>(),
+        unknown in any::<u64>(),
+    ) {
+        let d = states.n_units();
+        let fitter = Fitter::new(FitOptions {
+            mode: if nodewise { Mode::NodeWise } else { Mode::Joint },
+            minimizer: MinimizerOptions { max_iterations: 12, ..Default::default() },
+            ..Default::default()
+        })
+        .unwrap();
+        // Any couplings, though the formula is for those that were fitted.
+        if let Ok(model) = couplings(d, &values) {
+            let samples = Samples::new(&states).unwrap();
+            let drift = Drift::measure(&model, &samples, 1, 0).unwrap();
+            all_finite("drift", [&drift.before, &drift.after, &drift.standard_error])?;
+            if d < 9 {
+                for bars in [
+                    fitter.sandwich(&Mpf::default(), &model, &states, block),
+                    fitter.sandwich(&PseudolikelihoodSum, &model, &states, block),
+                ] {
+                    let Ok(bars) = bars else { continue };
+                    // A unit that never changes is not free, and has NaN.
+                    let means = samples.means();
+                    let free = |i: usize| means[i] > 0.0 && means[i] < 1.0;
+                    for i in (0..d).filter(|&i| free(i)) {
+                        all_finite("fields", [&bars.fields[i], &bars.biases[i]])?;
+                        for j in (0..d).filter(|&j| free(j) && j != i) {
+                            all_finite("couplings", [&bars.couplings[i][j]])?;
+                        }
+                    }
+                }
+            }
+        }
+        if d < 9 {
+            let options = BootstrapOptions { n_resamples: 3, block_length: block, seed: 0 };
+            let bars = bootstrap(&states, &options, |resample| {
+                Ok::<_, mpf_ising::Error>(fitter.fit(resample)?.couplings)
+            });
+            if let Ok(bars) = bars {
+                all_finite("fields", &bars.fields)?;
+                all_finite("couplings", bars.couplings.iter().enumerate().flat_map(|(i, row)| {
+                    row.iter().enumerate().filter(move |(j, _)| *j != i).map(|(_, v)| v)
+                }))?;
+            }
+            let samples = Samples::new(&states).unwrap();
+            for penalty in [Penalty::L1, Penalty::L2] {
+                let path = PenaltyPath::new(PathOptions {
+                    penalty,
+                    lambdas: Some(vec![l1, 0.1]),
+                    ..Default::default()
+                });
+                let Ok(path) = path else { continue };
+                if let Ok(points) = path.fit(&fitter, &Mpf::default(), &samples, |_| {}) {
+                    for point in points {
+                        whole(&point.fit)?;
+                        all_finite("ebic", &point.ebic)?;
+                    }
+                }
+            }
+            let mask = packed(d, &vec![vec![unknown & ((1 << d) - 1)]; states.n_samples()]);
+            if let Ok(data) = Incomplete::new(&states, &mask) {
+                all_finite("means", &data.means())?;
+                for rule in [MissingRule::LeaveOut, MissingRule::complete()] {
+                    if let Ok(found) = fitter.fit_incomplete(&Mpf::default(), &data, rule) {
+                        whole(&found.fit)?;
+                    }
+                }
+            }
+            let method = Method::Mpf(FitOptions {
+                support: Support::Edges(vec![(0, 1)]),
+                ..Default::default()
+            });
+            if let Ok(fitted) = method.fit(&samples) {
+                all_finite("J", fitted.couplings.as_array())?;
+            }
+        }
+    }
+}

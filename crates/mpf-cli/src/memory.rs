@@ -1,0 +1,147 @@
+//! How much memory there is, and whether a fit fits into it.
+
+use crate::data::Raster;
+use crate::failure::Failure;
+use mpf_ising::Samples;
+use mpf_ising::preflight::bytes_of_fit;
+use mpf_report::text::digits;
+use std::fs;
+use std::path::Path;
+
+/// What the program takes before it has read anything: its code and its threads.
+const PROGRAM: u64 = 8_000_000;
+
+/// Bytes of a process that fits `samples`, which are those of `raster`: see [`bytes_of_fit`].
+pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
+    let states = &raster.states;
+    let rows = 8 * states.n_samples() * states.words_per_row();
+    let counts = 8 * raster.weights.as_ref().map_or(0, Vec::len);
+    PROGRAM + (rows + counts + bytes_of_fit(samples, n_parameters)) as u64
+}
+
+/// Refuses what needs more than `limit` bytes, or, without a limit, more than is left. Where the
+/// system does not tell, nothing is refused.
+///
+/// # Errors
+/// A [`Failure`] with both numbers and what to do.
+pub fn check(needed: u64, limit: Option<u64>) -> Result<(), Failure> {
+    let (room, whose) = match limit {
+        Some(limit) => (Some(limit), "--memory-limit allows"),
+        None => (available(), "this machine has left"),
+    };
+    match room {
+        Some(room) if needed > room => Err(Failure::input(format!(
+            "this fit would take about {}, but {whose} only {}",
+            megabytes(needed),
+            megabytes(room)
+        ))
+        .hint(
+            "fit fewer units, give the couplings that may differ from zero with --support, or fit \
+             every row by itself with --nodewise; --memory-limit sets another limit",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// As people read it.
+pub fn megabytes(bytes: u64) -> String {
+    format!("{} MB", digits(bytes as f64 / 1e6))
+}
+
+/// Bytes that can be had without swapping: the least of what the machine and the control groups
+/// of this process have left. `None` where the system does not tell.
+pub fn available() -> Option<u64> {
+    let text = |path: &Path| fs::read_to_string(path).ok();
+    let machine = text(Path::new("/proc/meminfo")).and_then(|t| of_meminfo(&t));
+    let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let groups = group_folders(&groups);
+    let left = groups.iter().filter_map(|folder| {
+        let read = |name: &str| text(&Path::new(folder).join(name));
+        of_group(
+            &read("memory.max").or_else(|| read("memory.limit_in_bytes"))?,
+            &read("memory.current").or_else(|| read("memory.usage_in_bytes"))?,
+            &read("memory.stat").unwrap_or_default(),
+        )
+    });
+    machine.into_iter().chain(left).min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`.
+fn of_meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// The folders of the control groups that `/proc/self/cgroup` names and of those around them, of
+/// version 2 and of version 1. (In a container the group itself is mounted at the root.)
+fn group_folders(text: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            _ if controllers.split(',').any(|c| c == "memory") => "/sys/fs/cgroup/memory",
+            _ => continue,
+        };
+        let ancestors = Path::new(path).ancestors();
+        folders.extend(ancestors.map(|a| format!("{root}{}", a.display())));
+    }
+    folders
+}
+
+/// What a group has left. Files that it read and could forget do not count as used.
+fn of_group(limit: &str, usage: &str, stat: &str) -> Option<u64> {
+    let limit: u64 = limit.trim().parse().ok()?;
+    let usage: u64 = usage.trim().parse().ok()?;
+    let forgettable = ["inactive_file ", "total_inactive_file "]
+        .iter()
+        .find_map(|key| stat.lines().find_map(|l| l.strip_prefix(key)))
+        .and_then(|n| n.trim().parse().ok())
+        .unwrap_or(0);
+    Some(limit.saturating_sub(usage.saturating_sub(forgettable)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_is_understood() {
+        let meminfo = "MemTotal:       24000000 kB\nMemAvailable:   1000 kB\n";
+        assert_eq!(of_meminfo(meminfo), Some(1_024_000));
+        assert_eq!(of_meminfo("MemTotal: 3 kB"), None);
+        let groups = "0::/user/job\n5:cpu:/x\n7:memory,cpuset:/y\n";
+        assert_eq!(
+            group_folders(groups),
+            [
+                "/sys/fs/cgroup/user/job",
+                "/sys/fs/cgroup/user",
+                "/sys/fs/cgroup/",
+                "/sys/fs/cgroup/memory/y",
+                "/sys/fs/cgroup/memory/",
+            ]
+        );
+        let stat = "anon 500\ninactive_file 300\n";
+        assert_eq!(of_group("1000\n", "900\n", stat), Some(400));
+        assert_eq!(of_group("max\n", "900\n", stat), None);
+        assert_eq!(of_group("100\n", "900\n", ""), Some(0));
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_with_both_numbers() {
+        assert_eq!(check(5_000_000, Some(5_000_000)), Ok(()));
+        let failure = check(50_000_000, Some(5_000_000)).unwrap_err();
+        assert!(failure.message.contains("50"), "{failure}");
+        assert!(failure.hint.unwrap().contains("--support"));
+        #[cfg(target_os = "linux")]
+        {
+            assert!(available().is_some());
+            assert!(check(u64::MAX, None).is_err());
+        }
+        assert_eq!(check(1, None), Ok(()));
+    }
+}
