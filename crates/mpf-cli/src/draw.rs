@@ -9,8 +9,8 @@ use mpf_ising::{Couplings, IsingModel, States};
 use mpf_report::progress;
 use mpf_samplers::diagnostics::{self, Summary};
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, Chains, ExactEnumeration, Gibbs, Run, SwendsenWang,
-    Tally, Tempering, TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, Chains, ExactEnumeration, Gibbs, Run, Sampler,
+    SwendsenWang, Tally, Tempering, TemperingOptions,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -162,6 +162,9 @@ pub fn draw_and<T>(
     }
 }
 
+/// Unfinished draws, if any are done.
+type Kept<S> = Option<Chains<<S as Sampler>::State, States, <S as Sampler>::Info>>;
+
 /// Pieces that a run is done in, so that it can be kept in between.
 const PIECES: usize = 100;
 
@@ -189,7 +192,7 @@ impl Task<'_> {
             settings,
             console,
         } = self.keeping;
-        let in_words = |chains: &Option<Chains<_, _, _>>| match chains {
+        let in_words = |chains: &Kept<S>| match chains {
             None => "nothing is done yet".to_owned(),
             Some(chains) => format!("{} steps of every chain done", chains.steps()),
         };
@@ -202,7 +205,7 @@ impl Task<'_> {
         &self,
         sampler: &S,
         round_trips: impl Fn(&S::Info) -> Option<u64>,
-        keeper: &Keeper<Option<Chains<S::State, States, S::Info>>>,
+        keeper: &Keeper<Kept<S>>,
     ) -> Result<Drawn, Failure>
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
