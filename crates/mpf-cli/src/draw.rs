@@ -162,11 +162,11 @@ pub fn draw_and<T>(
     }
 }
 
+/// Unfinished draws, if any are done.
+type Kept<S> = Option<Chains<<S as Sampler>::State, States, <S as Sampler>::Info>>;
+
 /// Pieces that a run is done in, so that it can be kept in between.
 const PIECES: usize = 100;
-
-/// The chains of a sampler, with what they drew.
-type ChainsOf<S> = Chains<<S as Sampler>::State, States, <S as Sampler>::Info>;
 
 struct Task<'a> {
     couplings: &'a Couplings,
@@ -192,7 +192,7 @@ impl Task<'_> {
             settings,
             console,
         } = self.keeping;
-        let in_words = |chains: &Option<Chains<_, _, _>>| match chains {
+        let in_words = |chains: &Kept<S>| match chains {
             None => "nothing is done yet".to_owned(),
             Some(chains) => format!("{} steps of every chain done", chains.steps()),
         };
@@ -205,7 +205,7 @@ impl Task<'_> {
         &self,
         sampler: &S,
         round_trips: impl Fn(&S::Info) -> Option<u64>,
-        keeper: &Keeper<Option<ChainsOf<S>>>,
+        keeper: &Keeper<Kept<S>>,
     ) -> Result<Drawn, Failure>
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,

@@ -119,7 +119,7 @@ fn a_checkpoint_that_cannot_be_written_does_not_stop_the_fit() {
     let left = ["m.json", "m.npz", "r.csv", "t.json"].map(str::to_owned);
     assert_eq!(names(path), BTreeSet::from(left));
 
-    // If it is interrupted or fails there, it says that the work is lost.
+    // If the model cannot be written either, what was kept before is still there, and whole.
     fs::remove_file(path.join("m.json")).unwrap();
     let outcome = mpf_with_room_for(1, path, fit);
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
@@ -127,7 +127,10 @@ fn a_checkpoint_that_cannot_be_written_does_not_stop_the_fit() {
         &outcome,
         "cannot write m.json: file too large, and cannot write c",
     );
-    assert!(!path.join("m.json").exists() && !path.join("c").exists());
+    assert!(!path.join("m.json").exists());
+    let outcome = mpf(path, &format!("{fit} --resume"));
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(path.join("m.json").exists() && !path.join("c").exists());
 }
 
 #[test]
