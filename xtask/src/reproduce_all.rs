@@ -41,13 +41,16 @@ fn options<A: clap::Args>(folder: &Path, journal: Option<&journal::Options>) -> 
     Defaults::<A>::parse_from(words).args
 }
 
+/// Makes a figure in a folder.
+type Figure<'a> = dyn Fn(&Path) -> Result<Option<Entry>> + 'a;
+
 /// Runs the command. Figures that were finished before it was stopped are not made again.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let output = Output::new(args.out.as_deref(), "")?;
     let settings = journal::settings("reproduce-all", args)?;
     let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
     let ours = Some(&args.journal);
-    let figures: [(&str, &dyn Fn(&Path) -> Result<Option<Entry>>); 5] = [
+    let figures: [(&str, &Figure<'_>); 5] = [
         ("fig1", &|folder| fig1::run(&options(folder, None))),
         ("fig2", &|folder| fig2::run(&options(folder, ours), cancel)),
         ("fig3", &|folder| fig3::run(&options(folder, ours), cancel)),
