@@ -372,6 +372,7 @@ impl Job<'_> {
             Some(total) => progress::bar(total as u64).with_prefix(what),
             None => progress::spinner(what),
         };
+        let updates = matches!(method, Method::ContrastiveDivergence(_));
         let keeper = self.keeper;
         let method = if keeper.is_on() {
             method
@@ -383,10 +384,15 @@ impl Job<'_> {
         let fitted = method.fit_with_snapshots(self.samples, |progress, now| {
             keeper.keep_when_due(|work| *work.of_mut(stage) = now());
             bar.set_position(progress.iteration as u64);
-            bar.set_message(format!(
-                "{} {what}, objective {:.6}, gradient {:.1e}",
-                progress.iteration, progress.value, progress.gradient_norm
-            ));
+            // A bar counts by itself, and contrastive divergence has no objective.
+            bar.set_message(match (updates, total) {
+                (true, _) => format!("moments differ by {:.1e}", progress.value),
+                (_, Some(_)) => format!("objective {:.6}", progress.value),
+                (_, None) => format!(
+                    "{} {what}, objective {:.6}, gradient {:.1e}",
+                    progress.iteration, progress.value, progress.gradient_norm
+                ),
+            });
         });
         bar.finish_and_clear();
         let mut fitted = fitted?;
