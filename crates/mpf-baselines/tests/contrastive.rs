@@ -477,7 +477,10 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
                 resume: Some(mpf_core::checkpoint::open(&stored).unwrap()),
                 ..options.clone()
             });
-            let resumed = resumed.unwrap().fit(samples).unwrap();
+            let mut made = 0;
+            let resumed = resumed.unwrap().fit_observed(samples, |_| made += 1);
+            let resumed = resumed.unwrap();
+            assert_eq!(made, updates - done, "nothing is done twice");
             assert_eq!(
                 resumed.couplings, whole.couplings,
                 "persistent {persistent}, batches {batch_size:?}, after {done}"

@@ -280,19 +280,33 @@ fn wait_for(path: &Path) {
     }
 }
 
+/// How far a resumed fit says that it is; then it is told to stop.
+fn updates_done(folder: &Path, arguments: &str) -> usize {
+    let mut child = start(folder, &format!("{arguments} --resume"));
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    signal(&child, "TERM");
+    stderr.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    let rest = said.strip_prefix("resuming from c: ").expect(&said);
+    let (number, _) = rest.split_once(" updates done").expect(&said);
+    number.parse().unwrap()
+}
+
 #[test]
 fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    assert_eq!(mpf(path, "demo -n 2000 -o r.npy --truth t.json").code, 0);
-    let fit = "fit r.npy --method cd --updates 200";
+    assert_eq!(mpf(path, "demo -n 10000 -o r.npy --truth t.json").code, 0);
+    let fit = "fit r.npy --method cd --updates 150";
     assert_eq!(mpf(path, &format!("{fit} -o whole.json")).code, 0);
     for name in ["TERM", "INT"] {
-        // A checkpoint at the first update, so that the fit is known to be under way; then none
-        // until the signal comes.
+        // Once there is a checkpoint the fit is under way.
         let arguments = format!("{fit} -o m.json --checkpoint c --checkpoint-every 0");
         let mut child = start(path, &arguments);
         wait_for(&path.join("c"));
+        std::thread::sleep(Duration::from_millis(50));
         signal(&child, name);
         let mut said = String::new();
         let stderr = child.stderr.as_mut().unwrap();
@@ -302,6 +316,10 @@ fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
         let hint = format!("{arguments} --resume");
         assert!(said.trim_end().ends_with(&hint), "{said}");
         assert!(!path.join("m.json").exists());
+
+        // Stopped again at once, it is at least as far as it was.
+        let done = updates_done(path, &arguments);
+        assert!(done >= 1 && updates_done(path, &arguments) >= done);
 
         // Without --resume it is not overwritten; with other settings it is not continued.
         let kept = fs::read(path.join("c")).unwrap();
@@ -317,7 +335,7 @@ fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
             ),
             (
                 format!("{arguments} --resume").replace("r.npy", "r.npy --transpose"),
-                "made with the data 2000 × 40",
+                "made with the data 10000 × 40",
             ),
         ] {
             let outcome = mpf(path, &changed);

@@ -624,7 +624,13 @@ fn a_fit_that_was_stopped_goes_on_to_the_same_bits() {
             let stored = mpf_core::checkpoint::seal(&stopped.snapshot.unwrap()).unwrap();
             options.minimizer.cancel = Cancel::new();
             options.resume = Some(mpf_core::checkpoint::open(&stored).unwrap());
-            let resumed = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+            let mut made = 0;
+            let fitter = Fitter::new(options.clone()).unwrap();
+            let resumed = fitter.fit_observed(&samples, |_| made += 1).unwrap();
+            if mode == Mode::Joint {
+                let left = whole.iterations - stopped.iterations;
+                assert_eq!(made, left, "nothing is done twice");
+            }
             assert_eq!(resumed.couplings, whole.couplings, "{mode:?} {stop_at}");
             assert_eq!(resumed.trace.len(), whole.trace.len());
             assert_eq!(resumed.evaluations, whole.evaluations);
