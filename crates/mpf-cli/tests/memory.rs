@@ -65,7 +65,7 @@ fn the_estimate_is_within_a_quarter_of_the_peak() {
         // Further iterations fill L-BFGS's corrections, which are a small part.
         let (peak, said) = peak(
             folder.path(),
-            "fit x.npy --max-iterations 4 --tolerance 0 --polish 0 -o m.json",
+            "fit x.npy --max-iterations 2 --tolerance 0 --polish 0 -o m.json",
         );
         let words: Vec<&str> = said.split_whitespace().collect();
         let at = words.windows(2).position(|w| w == ["this", "one"]).unwrap();

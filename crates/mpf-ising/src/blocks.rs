@@ -41,7 +41,7 @@ pub fn part(n: usize, parts: usize, at: usize) -> Range<usize> {
     at * n / parts..(at + 1) * n / parts
 }
 
-/// The mean of `values`, which follow each other in time.
+/// The mean of `values`, which follow each other in time; not finite where a value is not.
 ///
 /// ```
 /// use mpf_ising::blocks::mean;

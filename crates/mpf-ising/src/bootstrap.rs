@@ -43,7 +43,7 @@ impl Default for BootstrapOptions {
 }
 
 /// Standard errors of what `fit` makes of `states`. All pairs have one; it is 0 for those that
-/// `fit` never frees.
+/// `fit` never frees. Finite for fits whose parameters are below 10¹⁵⁰; beyond, +∞.
 ///
 /// ```
 /// use mpf_ising::bootstrap::{BootstrapOptions, bootstrap};

@@ -264,7 +264,7 @@ impl Fitter {
         self.fit_with(&mpf, samples, observer)
     }
 
-    /// Fits by any estimator.
+    /// Fits by any estimator. What it returns is finite.
     ///
     /// # Errors
     /// [`Error::UnitCount`] for a start or fixed biases of other units, [`Error::NotFinite`],

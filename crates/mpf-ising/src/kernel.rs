@@ -607,3 +607,54 @@ fn add(sums: &mut [f64], parts: &[f64]) {
         *sum += part;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bits::States;
+    use mpf_core::rng::stream;
+    use rand::RngExt;
+
+    /// Small, and without threads: the test of memory accesses, under Miri and sanitizers.
+    #[test]
+    fn every_path_gives_the_same_sums() {
+        let mut rng = stream(4, 0);
+        for (d, n) in [(1, 3), (11, 70)] {
+            let mut states = States::new(d).unwrap();
+            (0..n).for_each(|_| states.push(&[rng.random_range(0..1 << d)]));
+            let samples = Samples::new(&states).unwrap();
+            let entries: Vec<(usize, usize)> = (0..d)
+                .flat_map(|i| (0..d).map(move |j| (i, j)))
+                .filter(|(i, j)| i != j)
+                .collect();
+            let couplings: Vec<f64> = (0..d * d).map(|_| rng.random_range(-0.5..0.5)).collect();
+            let sums = |path: Path, portable: bool| {
+                let kernel = Kernel {
+                    path,
+                    portable,
+                    serial: true,
+                };
+                let mut rows = Rows::new(&samples, None, 0..d, &entries, kernel);
+                for &(i, j) in &entries {
+                    rows.set(rows.slot(i, j), couplings[i * d + j]);
+                }
+                (0..d).for_each(|i| rows.set_offset(i, couplings[i * d + i]));
+                let value = rows.evaluate(FlowRate::default());
+                let grads = entries.iter().map(|&(i, j)| rows.grad(rows.slot(i, j)));
+                let mut all: Vec<f64> = grads.collect();
+                all.extend((0..d).map(|i| rows.offset_grad(i)));
+                all.push(value);
+                all
+            };
+            let expected = sums(Path::Rows, true);
+            for path in [Path::Dense, Path::Sparse, Path::Rows] {
+                for portable in [true, false] {
+                    let off = sums(path, portable).into_iter().zip(&expected);
+                    // Sums of at most 70 terms of size 1.
+                    let largest = off.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
+                    assert!(largest < 1e-12, "{path:?} {portable}: {largest}");
+                }
+            }
+        }
+    }
+}

@@ -276,7 +276,9 @@ mod tests {
         }
     }
 
+    // (Miri's own exp and ln_1p err by a few ulps on purpose.)
     #[test]
+    #[cfg_attr(miri, ignore)]
     fn exp_is_right_to_an_ulp_or_two_everywhere() {
         each_path(|exp, _| {
             // The standard library is itself within 1 ulp.
@@ -293,6 +295,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)]
     fn ln_1p_is_right_to_an_ulp_or_two() {
         each_path(|_, ln_1p| {
             assert!(worst_ulps(ln_1p, f64::ln_1p, 0.0, 1.0) <= 3.0);

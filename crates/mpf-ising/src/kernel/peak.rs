@@ -42,6 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "millions of operations")]
     fn both_paths_do_the_same_arithmetic() {
         // The fixed point of a ← 0.5 a + 0.001 is 0.002, in every lane of every chain.
         let expected = (4 * CHAINS) as f64 * 0.002;
