@@ -46,9 +46,8 @@ pub struct Objectives {
 }
 
 impl Objectives {
-    /// Computes all of them. O(M d²), and O(2^d d) where the likelihood is. Never NaN; `mpf` and
-    /// `rise` are +∞ where they are too large for a number, all others are finite for couplings
-    /// up to 10³⁰⁰.
+    /// Computes all of them. O(M d²), and O(2^d d) where the likelihood is. Never NaN, but `mpf`
+    /// and `rise` are +∞ where they are too large for a number.
     ///
     /// # Errors
     /// [`mpf_ising::Error::UnitCount`] when model and data differ in size.

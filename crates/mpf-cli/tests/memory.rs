@@ -84,6 +84,7 @@ fn what_does_not_fit_is_refused_before_it_begins() {
     let fit = |options: &str| mpf(folder.path(), &format!("fit x.npy {options} -o m.json"));
     let refused = fit("--memory-limit 20");
     assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
     assert!(
         refused.stderr.contains("--memory-limit allows only 20"),
         "{}",
