@@ -77,7 +77,7 @@ fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(Exit
             match moment {
                 Moment::Writing(name, _) => {
                     let now = seen(folder, name);
-                    if *before.get_or_insert_with(|| now.clone()) != now {
+                    if *before.get_or_insert(now) != now {
                         break;
                     }
                 }
