@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Kills per kind of work.
 const KILLS: usize = 8;
@@ -45,22 +45,57 @@ fn start(folder: &Path, arguments: &str) -> Child {
         .expect("the program runs")
 }
 
-/// Runs it for so long at most; `None` if it had to be killed.
-fn run_for(folder: &Path, arguments: &str, time: Duration) -> Option<(ExitStatus, String)> {
+/// When to kill.
+#[derive(Clone, Copy)]
+enum Moment<'a> {
+    /// After so long.
+    After(Duration),
+    /// In the middle of the first write of this file after so long.
+    Writing(&'a str, Duration),
+    /// Not at all.
+    Never,
+}
+
+/// Runs it until it is killed, which gives `None`, or ends by itself.
+fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(ExitStatus, String)> {
     let mut child = start(folder, arguments);
     let began = Instant::now();
-    while began.elapsed() < time {
+    let (time, pause) = match moment {
+        Moment::After(time) => (time, Duration::from_micros(200)),
+        Moment::Writing(_, time) => (time, Duration::ZERO),
+        Moment::Never => (Duration::MAX, Duration::from_millis(1)),
+    };
+    let mut before = None;
+    loop {
         if let Some(status) = child.try_wait().unwrap() {
             let mut said = String::new();
             let stderr = child.stderr.as_mut().unwrap();
             stderr.read_to_string(&mut said).unwrap();
             return Some((status, said));
         }
-        std::thread::sleep(Duration::from_micros(200));
+        if began.elapsed() >= time {
+            match moment {
+                Moment::Writing(name, _) => {
+                    let now = seen(folder, name);
+                    if *before.get_or_insert(now) != now {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        std::thread::sleep(pause);
     }
     child.kill().unwrap();
     child.wait().unwrap();
     None
+}
+
+/// What changes as soon as a file begins to be written: its temporary one, its size, its time.
+fn seen(folder: &Path, name: &str) -> (bool, Option<(u64, SystemTime)>) {
+    let temporary = names(folder).iter().any(|n| n.starts_with(".mpf-"));
+    let file = fs::metadata(folder.join(name)).ok();
+    (temporary, file.map(|m| (m.len(), m.modified().unwrap())))
 }
 
 fn signal(child: &Child, name: &str) {
@@ -138,13 +173,14 @@ fn kill_and_continue(salt: u64, options: &str) {
     let mut moments = Moments::new(salt);
     let (mut kills, mut ends) = (0, 0);
     for _ in 0..MOST_RUNS {
-        // At last it may run to its end.
-        let limit = if kills < KILLS {
-            time.mul_f64(0.6 * moments.next())
-        } else {
-            Duration::from_secs(600)
+        // Half of the kills come in the middle of a write; at last it may run to its end.
+        let limit = time.mul_f64(0.6 * moments.next());
+        let moment = match kills {
+            KILLS.. => Moment::Never,
+            _ if kills % 2 == 0 => Moment::After(limit),
+            _ => Moment::Writing("c", limit),
         };
-        match run_for(path, &arguments, limit) {
+        match run_until(path, &arguments, moment) {
             None => kills += 1,
             Some((status, said)) => {
                 assert_eq!(status.code(), Some(code), "{said}");
@@ -208,12 +244,13 @@ fn killed_draws_are_the_same_draws() {
     let mut moments = Moments::new(6);
     let mut kills = 0;
     for _ in 0..MOST_RUNS {
-        let limit = if kills < KILLS {
-            time.mul_f64(0.7 * moments.next())
-        } else {
-            Duration::from_secs(600)
+        let limit = time.mul_f64(0.7 * moments.next());
+        let moment = match kills {
+            KILLS.. => Moment::Never,
+            _ if kills % 2 == 0 => Moment::After(limit),
+            _ => Moment::Writing("c", limit),
         };
-        let ended = run_for(path, &arguments, limit);
+        let ended = run_until(path, &arguments, moment);
         check_names(path, &["r.npy", "t.json", "whole.npy", "x.npy", "c"]);
         check_checkpoint(&path.join("c"));
         match ended {
@@ -258,17 +295,20 @@ fn a_killed_conversion_leaves_the_old_file_or_the_new_one() {
     let mut kills = 0;
     for _ in 0..MOST_RUNS {
         fs::write(path.join("m.json"), &old).unwrap();
-        let limit = time.mul_f64(0.3 + 0.8 * moments.next());
-        let ended = run_for(path, &format!("{convert} -o m.json"), limit);
+        let moment = match kills % 2 {
+            0 => Moment::After(time.mul_f64(0.3 + 0.8 * moments.next())),
+            _ => Moment::Writing("m.json", Duration::ZERO),
+        };
+        let ended = run_until(path, &format!("{convert} -o m.json"), moment);
         kills += usize::from(ended.is_none());
         let found = fs::read(path.join("m.json")).unwrap();
         assert!(found == new || (found == old && ended.is_none()));
         check_names(path, &known);
-        if kills >= KILLS {
+        if kills >= 2 * KILLS {
             break;
         }
     }
-    assert!(kills >= KILLS, "{kills} kills");
+    assert!(kills >= 2 * KILLS, "{kills} kills");
 }
 
 /// Waits until the file is there.
