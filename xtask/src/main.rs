@@ -25,6 +25,7 @@ mod time_objective;
 
 use clap::{Parser, Subcommand};
 use mpf_core::Cancel;
+use mpf_report::interrupt::{INTERRUPTED, on_interrupt};
 use mpf_report::{plot, progress, report};
 use std::process::ExitCode;
 
@@ -84,37 +85,29 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let cancel = Cancel::new();
     let on_signal = cancel.clone();
-    let handler = ctrlc::set_handler(move || {
-        if on_signal.is_cancelled() {
-            // Asked twice: leave at once.
-            std::process::exit(130);
-        }
-        on_signal.cancel();
+    let handler = on_interrupt(move || on_signal.cancel());
+    let outcome = handler.and_then(|()| match cli.command {
+        Command::ReproduceFig1(args) => fig1::run(&args).map(drop),
+        Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
+        Command::ReproduceFig3(args) => fig3::run(&args, &cancel).map(drop),
+        Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
+        Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
+        Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
+        Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
+        Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+        Command::CheckErrors(args) => check_errors::run(&args, &cancel),
+        Command::CheckMissing(args) => check_missing::run(&args, &cancel),
+        Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
+        Command::CheckIca(args) => check_ica::run(&args, &cancel),
+        Command::BenchReport(args) => bench_report::run(&args),
+        Command::ComparePeers(args) => compare_peers::run(&args),
+        Command::TimeObjective(args) => time_objective::run(&args),
+        Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
     });
-    let outcome = handler
-        .map_err(Into::into)
-        .and_then(|()| match cli.command {
-            Command::ReproduceFig1(args) => fig1::run(&args).map(drop),
-            Command::ReproduceFig2(args) => fig2::run(&args, &cancel).map(drop),
-            Command::ReproduceFig3(args) => fig3::run(&args, &cancel).map(drop),
-            Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
-            Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
-            Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
-            Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
-            Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
-            Command::CheckErrors(args) => check_errors::run(&args, &cancel),
-            Command::CheckMissing(args) => check_missing::run(&args, &cancel),
-            Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
-            Command::CheckIca(args) => check_ica::run(&args, &cancel),
-            Command::BenchReport(args) => bench_report::run(&args),
-            Command::ComparePeers(args) => compare_peers::run(&args),
-            Command::TimeObjective(args) => time_objective::run(&args),
-            Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
-        });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {
             eprintln!("interrupted: what was finished by then is written");
-            ExitCode::from(130)
+            ExitCode::from(INTERRUPTED)
         }
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -10,7 +10,7 @@ pub const WRONG_INPUT: u8 = 2;
 /// The result is written, but the fit did not converge.
 pub const NOT_CONVERGED: u8 = 3;
 /// Stopped by Ctrl-C or SIGTERM; nothing was written but a checkpoint.
-pub const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = mpf_report::interrupt::INTERRUPTED;
 
 /// Why a command gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]

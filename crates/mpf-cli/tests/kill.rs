@@ -347,6 +347,8 @@ fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
         let mut child = start(path, &arguments);
         wait_for(&path.join("c"));
         std::thread::sleep(Duration::from_millis(50));
+        // Twice, as when a program and then its group are told: that is one wish.
+        signal(&child, name);
         signal(&child, name);
         let mut said = String::new();
         let stderr = child.stderr.as_mut().unwrap();

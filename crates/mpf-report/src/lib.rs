@@ -1,9 +1,10 @@
-//! What the programs of this workspace show: HTML pages, plots, tables and progress, and files
-//! that appear whole or not at all.
+//! What the programs of this workspace show: HTML pages, plots, tables and progress, files that
+//! appear whole or not at all, and what Ctrl-C does.
 //!
 //! Nothing here knows a model or a method.
 
 pub mod files;
+pub mod interrupt;
 pub mod plot;
 pub mod progress;
 pub mod report;
