@@ -151,6 +151,21 @@ fn the_walk_through() {
 }
 
 #[test]
+fn a_model_that_misses_the_pairs_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    run(at, "demo -n 5000 -o r.npy --truth t.json");
+    run(at, "fit r.npy --method independent -o m.json");
+    let outcome = mpf(at, "evaluate m.json r.npy -o report.html");
+    let told = |text: &str| text.contains("of the pairs are within two standard errors");
+    assert!(told(&outcome.stderr), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("of the means are within"));
+    assert!(told(&fs::read_to_string(at.join("report.html")).unwrap()));
+    // The model that made them does not.
+    assert!(!told(&mpf(at, "evaluate t.json r.npy").stderr));
+}
+
+#[test]
 fn draws_have_the_means_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
     data()
