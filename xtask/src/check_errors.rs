@@ -5,8 +5,8 @@
 //! successive samples are nearly the same (whole sweeps would not do: the scores of MPF and PL are
 //! conditional on the other units, and forget within a sweep what the states do not). An interval is the estimate ± 1.96 standard errors.
 
-use crate::journal::{self, Journal};
-use crate::output::{Output, markdown_table};
+use crate::journal;
+use crate::output::markdown_table;
 use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
@@ -19,7 +19,6 @@ use ndarray::{Array1, Array2};
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `check-errors`.
@@ -49,10 +48,6 @@ pub struct Args {
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/check-errors]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -306,9 +301,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.large {
         return large(args.seed);
     }
-    let output = Output::new(args.out.as_deref(), "check-errors")?;
-    let settings = journal::settings("check-errors", args)?;
-    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let (_, mut journal) = args.journal.open("check-errors", args, cancel)?;
     let header = [
         "standard errors",
         "fields covered",

@@ -4,7 +4,7 @@
 //! command fail.
 
 use crate::journal::{self, Journal};
-use crate::output::{Machine, Output, digits, markdown_table};
+use crate::output::{Machine, digits, markdown_table};
 use crate::{Result, fig3};
 use mpf_core::rng::{stream, substream};
 use mpf_core::score::{Cube, GaussianPrecision, closed_form};
@@ -37,10 +37,6 @@ pub struct Args {
     /// Folder of photographs; without it they are left out.
     #[arg(long)]
     images: Option<PathBuf>,
-    /// Folder for the results [default: target/reproduce/check-ica]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -118,10 +114,9 @@ impl Check {
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "check-ica")?;
     let mut settings = journal::settings("check-ica", args)?;
     settings.extend(fig3::checksum(args.images.as_deref())?);
-    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let (output, mut journal) = args.journal.open_with("check-ica", settings, cancel)?;
     let mut checks = Checks {
         machine: Machine::this(),
         checks: Vec::new(),
@@ -328,7 +323,6 @@ fn image_patches(
         iterations: 300,
         seed: args.seed,
         seeds: 1,
-        out: None,
         journal: journal::Options::default(),
     };
     let photographs = args.images.is_some().then(|| fig3::Args {

@@ -3,8 +3,8 @@
 //! Lattices with J ~ N(0, 1), entries missing completely at random. The slope Σ K̂K / ΣK² over the
 //! true couplings shows a bias of their size: 1 without one.
 
-use crate::journal::{self, Journal};
-use crate::output::{Output, digits, markdown_table};
+use crate::journal;
+use crate::output::{digits, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
@@ -14,7 +14,6 @@ use mpf_ising::{
 use mpf_samplers::ExactLattice;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// Options of `check-missing`.
 #[derive(clap::Args, Serialize)]
@@ -25,10 +24,6 @@ pub struct Args {
     /// Samples per model.
     #[arg(long, default_value_t = 20_000)]
     samples: usize,
-    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/check-missing]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -110,9 +105,7 @@ impl Setting {
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "check-missing")?;
-    let keys = journal::settings("check-missing", args)?;
-    let mut journal = Journal::open(output.folder(), &args.journal, keys, cancel)?;
+    let (_, mut journal) = args.journal.open("check-missing", args, cancel)?;
     let settings = settings();
     let bar = progress::bar(settings.len() as u64 * 3 * args.seeds).with_prefix("fits");
     let mut rows = Vec::new();

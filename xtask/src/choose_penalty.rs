@@ -3,8 +3,8 @@
 //! A ±K lattice, where the graph is to be found, and the paper's cold spin glass, where couplings
 //! run away without a penalty. All couplings are free; five contiguous folds.
 
-use crate::journal::{self, Journal};
-use crate::output::{Output, digits, markdown_table};
+use crate::journal;
+use crate::output::{digits, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
@@ -16,7 +16,6 @@ use mpf_samplers::ExactLattice;
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `choose-penalty`.
@@ -40,10 +39,6 @@ pub struct Args {
     /// Gradient tolerance of a fit, in standardised units.
     #[arg(long, default_value_t = 1e-5)]
     tolerance: f64,
-    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/choose-penalty]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -196,9 +191,7 @@ fn rows(
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "choose-penalty")?;
-    let settings = journal::settings("choose-penalty", args)?;
-    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let (_, mut journal) = args.journal.open("choose-penalty", args, cancel)?;
     for problem in [Problem::Graph, Problem::Glass] {
         if args.only.is_some_and(|only| only != problem) {
             continue;

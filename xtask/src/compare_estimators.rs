@@ -4,8 +4,8 @@
 //! Both estimators see the same independent samples, options and minimiser; only the function of
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².
 
-use crate::journal::{self, Journal};
-use crate::output::{Output, digits, markdown_table};
+use crate::journal;
+use crate::output::{digits, markdown_table};
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, StopReason, rng};
@@ -13,7 +13,6 @@ use mpf_ising::{Boundary, Couplings, Fit, FitOptions, Fitter, Lattice, Samples, 
 use mpf_samplers::ExactLattice;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 /// Options of `compare-estimators`.
 #[derive(clap::Args, Serialize)]
@@ -33,10 +32,6 @@ pub struct Args {
     /// Gradient tolerance of a fit, in standardised units.
     #[arg(long, default_value_t = 1e-6)]
     tolerance: f64,
-    /// Folder for the checkpoint of a run that is stopped [default: target/reproduce/compare-estimators]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -216,9 +211,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "compare-estimators")?;
-    let settings = journal::settings("compare-estimators", args)?;
-    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let (_, mut journal) = args.journal.open("compare-estimators", args, cancel)?;
     let mut failed = 0;
     for comparison in COMPARISONS {
         if args.only.is_some_and(|number| number != comparison.number) {

@@ -9,7 +9,8 @@
 //!
 //! A step visits every unit once; with parallel tempering once at every level.
 
-use crate::output::{Machine, Output, digits, markdown_table};
+use crate::journal::{self, Journal};
+use crate::output::{Machine, digits, markdown_table};
 use crate::plot::{BLUE, INK, RED, TEXT, TITLE};
 use crate::{Result, progress};
 use mpf_core::{Cancel, EnergyModel, rng};
@@ -26,12 +27,11 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use rand::RngExt;
 use rayon::prelude::*;
-use serde::Serialize;
-use std::path::PathBuf;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Options of `compare-samplers`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Serialize)]
 pub struct Args {
     /// States recorded by every chain, one per step.
     #[arg(long, default_value_t = 20_000)]
@@ -54,9 +54,9 @@ pub struct Args {
     /// Seconds for which the speed of a sampler is measured, on one core.
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// Folder for the results [default: target/reproduce/samplers]
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 #[derive(Serialize)]
@@ -78,7 +78,7 @@ struct Settings {
     ladder: Vec<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Measured {
     name: String,
     tau_energy: f64,
@@ -99,7 +99,7 @@ struct Measured {
     curve: Vec<Point>,
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Point {
     states: usize,
     mse: f64,
@@ -118,10 +118,10 @@ struct Bench<'a> {
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "samplers")?;
-    let results = compute(args, cancel)?;
+    let (output, mut journal) = args.journal.open("samplers", args, cancel)?;
+    let results = compute(args, &mut journal, cancel)?;
     if results.samplers.is_empty() {
-        return Ok(());
+        return journal.finish();
     }
     output.write_json("results.json", &results)?;
     output.write("samplers.svg", &draw(&results)?)?;
@@ -148,7 +148,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         }
     }
     println!("written to {}", output.shown());
-    Ok(())
+    journal.finish()
 }
 
 fn table(results: &Results) -> String {
@@ -179,7 +179,7 @@ fn table(results: &Results) -> String {
     markdown_table(&header, &rows)
 }
 
-fn compute(args: &Args, cancel: &Cancel) -> Result<Results> {
+fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Results> {
     let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
     let couplings = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
     let d = lattice.n_units();
@@ -203,27 +203,45 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Results> {
     };
     let bar = progress::bar(5).with_prefix("samplers");
     let mut samplers = Vec::new();
-    let mut keep = |measured: Option<Measured>| {
-        bar.inc(1);
-        samplers.extend(measured);
+    let mut keep = |name: &str, measure: &dyn Fn() -> Result<Option<Measured>>| -> Result {
+        if !cancel.is_cancelled() {
+            samplers.extend(journal.unit(name, |_| measure())?);
+            bar.inc(1);
+        }
+        Ok(())
     };
 
     let rows = || starts.rows();
-    keep(bench.measure("exact draws", &exact, rows().map(<[u64]>::to_vec), d)?);
+    keep("exact draws", &|| {
+        let states = rows().map(<[u64]>::to_vec).collect();
+        bench.measure("exact draws", &exact, states, d)
+    })?;
     let name = format!("parallel tempering, {} levels", ladder.len());
-    let tempered = tempered_starts(&tempering, &couplings, &lattice, args)?;
-    keep(bench.measure(&name, &tempering, tempered.into_iter(), d * ladder.len())?);
+    keep(&name, &|| {
+        let states = tempered_starts(&tempering, &couplings, &lattice, args)?;
+        bench.measure(&name, &tempering, states, d * ladder.len())
+    })?;
     for (name, scan) in [
         ("Gibbs", Scan::Sequential),
         ("Gibbs, random scan", Scan::Random),
     ] {
-        let gibbs = Gibbs::with_scan(&couplings, scan)?;
-        let states = rows().map(|row| gibbs.state(row).expect("a row of this model"));
-        keep(bench.measure(name, &gibbs, states, d)?);
+        keep(name, &|| {
+            let gibbs = Gibbs::with_scan(&couplings, scan)?;
+            let states = rows().map(|row| gibbs.state(row));
+            bench.measure(
+                name,
+                &gibbs,
+                states.collect::<std::result::Result<_, _>>()?,
+                d,
+            )
+        })?;
     }
-    let clusters = SwendsenWang::new(&couplings)?;
-    let states = rows().map(|row| clusters.state(row).expect("a row of this model"));
-    keep(bench.measure("Swendsen-Wang", &clusters, states, d)?);
+    keep("Swendsen-Wang", &|| {
+        let clusters = SwendsenWang::new(&couplings)?;
+        let states = rows().map(|row| clusters.state(row));
+        let states = states.collect::<std::result::Result<_, _>>()?;
+        bench.measure("Swendsen-Wang", &clusters, states, d)
+    })?;
     bar.finish_and_clear();
     Ok(Results {
         settings: Settings {
@@ -283,13 +301,12 @@ impl Bench<'_> {
         &self,
         name: &str,
         sampler: &S,
-        starts: impl Iterator<Item = S::State>,
+        starts: Vec<S::State>,
         updates_per_step: usize,
     ) -> Result<Option<Measured>>
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send + Clone> + Sync,
     {
-        let starts: Vec<S::State> = starts.collect();
         let runner = ChainRunner::new(ChainOptions {
             seed: self.args.seed,
             n_chains: self.args.chains,
@@ -513,9 +530,20 @@ mod tests {
             lattice: 4,
             seed: 1,
             seconds: 0.0,
-            out: None,
+            journal: journal::Options::default(),
         };
-        let results = compute(&args, &Cancel::new()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let run = |stop| {
+            let settings = journal::settings("samplers", &args).unwrap();
+            journal::in_folder(folder.path(), settings, stop, |journal, cancel| {
+                compute(&args, journal, cancel)
+            })
+            .unwrap()
+        };
+        // Stopped after the first and after the third sampler.
+        let one = run(Some(1));
+        assert_eq!(run(Some(2)).samplers.len(), 3);
+        let results = run(None);
         let [exact, tempering, gibbs, _, clusters] = &results.samplers[..] else {
             panic!("five samplers");
         };
@@ -531,7 +559,11 @@ mod tests {
         let svg = draw(&results).unwrap();
         assert!(svg.contains("Swendsen-Wang") && svg.contains("states drawn"));
         assert_eq!(table(&results).lines().count(), 7);
-        let again = compute(&args, &Cancel::new()).unwrap();
+        assert_eq!(
+            one.samplers[0].steps_per_second, exact.steps_per_second,
+            "measured once"
+        );
+        let again = run(None);
         assert_eq!(again.samplers[1].mse, tempering.mse);
     }
 

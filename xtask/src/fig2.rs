@@ -19,12 +19,11 @@ mod reading;
 use crate::Result;
 use crate::correlations::{Effort, Estimate};
 use crate::journal::{self, Journal};
-use crate::output::{Entry, Experiment, Machine, Output, digits};
+use crate::output::{Entry, Experiment, Machine, digits};
 use methods::Learner;
 use mpf_core::Cancel;
 use problem::Problem;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// Options of `reproduce-fig2`.
 #[derive(Clone, clap::Args, Serialize)]
@@ -84,10 +83,6 @@ pub struct Args {
     /// States per chain (of 8) from which final correlations are estimated.
     #[arg(long, default_value_t = 6000)]
     correlation_draws: usize,
-    /// Folder for the results [default: target/reproduce/fig2]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -292,9 +287,7 @@ impl Spread {
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     args.check()?;
-    let output = Output::new(args.out.as_deref(), "fig2")?;
-    let settings = journal::settings("reproduce-fig2", args)?;
-    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
+    let (output, mut journal) = args.journal.open("fig2", args, cancel)?;
     let Some(results) = compute(args, &mut journal, cancel)? else {
         journal.finish()?;
         return Ok(None);
@@ -455,7 +448,6 @@ mod tests {
             lambdas: 4,
             budget: None,
             correlation_draws: 300,
-            out: None,
             journal: journal::Options::default(),
         }
     }
@@ -472,14 +464,10 @@ mod tests {
 
     /// Stopped after so many entries in the journal of `folder`.
     fn in_folder(folder: &Path, args: &Args, stop: Option<usize>) -> Result<Option<Results>> {
-        let cancel = Cancel::new();
-        let settings = journal::settings("reproduce-fig2", args)?;
-        let mut journal = Journal::open(folder, &args.journal, settings, &cancel)?;
-        journal.stop_after = stop;
-        let results = compute(args, &mut journal, &cancel)?;
-        assert!(journal.stop_after.is_none(), "it was to be stopped");
-        journal.finish()?;
-        Ok(results)
+        let settings = journal::settings("fig2", args)?;
+        journal::in_folder(folder, settings, stop, |journal, cancel| {
+            compute(args, journal, cancel)
+        })
     }
 
     #[test]
@@ -580,7 +568,7 @@ mod tests {
             ..small()
         };
         let folder = tempfile::tempdir().unwrap();
-        let settings = journal::settings("reproduce-fig2", &args).unwrap();
+        let settings = journal::settings("fig2", &args).unwrap();
         let journal = Journal::open(folder.path(), &args.journal, settings, &cancel);
         let results = compute(&args, &mut journal.unwrap(), &cancel);
         let results = results.unwrap().unwrap();
@@ -598,23 +586,16 @@ mod tests {
             ..small()
         };
         let whole = exact_without_times(&in_threads(2, &args));
-        let resumed = Args {
-            journal: journal::Options {
-                resume: true,
-                ..Default::default()
-            },
-            ..args
-        };
         // MPF: 13 states and a result; PL the same; CD and TAP a result each; MPF + ℓ1 more.
         let folder = tempfile::tempdir().unwrap();
         for stop in [1, 5, 9, 1, 8, 8, 1, 4, 7, 30, 20, 10, 25] {
-            in_folder(folder.path(), &resumed, Some(stop)).unwrap();
+            in_folder(folder.path(), &args, Some(stop)).unwrap();
         }
-        let results = in_folder(folder.path(), &resumed, None).unwrap().unwrap();
+        let results = in_folder(folder.path(), &args, None).unwrap().unwrap();
         assert_eq!(exact_without_times(&results), whole);
         let other = Args {
             cd_last_rate: 0.2,
-            ..resumed
+            ..args
         };
         // Nothing is left of a run that has come to its end.
         assert!(in_folder(folder.path(), &other, Some(3)).is_ok());

@@ -8,7 +8,7 @@ mod figure;
 mod mosaic;
 
 use crate::journal::{self, Journal};
-use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
+use crate::output::{Entry, Experiment, Machine, digits, markdown_table};
 use crate::report::Page;
 use crate::{Result, progress};
 use mpf_core::{Cancel, StopReason, rng};
@@ -57,10 +57,6 @@ pub struct Args {
     /// How many seeds to run, from `--seed` on. Figures are of the first.
     #[arg(long, default_value_t = 1)]
     pub seeds: u64,
-    /// Folder for the results [default: target/reproduce/fig3]
-    #[arg(long)]
-    #[serde(skip)]
-    pub out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     pub journal: journal::Options,
@@ -229,8 +225,8 @@ const TITLE: &str = "Figure 3: filters of natural-image ICA";
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     args.check()?;
-    let output = Output::new(args.out.as_deref(), "fig3")?;
-    let mut journal = Journal::open(output.folder(), &args.journal, settings(args)?, cancel)?;
+    let settings = settings(args)?;
+    let (output, mut journal) = args.journal.open_with("fig3", settings, cancel)?;
     let (results, pair) = compute(args, &mut journal, cancel)?;
     let (header, rows) = table(&results);
     let mut text = markdown_table(&header, &rows);
@@ -254,7 +250,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
 
 /// What decides the numbers: the options, and the pixels of a folder of images.
 fn settings(args: &Args) -> Result<journal::Settings> {
-    let mut settings = journal::settings("reproduce-fig3", args)?;
+    let mut settings = journal::settings("fig3", args)?;
     settings.extend(checksum(args.images.as_deref())?);
     Ok(settings)
 }
@@ -598,19 +594,14 @@ mod tests {
             iterations: 40,
             seed: 1,
             seeds: 2,
-            out: None,
             journal: journal::Options::default(),
         }
     }
 
     fn in_folder(folder: &Path, args: &Args, stop: Option<usize>) -> Result<(Results, Pair)> {
-        let cancel = Cancel::new();
-        let mut journal = Journal::open(folder, &args.journal, settings(args)?, &cancel)?;
-        journal.stop_after = stop;
-        let found = compute(args, &mut journal, &cancel)?;
-        assert!(journal.stop_after.is_none(), "it was to be stopped");
-        journal.finish()?;
-        Ok(found)
+        journal::in_folder(folder, settings(args)?, stop, |journal, cancel| {
+            compute(args, journal, cancel)
+        })
     }
 
     fn whole(args: &Args) -> Result<(Results, Pair)> {
@@ -667,13 +658,6 @@ mod tests {
         assert!(mosaic::draw(4, &pair).is_ok());
     }
 
-    fn resuming() -> journal::Options {
-        journal::Options {
-            resume: true,
-            ..Default::default()
-        }
-    }
-
     /// A small image, which takes less time than dead leaves.
     fn picture(folder: &Path, seed: u8) {
         let pixels = (0..80 * 80u32).map(|k| (k.wrapping_mul(k) >> 3) as u8 ^ seed);
@@ -695,16 +679,12 @@ mod tests {
                 ..small()
             };
             let (expected, filters) = whole(&args).unwrap();
-            let resumed = Args {
-                journal: resuming(),
-                ..args
-            };
             let folder = tempfile::tempdir().unwrap();
             // A seed is 2 (or 5) states of MPF, 13 of ML, and three results.
             for stop in [2, 2, 5, 1, 9, 1, 2, 4] {
-                in_folder(folder.path(), &resumed, Some(stop)).unwrap();
+                in_folder(folder.path(), &args, Some(stop)).unwrap();
             }
-            let (results, pair) = in_folder(folder.path(), &resumed, None).unwrap();
+            let (results, pair) = in_folder(folder.path(), &args, None).unwrap();
             assert_eq!(
                 exact_without_times(&results),
                 exact_without_times(&expected)
@@ -722,7 +702,6 @@ mod tests {
             seeds: 1,
             steps: Some(0),
             iterations: 2,
-            journal: resuming(),
             ..small()
         };
         in_folder(folder.path(), &args, Some(1)).unwrap();

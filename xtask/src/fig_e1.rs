@@ -5,7 +5,8 @@
 //! M is large. The fit has a small ℓ2 penalty: without one it has no finite end at small M, and
 //! time would measure how long couplings run away.
 
-use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
+use crate::journal::{self, Journal};
+use crate::output::{Entry, Experiment, Machine, digits, markdown_table};
 use crate::plot::{self, Axes, STYLES, Series};
 use crate::report::Page;
 use crate::{Result, progress};
@@ -13,13 +14,12 @@ use mpf_core::{Cancel, Form, MinimizerOptions, Objective, StopReason, rng};
 use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Neighbourhood, Samples};
 use mpf_samplers::ExactLattice;
 use plotters::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `reproduce-fig-e1`.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
     /// Smallest number of samples.
     #[arg(long, default_value_t = 20)]
@@ -42,9 +42,9 @@ pub struct Args {
     /// Seed of the model and the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Folder for the results [default: target/reproduce/fig-e1]
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ struct Settings {
     gradient_tolerance: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Point {
     samples: usize,
     distinct_samples: usize,
@@ -90,8 +90,9 @@ const TITLE: &str = "Figure E-1: time against the number of samples";
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
-    let output = Output::new(args.out.as_deref(), "fig-e1")?;
-    let Some(results) = compute(args, cancel)? else {
+    let (output, mut journal) = args.journal.open("fig-e1", args, cancel)?;
+    let Some(results) = compute(args, &mut journal, cancel)? else {
+        journal.finish()?;
         return Ok(None);
     };
     let (header, rows) = table(&results);
@@ -104,11 +105,12 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         table: &markdown_table(&header, &rows),
         reading: &results.reading,
     })?;
+    journal.finish()?;
     Ok(Some(entry))
 }
 
 /// Nothing when cancelled before two points were measured.
-fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
+fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option<Results>> {
     let sizes = sizes(args)?;
     let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
     let truth = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
@@ -128,24 +130,28 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
     let mut points = Vec::new();
     for m in sizes {
         bar.set_message(format!("M = {m}"));
-        let samples = Samples::new(&all.slice(0..m))?;
-        let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum)?;
-        let theta = truth.pack();
-        let mut gradient = vec![0.0; theta.len()];
-        let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
-        let fit = fitter.fit(&samples)?;
+        // Seconds of a fit that goes on elsewhere would mean little: a point is made in one go.
+        let point = journal.unit(&format!("{m} samples"), |_| {
+            let samples = Samples::new(&all.slice(0..m))?;
+            let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum)?;
+            let theta = truth.pack();
+            let mut gradient = vec![0.0; theta.len()];
+            let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
+            let fit = fitter.fit(&samples)?;
+            Ok(Point {
+                samples: m,
+                distinct_samples: samples.n_distinct(),
+                evaluation_seconds,
+                fit_seconds: fit.seconds,
+                iterations: fit.iterations,
+                evaluations: fit.evaluations,
+                stop: fit.stop,
+            })
+        })?;
         if cancel.is_cancelled() {
             break;
         }
-        points.push(Point {
-            samples: m,
-            distinct_samples: samples.n_distinct(),
-            evaluation_seconds,
-            fit_seconds: fit.seconds,
-            iterations: fit.iterations,
-            evaluations: fit.evaluations,
-            stop: fit.stop,
-        });
+        points.push(point);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -355,6 +361,7 @@ fn page(results: &Results, svg: &str) -> String {
 mod tests {
     use super::*;
     use crate::output::without_times;
+    use std::path::Path;
 
     fn small() -> Args {
         Args {
@@ -365,13 +372,33 @@ mod tests {
             lattice: 4,
             l2: 1e-3,
             seed: 1,
-            out: None,
+            journal: journal::Options::default(),
         }
+    }
+
+    fn in_folder(folder: &Path, stop: Option<usize>) -> Option<Results> {
+        let settings = journal::settings("fig-e1", &small()).unwrap();
+        journal::in_folder(folder, settings, stop, |journal, cancel| {
+            compute(&small(), journal, cancel)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_stopped_run_goes_on_with_the_points_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(in_folder(folder.path(), Some(1)).is_none());
+        let two = in_folder(folder.path(), Some(2)).unwrap().points;
+        let all = in_folder(folder.path(), None).unwrap().points;
+        assert_eq!((two.len(), all.len()), (2, 4));
+        let seconds = |p: &Point| (p.evaluation_seconds, p.fit_seconds);
+        assert_eq!(seconds(&all[0]), seconds(&two[0]), "measured once");
     }
 
     #[test]
     fn results_have_the_documented_shape() {
-        let results = compute(&small(), &Cancel::new()).unwrap().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let results = in_folder(folder.path(), None).unwrap();
         insta::assert_json_snapshot!(without_times(&results));
         assert!(draw(&results).unwrap().contains("samples M"));
         assert!(page(&results, "<svg/>").contains("What was found"));

@@ -9,21 +9,21 @@
 //! method ends near it, and errors there cannot rank methods.
 
 use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
-use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
+use crate::journal::{self, Journal, Unit};
+use crate::output::{Entry, Experiment, Machine, digits, markdown_table};
 use crate::plot::{self, Axes, STYLES, Series};
 use crate::report::Page;
 use crate::{Result, progress};
 use mpf_core::{Cancel, MinimizerOptions, StopReason, rng};
-use mpf_ising::{Couplings, FitOptions, Fitter, Neighbourhood, Samples};
+use mpf_ising::{Couplings, FitOptions, FitSnapshot, Fitter, Neighbourhood, Samples};
 use mpf_samplers::{ChainOptions, ChainRunner, Gibbs, diagnostics};
 use ndarray::Array2;
 use plotters::prelude::*;
 use rand_distr::{Distribution, Normal};
-use serde::Serialize;
-use std::path::PathBuf;
+use serde::{Deserialize, Serialize};
 
 /// Options of `reproduce-fig-f1`.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
     /// Units, all connected.
     #[arg(long, default_value_t = 40)]
@@ -44,9 +44,9 @@ pub struct Args {
     /// Seed of the model, the samples and the chains.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Folder for the results [default: target/reproduce/fig-f1]
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    journal: journal::Options,
 }
 
 /// Chains of every estimate.
@@ -77,9 +77,9 @@ struct Settings {
     iterations: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Curve {
-    name: &'static str,
+    name: String,
     error: Option<Estimate>,
     seconds: f64,
     iterations: usize,
@@ -89,7 +89,7 @@ struct Curve {
     trace: Vec<Point>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Point {
     iteration: usize,
     seconds: f64,
@@ -107,8 +107,9 @@ const TITLE: &str = "Figure F-1: forty units, all connected";
 
 /// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
-    let output = Output::new(args.out.as_deref(), "fig-f1")?;
-    let Some(results) = compute(args, cancel)? else {
+    let (output, mut journal) = args.journal.open("fig-f1", args, cancel)?;
+    let Some(results) = compute(args, &mut journal, cancel)? else {
+        journal.finish()?;
         return Ok(None);
     };
     let (header, rows) = table(&results);
@@ -121,6 +122,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         table: &markdown_table(&header, &rows),
         reading: &results.reading,
     })?;
+    journal.finish()?;
     Ok(Some(entry))
 }
 
@@ -140,7 +142,7 @@ fn retina_like(d: usize, seed: u64) -> Result<Couplings> {
 }
 
 /// Nothing when cancelled before the first curve.
-fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
+fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option<Results>> {
     if args.units < 2 || args.samples < 100 || args.correlation_draws < 10 {
         return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
     }
@@ -166,12 +168,15 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
         draws: 10 * args.correlation_draws,
         ..effort
     };
-    let known = PairMeans::sampled(&Gibbs::new(&truth)?, long, measuring, cancel)?;
+    let known = journal.unit("true correlations", |_| {
+        let means = PairMeans::sampled(&Gibbs::new(&truth)?, long, measuring, cancel)?;
+        Ok(means.map(|m| m.mean().into_raw_vec_and_offset().0))
+    })?;
     waiting.finish_and_clear();
     let Some(known) = known.filter(|_| !run.cancelled) else {
         return Ok(None);
     };
-    let known = known.mean();
+    let known = Array2::from_shape_vec((args.units, args.units), known)?;
     let active = run.series(|row| row.iter().map(|w| f64::from(w.count_ones())).sum());
     let tau = diagnostics::integrated_autocorrelation_time(&active)?;
     let samples = Samples::new(&run.pooled())?;
@@ -191,7 +196,9 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
         if cancel.is_cancelled() {
             break;
         }
-        curves.push(curve(name, neighbourhood, args, &samples, &error, cancel)?);
+        curves.push(journal.unit(name, |unit| {
+            curve(name, neighbourhood, args, &samples, &error, (unit, cancel))
+        })?);
     }
     if curves.is_empty() {
         return Ok(None);
@@ -221,26 +228,39 @@ fn compute(args: &Args, cancel: &Cancel) -> Result<Option<Results>> {
     Ok(Some(results))
 }
 
+/// Where a curve is, for the journal.
+#[derive(Serialize, Deserialize)]
+struct Place {
+    trace: Vec<Point>,
+    /// The iteration whose error is measured next.
+    next: usize,
+    fit: FitSnapshot,
+}
+
 fn curve(
-    name: &'static str,
+    name: &str,
     neighbourhood: Neighbourhood,
     args: &Args,
     samples: &Samples,
     error: &(impl Fn(&Couplings) -> Result<Option<Estimate>> + Sync),
-    cancel: &Cancel,
+    (unit, cancel): (&mut Unit<'_>, &Cancel),
 ) -> Result<Curve> {
-    let bar = progress::bar(args.iterations as u64).with_prefix(name);
+    let bar = progress::bar(args.iterations as u64).with_prefix(name.to_owned());
+    let (mut trace, mut next, resume) = match unit.left_off()? {
+        Some(Place { trace, next, fit }) => (trace, next, Some(fit)),
+        None => (Vec::new(), 0, None),
+    };
     let fitter = Fitter::new(FitOptions {
         neighbourhood,
+        resume,
         minimizer: MinimizerOptions {
             max_iterations: args.iterations,
             cancel: cancel.clone(),
+            snapshots: true,
             ..Default::default()
         },
         ..Default::default()
     })?;
-    let mut trace: Vec<Point> = Vec::new();
-    let mut next = 0;
     let fit = fitter.fit_observed(samples, |p| {
         bar.set_position(p.iteration as u64);
         if p.iteration < next {
@@ -257,6 +277,10 @@ fn curve(
             seconds: p.seconds,
             error: found,
         });
+        if let Some(fit) = p.snapshot() {
+            let trace = trace.clone();
+            unit.keep(Place { trace, next, fit });
+        }
     })?;
     let last = error(&fit.couplings)?;
     let end = Point {
@@ -270,7 +294,7 @@ fn curve(
     }
     bar.finish_and_clear();
     Ok(Curve {
-        name,
+        name: name.to_owned(),
         error: last,
         seconds: fit.seconds,
         iterations: fit.iterations,
@@ -356,7 +380,7 @@ fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
         .iter()
         .map(|c| {
             vec![
-                c.name.to_owned(),
+                c.name.clone(),
                 c.error.map_or("–".to_owned(), |e| digits(e.value)),
                 c.error
                     .map_or("–".to_owned(), |e| format!("{:.0e}", e.standard_error)),
@@ -435,7 +459,7 @@ fn draw(results: &Results) -> Result<String> {
             .curves
             .iter()
             .zip(STYLES)
-            .map(|(c, s)| (c.name, s))
+            .map(|(c, s)| (c.name.as_str(), s))
             .collect();
         entries.push(("noise of the samples", STYLES[5]));
         plot::legend(&bottom, &entries)?;
@@ -471,7 +495,8 @@ fn page(results: &Results, svg: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::without_times;
+    use crate::output::{exact_without_times, without_times};
+    use std::path::Path;
 
     fn small() -> Args {
         Args {
@@ -481,13 +506,36 @@ mod tests {
             correlation_draws: 500,
             iterations: 30,
             seed: 1,
-            out: None,
+            journal: journal::Options::default(),
         }
+    }
+
+    fn in_folder(folder: &Path, stop: Option<usize>) -> Option<Results> {
+        let settings = journal::settings("fig-f1", &small()).unwrap();
+        journal::in_folder(folder, settings, stop, |journal, cancel| {
+            compute(&small(), journal, cancel)
+        })
+        .unwrap()
+    }
+
+    fn whole() -> Results {
+        in_folder(tempfile::tempdir().unwrap().path(), None).unwrap()
+    }
+
+    #[test]
+    fn a_stopped_run_goes_on_to_the_same_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        // The true correlations, some ten states and a curve, and the same again.
+        for stop in [1, 3, 4, 6, 5] {
+            in_folder(folder.path(), Some(stop));
+        }
+        let results = in_folder(folder.path(), None).unwrap();
+        assert_eq!(exact_without_times(&results), exact_without_times(&whole()));
     }
 
     #[test]
     fn results_have_the_documented_shape() {
-        let results = compute(&small(), &Cancel::new()).unwrap().unwrap();
+        let results = whole();
         insta::assert_json_snapshot!(without_times(&results));
         assert!(draw(&results).unwrap().contains("learning time (s)"));
         assert!(page(&results, "<svg/>").contains("not public"));
@@ -500,6 +548,10 @@ mod tests {
     fn cancelled_before_the_start_is_no_result() {
         let cancel = Cancel::new();
         cancel.cancel();
-        assert!(compute(&small(), &cancel).unwrap().is_none());
+        let folder = tempfile::tempdir().unwrap();
+        let settings = journal::settings("fig-f1", &small()).unwrap();
+        let journal = Journal::open(folder.path(), &small().journal, settings, &cancel);
+        let found = compute(&small(), &mut journal.unwrap(), &cancel);
+        assert!(found.unwrap().is_none());
     }
 }

@@ -8,6 +8,7 @@
 //! nothing that is not in the settings; then a run that goes on ends with the same bits.
 
 use crate::Result;
+use crate::output::Output;
 use mpf_core::{Cancel, checkpoint};
 use mpf_report::files;
 use serde::de::DeserializeOwned;
@@ -26,6 +27,10 @@ const OLD_FILE: &str = "checkpoint-old.bin";
 /// Options of every command that keeps a journal.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
+    /// Folder for the results, and for the checkpoint of a run that is stopped
+    /// [default: one of this command's own in target/reproduce]
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
     /// Go on from the checkpoint that a run with the same options left in its folder.
     #[arg(long)]
     pub resume: bool,
@@ -37,9 +42,34 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            out: None,
             resume: false,
             checkpoint_every: 30.0,
         }
+    }
+}
+
+impl Options {
+    /// The folder of `command`, and its journal: of a run that `args` decides.
+    pub fn open(
+        &self,
+        command: &str,
+        args: &impl Serialize,
+        cancel: &Cancel,
+    ) -> Result<(Output, Journal)> {
+        self.open_with(command, settings(command, args)?, cancel)
+    }
+
+    /// The same, for a run that more than its options decides.
+    pub fn open_with(
+        &self,
+        command: &str,
+        settings: Settings,
+        cancel: &Cancel,
+    ) -> Result<(Output, Journal)> {
+        let output = Output::new(self.out.as_deref(), command)?;
+        let journal = Journal::open(output.folder(), self, settings, cancel)?;
+        Ok((output, journal))
     }
 }
 
@@ -326,6 +356,27 @@ fn continued(path: &Path, bytes: &[u8], settings: &Settings) -> Result<Contents>
     Ok(contents)
 }
 
+/// `work` with the journal of `folder`, from where it was left, stopped after so many entries.
+#[cfg(test)]
+pub fn in_folder<T>(
+    folder: &Path,
+    settings: Settings,
+    stop: Option<usize>,
+    work: impl FnOnce(&mut Journal, &Cancel) -> Result<T>,
+) -> Result<T> {
+    let options = Options {
+        resume: true,
+        ..Default::default()
+    };
+    let cancel = Cancel::new();
+    let mut journal = Journal::open(folder, &options, settings, &cancel)?;
+    journal.stop_after = stop;
+    let found = work(&mut journal, &cancel)?;
+    assert!(journal.stop_after.is_none(), "it was to be stopped");
+    journal.finish()?;
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,6 +398,7 @@ mod tests {
         let options = Options {
             resume,
             checkpoint_every: 0.0,
+            ..Default::default()
         };
         Journal::open(folder, &options, of(1), cancel)
     }
@@ -483,8 +535,8 @@ mod tests {
     fn a_bad_interval_is_refused() {
         for checkpoint_every in [-1.0, f64::NAN, f64::INFINITY] {
             let options = Options {
-                resume: false,
                 checkpoint_every,
+                ..Default::default()
             };
             let folder = std::env::temp_dir();
             let refused = Journal::open(&folder, &options, of(1), &Cancel::new());

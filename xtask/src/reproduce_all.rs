@@ -1,22 +1,18 @@
 //! Every figure and table of the paper, and a page that leads to them.
 
-use crate::journal::{self, Journal};
-use crate::output::{Entry, Output};
+use crate::journal;
+use crate::output::Entry;
 use crate::report::Page;
 use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
 use clap::Parser;
 use mpf_core::Cancel;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Options of `reproduce-all`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
-    /// Folder for the results, one folder per figure inside [default: target/reproduce]
-    #[arg(long)]
-    #[serde(skip)]
-    out: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     journal: journal::Options,
@@ -29,16 +25,23 @@ struct Defaults<A: clap::Args> {
     args: A,
 }
 
-/// The options of a figure: its folder, and for those that keep a journal, ours.
-fn options<A: clap::Args>(folder: &Path, journal: Option<&journal::Options>) -> A {
-    let mut words: Vec<OsString> = vec!["defaults".into(), "--out".into(), folder.into()];
-    if let Some(journal) = journal {
-        words.push(format!("--checkpoint-every={}", journal.checkpoint_every).into());
-        if journal.resume {
-            words.push("--resume".into());
-        }
+/// The options of a figure: its folder.
+fn in_folder<A: clap::Args>(folder: &Path) -> A {
+    parsed(vec!["--out".into(), folder.into()])
+}
+
+/// The options of a figure that keeps a journal: its folder, and what ours says.
+fn options<A: clap::Args>(folder: &Path, journal: &journal::Options) -> A {
+    let every = format!("--checkpoint-every={}", journal.checkpoint_every);
+    let mut words = vec!["--out".into(), folder.into(), every.into()];
+    if journal.resume {
+        words.push("--resume".into());
     }
-    Defaults::<A>::parse_from(words).args
+    parsed(words)
+}
+
+fn parsed<A: clap::Args>(words: Vec<OsString>) -> A {
+    Defaults::<A>::parse_from([OsString::from("defaults")].into_iter().chain(words)).args
 }
 
 /// Makes a figure in a folder.
@@ -46,19 +49,18 @@ type Figure<'a> = dyn Fn(&Path) -> Result<Option<Entry>> + 'a;
 
 /// Runs the command. Figures that were finished before it was stopped are not made again.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = Output::new(args.out.as_deref(), "")?;
     let settings = journal::settings("reproduce-all", args)?;
-    let mut journal = Journal::open(output.folder(), &args.journal, settings, cancel)?;
-    let ours = Some(&args.journal);
+    let (output, mut journal) = args.journal.open_with("", settings, cancel)?;
+    let ours = &args.journal;
     let figures: [(&str, &Figure<'_>); 5] = [
-        ("fig1", &|folder| fig1::run(&options(folder, None))),
+        ("fig1", &|folder| fig1::run(&in_folder(folder))),
         ("fig2", &|folder| fig2::run(&options(folder, ours), cancel)),
         ("fig3", &|folder| fig3::run(&options(folder, ours), cancel)),
         ("fig-e1", &|folder| {
-            fig_e1::run(&options(folder, None), cancel)
+            fig_e1::run(&options(folder, ours), cancel)
         }),
         ("fig-f1", &|folder| {
-            fig_f1::run(&options(folder, None), cancel)
+            fig_f1::run(&options(folder, ours), cancel)
         }),
     ];
     let mut entries: Vec<Entry> = Vec::new();
@@ -95,18 +97,21 @@ fn index(entries: &[Entry], root: &std::path::Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn figures_that_keep_a_journal_are_told_to_resume() {
-        let ours = journal::Options {
+        let mut ours = journal::Options {
             resume: true,
             checkpoint_every: 2.5,
+            ..Default::default()
         };
-        let figure: fig3::Args = options("there".as_ref(), Some(&ours));
+        let figure: fig3::Args = options("there".as_ref(), &ours);
         assert!(figure.journal.resume && figure.journal.checkpoint_every == 2.5);
-        assert_eq!(figure.out, Some(PathBuf::from("there")));
-        let defaults: fig3::Args = options("there".as_ref(), None);
-        assert!(!defaults.journal.resume);
+        assert_eq!(figure.journal.out, Some(PathBuf::from("there")));
+        ours.resume = false;
+        let anew: fig3::Args = options("there".as_ref(), &ours);
+        assert!(!anew.journal.resume);
     }
 
     #[test]
