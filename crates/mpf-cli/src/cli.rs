@@ -6,6 +6,7 @@ use crate::{compare, convert, demo, evaluate, fit, sample};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use mpf_core::Cancel;
+use std::num::NonZero;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -115,12 +116,24 @@ pub fn run(cli: &Cli, cancel: &Cancel) -> u8 {
     })
 }
 
+/// Threads that may be asked for even where there are fewer cores.
+const MAX_THREADS: usize = 1024;
+
 fn threads(wanted: Option<usize>) -> Result<(), Failure> {
     let Some(n) = wanted else {
         return Ok(());
     };
     if n == 0 {
         return Err(Failure::input("--threads 0 asks for no threads").hint("ask for at least one"));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let most = cores.max(MAX_THREADS);
+    if n > most {
+        return Err(
+            Failure::input(format!("--threads {n} asks for more than {most} threads")).hint(
+                format!("this machine has {cores} cores: more threads do not help"),
+            ),
+        );
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n);
     pool.build_global().map_err(|e| Failure {

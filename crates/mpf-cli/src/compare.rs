@@ -3,12 +3,14 @@
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::{FAILED, Failure};
+use crate::memory::{self, MemoryLimit};
 use crate::methods::{MethodArgs, MethodName, Strength};
 use crate::{figures, output};
 use clap::Args;
 use mpf_baselines::heldout::Criterion;
 use mpf_baselines::{Comparison, Method, Tournament, TournamentOptions, max_likelihood};
 use mpf_core::Cancel;
+use mpf_ising::couplings::n_packed;
 use mpf_ising::{Dealing, Support};
 use mpf_report::report::Page;
 use mpf_report::text::digits;
@@ -32,6 +34,8 @@ pub struct CompareArgs {
     /// Successive samples that remember each other; 1 for independent samples
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Method")]
     block_length: usize,
+    #[command(flatten)]
+    room: MemoryLimit,
     /// Where a page (.html), the plot (.svg) or the numbers (.json) go; may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
@@ -55,6 +59,14 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     let raster = Raster::read(&args.data)?;
     let states = raster.every_sample("mpf compare")?;
     let methods = methods(args, states.n_units(), cancel)?;
+    let d = states.n_units();
+    // One fit at a time, to most of the samples; those that are held out are there as well.
+    memory::check(
+        "the largest of these fits",
+        memory::of_fit(&raster, &raster.samples()?, n_packed(d)),
+        args.room.bytes(),
+        "compare on fewer units or samples; --memory-limit sets another limit",
+    )?;
     let dealing = match raster.weights {
         None => Dealing::Blocks,
         Some(_) => Dealing::Random {

@@ -3,6 +3,7 @@
 use crate::checkpoint::{CheckpointArgs, Keeper, Settings};
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::memory;
 use clap::ValueEnum;
 use mpf_core::{Cancel, EnergyModel};
 use mpf_ising::{Couplings, IsingModel, States};
@@ -137,6 +138,12 @@ pub fn draw_and<T>(
     cancel: &Cancel,
     then: impl FnOnce(Drawn) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    memory::check(
+        "so many draws",
+        memory::of_draws(options.n_draws, couplings.n_units()),
+        None,
+        "draw fewer at a time, with another --seed each time",
+    )?;
     let task = Task {
         couplings,
         options,
@@ -223,7 +230,16 @@ impl Task<'_> {
             thinning: options.thinning,
             cancel: self.cancel.clone(),
         })?;
-        let total = options.burn_in + n_draws * options.thinning;
+        let total = n_draws
+            .checked_mul(options.thinning)
+            .and_then(|steps| steps.checked_add(options.burn_in))
+            .ok_or_else(|| {
+                Failure::input(format!(
+                    "{} steps and {n_draws} draws of {} steps are too many to be counted",
+                    options.burn_in, options.thinning
+                ))
+                .hint("ask for fewer draws, or for fewer steps before and between them")
+            })?;
         let piece = if keeper.is_on() {
             total.div_ceil(PIECES)
         } else {
@@ -247,9 +263,13 @@ impl Task<'_> {
         let run = runner.finish(chains);
         let trips: Option<u64> = run.chains.iter().map(|c| round_trips(&c.info)).sum();
         let diagnostics = diagnose(&run, self.couplings, trips);
-        let states = run.pooled();
+        let mut states = run.pooled();
+        drop(run);
+        if states.n_samples() > options.n_draws {
+            states = states.slice(0..options.n_draws);
+        }
         Ok(Drawn {
-            states: states.slice(0..options.n_draws),
+            states,
             diagnostics,
         })
     }

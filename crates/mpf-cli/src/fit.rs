@@ -8,7 +8,7 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED};
-use crate::memory;
+use crate::memory::{self, MemoryLimit};
 use crate::methods::{MethodArgs, MethodName, Strength};
 use crate::model::{self, Convention, FitRecord, Model, PathRecord, StandardErrors};
 use crate::output;
@@ -133,9 +133,8 @@ pub struct FitArgs {
         help_heading = "Error bars"
     )]
     block_length: usize,
-    /// Refuse a fit that would take more memory; by default, more than the machine has left
-    #[arg(long, value_name = "MB", help_heading = "Limits")]
-    memory_limit: Option<f64>,
+    #[command(flatten)]
+    room: MemoryLimit,
     #[command(flatten)]
     keeping: CheckpointArgs,
 }
@@ -150,7 +149,29 @@ impl FitArgs {
             _ => n_units + n_couplings,
         }
     }
+
+    /// Bytes of a process that computes the error bars of a fit which takes `fit` bytes.
+    fn bytes_of_errors(&self, fit: u64, n_units: usize, n_couplings: usize) -> u64 {
+        let (d, n_couplings) = (n_units as u64, n_couplings as u64);
+        match self.errors {
+            ErrorsName::None => 0,
+            // A Hessian per unit and its inverse, over the unit's bias and couplings.
+            ErrorsName::Sandwich => {
+                let row = 1 + (2 * n_couplings).div_ceil(d);
+                fit.saturating_add(16 * d * row * row)
+            }
+            // The couplings of every resample.
+            ErrorsName::Bootstrap => {
+                let resamples = (self.resamples as u64).saturating_mul(8 * d * d);
+                fit.saturating_mul(2).saturating_add(resamples)
+            }
+        }
+    }
 }
+
+/// What to do when a fit is too large.
+const FIT_LESS: &str = "fit fewer units, give the couplings that may differ from zero with \
+     --support, or fit every row by itself with --nodewise; --memory-limit sets another limit";
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -211,8 +232,9 @@ fn make(
     let (args, cancel) = (job.args, job.cancel);
     let n_free = support.pairs(names.len())?.len();
     let n_parameters = args.n_parameters(names.len(), n_free);
-    let needed = memory::of_fit(job.raster, job.samples, n_parameters);
-    memory::check(needed, args.memory_limit.map(|mb| (1e6 * mb) as u64))?;
+    let fit = memory::of_fit(job.raster, job.samples, n_parameters);
+    let needed = fit.max(args.bytes_of_errors(fit, names.len(), n_free));
+    memory::check("this fit", needed, args.room.bytes(), FIT_LESS)?;
     let preflight = Preflight::new(job.samples, job.raster.names.as_deref())?;
     tell_preflight(console, job.raster, &preflight, needed);
 

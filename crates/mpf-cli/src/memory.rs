@@ -1,4 +1,4 @@
-//! How much memory there is, and whether a fit fits into it.
+//! How much memory there is, and whether what was asked for fits into it.
 
 use crate::data::Raster;
 use crate::failure::Failure;
@@ -10,6 +10,23 @@ use std::path::Path;
 
 /// What the program takes before it has read anything: its code and its threads.
 const PROGRAM: u64 = 8_000_000;
+/// Bytes per draw that the diagnostics of a series need.
+const DIAGNOSTICS: u64 = 56;
+
+/// How much memory may be taken.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct MemoryLimit {
+    /// Refuse a fit that would take more memory; by default, more than the machine has left
+    #[arg(long, value_name = "MB", help_heading = "Limits")]
+    memory_limit: Option<f64>,
+}
+
+impl MemoryLimit {
+    /// In bytes, if there is a limit.
+    pub fn bytes(self) -> Option<u64> {
+        self.memory_limit.map(|megabytes| (1e6 * megabytes) as u64)
+    }
+}
 
 /// Bytes of a process that fits `samples`, which are those of `raster`: see [`bytes_of_fit`].
 pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
@@ -19,33 +36,42 @@ pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
     PROGRAM + (rows + counts + bytes_of_fit(samples, n_parameters)) as u64
 }
 
-/// Refuses what needs more than `limit` bytes, or, without a limit, more than is left. Where the
-/// system does not tell, nothing is refused.
+/// Bytes of a process that holds `n_draws` states of `n_units`: twice, in chains and in a row, or
+/// once with the numbers that diagnostics sort.
+pub fn of_draws(n_draws: usize, n_units: usize) -> u64 {
+    let row = 8 * n_units.div_ceil(64) as u64;
+    PROGRAM.saturating_add((n_draws as u64).saturating_mul(row + row.max(DIAGNOSTICS)))
+}
+
+/// Refuses `what` if it needs more than `limit` bytes, or, without a limit, more than is left, with
+/// what to do instead. Where the system does not tell, nothing is refused.
 ///
 /// # Errors
-/// A [`Failure`] with both numbers and what to do.
-pub fn check(needed: u64, limit: Option<u64>) -> Result<(), Failure> {
+/// A [`Failure`] with both numbers.
+pub fn check(what: &str, needed: u64, limit: Option<u64>, instead: &str) -> Result<(), Failure> {
     let (room, whose) = match limit {
         Some(limit) => (Some(limit), "--memory-limit allows"),
         None => (available(), "this machine has left"),
     };
     match room {
         Some(room) if needed > room => Err(Failure::input(format!(
-            "this fit would take about {}, but {whose} only {}",
-            megabytes(needed),
-            megabytes(room)
+            "{what} would take about {}, but {whose} only {}",
+            in_words(needed),
+            in_words(room)
         ))
-        .hint(
-            "fit fewer units, give the couplings that may differ from zero with --support, or fit \
-             every row by itself with --nodewise; --memory-limit sets another limit",
-        )),
+        .hint(instead)),
         _ => Ok(()),
     }
 }
 
 /// As people read it.
-pub fn megabytes(bytes: u64) -> String {
-    format!("{} MB", digits(bytes as f64 / 1e6))
+pub fn in_words(bytes: u64) -> String {
+    let (unit, size) = match bytes {
+        ..10_000_000_000 => ("MB", 1e6),
+        ..10_000_000_000_000 => ("GB", 1e9),
+        _ => ("TB", 1e12),
+    };
+    format!("{} {unit}", digits(bytes as f64 / size))
 }
 
 /// Bytes that can be had without swapping: the least of what the machine and the control groups
@@ -133,15 +159,23 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_refused_with_both_numbers() {
+        let check = |needed, limit| check("this fit", needed, limit, "do less");
         assert_eq!(check(5_000_000, Some(5_000_000)), Ok(()));
         let failure = check(50_000_000, Some(5_000_000)).unwrap_err();
-        assert!(failure.message.contains("50"), "{failure}");
-        assert!(failure.hint.unwrap().contains("--support"));
+        assert!(
+            failure.message.contains("this fit would take about 50"),
+            "{failure}"
+        );
+        assert_eq!(failure.hint.unwrap(), "do less");
         #[cfg(target_os = "linux")]
         {
             assert!(available().is_some());
             assert!(check(u64::MAX, None).is_err());
         }
         assert_eq!(check(1, None), Ok(()));
+        assert_eq!(of_draws(usize::MAX, 1000), u64::MAX);
+        assert_eq!(in_words(31_400_000), "31.40 MB");
+        assert_eq!(in_words(23_830_000_000), "23.83 GB");
+        assert_eq!(in_words(64_000_000_000_000), "64.00 TB");
     }
 }

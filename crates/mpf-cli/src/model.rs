@@ -498,6 +498,7 @@ fn short_rows(pretty: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rayon::prelude::*;
     use ndarray::array;
 
     pub(super) fn example() -> Model {
@@ -574,7 +575,7 @@ mod tests {
         model: &Model,
         form: Form,
         convention: Convention,
-        values: impl Fn(u8) -> Vec<u8>,
+        values: impl Fn(u8) -> Vec<u8> + Sync,
     ) -> usize {
         let (name, whole) = match form {
             Form::Json => ("m.json", model.to_json(convention).into_bytes()),
@@ -586,29 +587,32 @@ mod tests {
             Form::Csv => &[None, Some(Convention::Spins)],
             _ => &[None],
         };
-        let mut noticed = 0;
-        let mut check = |bytes: &[u8], what: &dyn Fn() -> String| {
-            for assumed in assumptions {
-                match Model::from_bytes(Path::new(name), bytes, *assumed) {
-                    Ok(read) => assert!(same(&read, model), "{form:?} {}", what()),
+        let check = |bytes: &[u8], what: &dyn Fn() -> String| {
+            let noticed = assumptions.iter().filter(|assumed| {
+                match Model::from_bytes(Path::new(name), bytes, **assumed) {
+                    Ok(read) => {
+                        assert!(same(&read, model), "{form:?} {}", what());
+                        false
+                    }
                     Err(failure) => {
                         assert!(!failure.message.is_empty());
-                        noticed += 1;
+                        true
                     }
                 }
-            }
+            });
+            noticed.count()
         };
-        check(&whole, &|| "untouched".into());
-        let mut damaged = whole.clone();
-        for (at, &byte) in whole.iter().enumerate() {
+        assert_eq!(check(&whole, &|| "untouched".into()), 0);
+        let places = whole.par_iter().enumerate().map(|(at, &byte)| {
+            let mut damaged = whole.clone();
+            let mut noticed = check(&whole[..at], &|| format!("cut at {at}"));
             for value in values(byte) {
                 damaged[at] = value;
-                check(&damaged, &|| format!("byte {at}: {byte} to {value}"));
+                noticed += check(&damaged, &|| format!("byte {at}: {byte} to {value}"));
             }
-            damaged[at] = byte;
-            check(&whole[..at], &|| format!("cut at {at}"));
-        }
-        noticed
+            noticed
+        });
+        places.sum()
     }
 
     #[test]
@@ -621,7 +625,7 @@ mod tests {
             fit: None,
             data: None,
         };
-        for form in [Form::Json, Form::Csv] {
+        for form in [Form::Json, Form::Csv, Form::Npz] {
             let every = |byte| (0..=255).filter(|v| *v != byte).collect();
             let noticed = damage(&model, form, Convention::Binary, every);
             assert!(noticed > 50_000, "{noticed}");

@@ -79,6 +79,9 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no states").hint("ask for at least one"));
     }
+    if args.chains == 0 {
+        return Err(Failure::input("--chains 0 asks for no chains").hint("ask for at least one"));
+    }
     let model = Model::read(&args.model, None)?;
     draw::draw_and(
         &model.couplings,

@@ -1,6 +1,9 @@
-//! Files of a few hundred bytes that claim to be huge, and archives that are more than they say:
-//! refused by the built program within an address space in which none of them would fit.
+//! Files of a few hundred bytes that claim to be huge, archives that are more than they say, and
+//! options that ask for more than there can be: refused by the built program within an address
+//! space in which none of them would fit.
 #![cfg(target_os = "linux")]
+
+mod common;
 
 use mpf_cli::npy::Header;
 use std::fs;
@@ -133,4 +136,50 @@ fn models_that_claim_more_than_they_hold() {
         deep.as_bytes(),
         "convert m.json -o out.npz",
     );
+}
+
+#[test]
+fn options_that_ask_for_more_than_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let data = "0,1,0\n1,0,0\n1,1,1\n0,0,1\n".repeat(5);
+    fs::write(folder.join("x.csv"), &data).unwrap();
+    assert_eq!(common::mpf(folder, "fit x.csv -o m.json").code, 0);
+    let refused = |arguments: &str, because: &str| {
+        let said = refusal(folder, "x.csv", data.as_bytes(), arguments);
+        assert!(said.contains(because), "{arguments}: {said}");
+    };
+    for number in [TRILLION, usize::MAX] {
+        for (arguments, because) in [
+            ("sample m.json -o s.npy -n", "so many draws would take"),
+            ("sample m.json --sampler exact -o s.npy -n", "so many draws"),
+            ("demo -n", "so many draws would take"),
+            ("evaluate m.json x.csv --block-length", "blocks of"),
+            (
+                "fit x.csv -o o.json --errors sandwich --block-length",
+                "blocks of",
+            ),
+            (
+                "fit x.csv -o o.json --errors bootstrap --resamples",
+                "this fit would take",
+            ),
+            ("fit x.csv -o o.json --l1 auto --folds", "folds"),
+            ("fit x.csv -o o.json --threads", "more than 1024 threads"),
+            ("compare x.csv --folds", "folds"),
+            ("compare x.csv --block-length", "blocks of"),
+        ] {
+            refused(&format!("{arguments} {number}"), because);
+        }
+    }
+    for steps in ["--thin", "--thin 2 --burn-in"] {
+        let arguments = format!("sample m.json -o s.npy -n 10 {steps} {}", usize::MAX);
+        refused(&arguments, "too many to be counted");
+    }
+    refused("sample m.json -o s.npy --chains 0", "--chains 0");
+    refused(
+        "compare x.csv --memory-limit 1",
+        "--memory-limit allows only 1.000 MB",
+    );
+    let files = fs::read_dir(folder).unwrap().count();
+    assert_eq!(files, 2, "nothing is written");
 }

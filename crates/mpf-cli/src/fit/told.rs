@@ -47,7 +47,7 @@ pub(super) fn tell_preflight(
     console.note(&format!(
         "a plain MPF fit takes about {} s, this one {}",
         digits(preflight.seconds),
-        memory::megabytes(needed)
+        memory::in_words(needed)
     ));
     if preflight.n_units > preflight.n_samples {
         console.warning(&format!(
