@@ -66,12 +66,11 @@ pub fn check(what: &str, needed: u64, limit: Option<u64>, instead: &str) -> Resu
 
 /// As people read it.
 pub fn in_words(bytes: u64) -> String {
-    let (unit, size) = match bytes {
-        ..10_000_000_000 => ("MB", 1e6),
-        ..10_000_000_000_000 => ("GB", 1e9),
-        _ => ("TB", 1e12),
-    };
-    format!("{} {unit}", digits(bytes as f64 / size))
+    let bytes = bytes as f64;
+    let units = [("TB", 1e12), ("GB", 1e9)];
+    let large = units.into_iter().find(|(_, size)| bytes >= 10.0 * size);
+    let (unit, size) = large.unwrap_or(("MB", 1e6));
+    format!("{} {unit}", digits(bytes / size))
 }
 
 /// Bytes that can be had without swapping: the least of what the machine and the control groups

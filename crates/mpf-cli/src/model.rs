@@ -498,8 +498,8 @@ fn short_rows(pretty: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rayon::prelude::*;
     use ndarray::array;
+    use rayon::prelude::*;
 
     pub(super) fn example() -> Model {
         Model {
