@@ -341,6 +341,7 @@ type Written = (
 /// f with its gradient: polynomials, walls, cliffs and holes.
 fn wild(kind: usize, scale: f64, power: i32) -> impl Fn(&[f64], &mut [f64]) -> f64 {
     move |theta, grad| {
+        assert!(theta.iter().all(|t| t.is_finite()), "asked for {theta:?}");
         let mut value = 0.0;
         for (g, &x) in grad.iter_mut().zip(theta) {
             let (f, slope) = match kind {

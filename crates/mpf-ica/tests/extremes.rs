@@ -311,7 +311,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(300))]
+    #![proptest_config(few(3000))]
 
     #[test]
     fn dead_leaves_are_finite_or_refused(
