@@ -526,7 +526,8 @@ impl RunningMean {
 /// The median of sorted values.
 fn median(sorted: ArrayView1<'_, f64>) -> f64 {
     let n = sorted.len();
-    0.5 * (sorted[(n - 1) / 2] + sorted[n / 2])
+    // Halved before they are added: the sum may overflow.
+    0.5 * sorted[(n - 1) / 2] + 0.5 * sorted[n / 2]
 }
 
 fn maximise_likelihood(

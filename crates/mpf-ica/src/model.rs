@@ -187,7 +187,7 @@ impl Filters {
     /// The singular values of J, from the largest to the smallest.
     ///
     /// # Errors
-    /// [`Error::Core`] when the decomposition fails, as it does for entries beyond 1e150.
+    /// [`Error::Core`] when the decomposition fails, as it may for entries beyond 1e150.
     pub fn singular_values(&self) -> Result<Vec<f64>> {
         Ok(singular_values(self.0.view())?.1.to_vec())
     }
