@@ -24,7 +24,8 @@ const HEADER: usize = 28;
 
 const ENCODING: Configuration = config::standard();
 
-/// `value` with a header that lets [`open`] detect any damage.
+/// `value` with a header that lets [`open`] detect any damage. NaN and ±∞ are kept like other
+/// numbers, bit by bit.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] for a value that cannot be encoded.
@@ -40,7 +41,7 @@ pub fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What was sealed.
+/// What was sealed, every bit of it: numbers are finite if they were.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] for bytes that are not a checkpoint, are of another version, were cut
@@ -49,23 +50,27 @@ pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let wrong = |problem: &str| Error::Checkpoint {
         problem: problem.to_owned(),
     };
-    if bytes.len() < HEADER || &bytes[..8] != MAGIC {
+    let header = bytes.split_first_chunk::<HEADER>();
+    let Some((header, contents)) = header.filter(|(header, _)| header.starts_with(MAGIC)) else {
         return Err(wrong(
             "it is not a checkpoint, or only the beginning of one",
         ));
-    }
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
-    if version != VERSION {
+    };
+    let little_endian = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rfold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    let version = little_endian(&header[8..12]);
+    if version != u64::from(VERSION) {
         return Err(Error::Checkpoint {
             problem: format!("it has format version {version}, this program reads {VERSION}"),
         });
     }
-    let contents = &bytes[HEADER..];
-    if word(12) != contents.len() as u64 {
+    if little_endian(&header[12..20]) != contents.len() as u64 {
         return Err(wrong("it was cut short, or something follows it"));
     }
-    if word(20) != checksum(&[&bytes[8..20], contents]) {
+    if little_endian(&header[20..]) != checksum(&[&header[8..20], contents]) {
         return Err(wrong("its checksum does not match: the file is damaged"));
     }
     decode(contents)

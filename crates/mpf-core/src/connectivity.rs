@@ -21,6 +21,7 @@ use std::hash::Hash;
 /// A rule that gives every state its neighbours.
 pub trait Connectivity<X: ?Sized> {
     /// Calls `visit(x′, ln √(g_ij g_ji))` for every neighbour x′ (state i) of `x` (state j).
+    /// The logarithm is finite: a state with g_ij g_ji = 0 is no neighbour.
     ///
     /// `sample` is the index of `x` in the data: a rule that depends on the state alone ignores
     /// it, a drawn one finds its random stream by it. `scratch` has the shape of `x`; the rule
@@ -31,7 +32,7 @@ pub trait Connectivity<X: ?Sized> {
 /// A rule whose connections are drawn at random (Appendix D).
 pub trait SampledConnectivity<X: ?Sized> {
     /// Draws the connections out of `x` once, each with its probability g_ij, and calls
-    /// `visit(x′, ½ ln(g_ji / g_ij))` for those that opened.
+    /// `visit(x′, ½ ln(g_ji / g_ij))`, a finite number, for those that opened.
     fn draw_neighbours<R: Rng + ?Sized>(
         &self,
         x: &X,
@@ -144,14 +145,15 @@ impl DenseConnectivity {
     /// A rule from its matrix.
     ///
     /// # Errors
-    /// [`Error::NotSquare`], or [`Error::Entry`] for an entry outside [0, 1].
+    /// [`Error::NotSquare`], or [`Error::Entry`] for an entry outside [0, 1] or so close to 0 that
+    /// the product of two such is 0 in `f64`.
     pub fn new(g: Array2<f64>) -> Result<Self> {
         let (rows, columns) = g.dim();
         if rows != columns {
             return Err(Error::NotSquare { rows, columns });
         }
-        check_entries("g", &g, "a probability in [0, 1]", |v| {
-            (0.0..=1.0).contains(&v)
+        check_entries("g", &g, "0, or a probability from 1e-150 to 1", |v| {
+            v == 0.0 || (1e-150..=1.0).contains(&v)
         })?;
         Ok(Self { g })
     }
@@ -168,7 +170,10 @@ impl DenseConnectivity {
         self.g.nrows()
     }
 
-    /// √(g_ij g_ji), the average weight of the connection from j to i.
+    /// √(g_ij g_ji), the average weight of the connection from j to i: finite, from 0 to 1.
+    ///
+    /// # Panics
+    /// For a state that is not there.
     pub fn weight(&self, i: usize, j: usize) -> f64 {
         (self.g[[i, j]] * self.g[[j, i]]).sqrt()
     }

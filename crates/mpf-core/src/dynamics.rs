@@ -72,17 +72,18 @@ impl Dynamics {
         })
     }
 
-    /// Γ: entry (i, j) is the rate from state j into state i, and columns sum to zero.
+    /// Γ: entry (i, j) is the rate from state j into state i, and columns sum to zero. Finite.
     pub fn rates(&self) -> &Array2<f64> {
         &self.rates
     }
 
-    /// p⁽∞⁾, the model distribution.
+    /// p⁽∞⁾, the model distribution: finite and nowhere 0.
     pub fn equilibrium(&self) -> &Array1<f64> {
         &self.equilibrium
     }
 
-    /// p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾, t ≥ 0. Finite for a finite `p0`. O(n²).
+    /// p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾. Finite for probabilities `p0` and 0 ≤ t ≤ ∞; a negative t may overflow,
+    /// and NaN gives NaN. O(n²).
     ///
     /// # Panics
     /// When `p0` has the wrong length.
@@ -90,12 +91,18 @@ impl Dynamics {
         let (values, vectors) = &self.modes;
         let root = self.equilibrium.mapv(f64::sqrt);
         let mut amplitudes = vectors.t().dot(&(&p0 / &root));
-        amplitudes.zip_mut_with(values, |a, &v| *a *= (v * t).exp());
+        // A mode that stands still does so for ever: 0 · ∞ would be NaN.
+        amplitudes.zip_mut_with(values, |a, &v| {
+            *a *= if v == 0.0 { 1.0 } else { (v * t).exp() }
+        });
         vectors.dot(&amplitudes) * root
     }
 
     /// d/dt D_KL(p⁽⁰⁾ ‖ p⁽ᵗ⁾) at t = 0: the flow from the states with data into those without
-    /// (Appendix A), which is the paper's K for these data.
+    /// (Appendix A), which is the paper's K for these data. Finite for probabilities `p0`.
+    ///
+    /// # Panics
+    /// When `p0` has the wrong length.
     pub fn initial_kl_rate(&self, p0: ArrayView1<'_, f64>) -> f64 {
         let flow = self.rates.dot(&p0);
         flow.iter()
@@ -106,16 +113,21 @@ impl Dynamics {
     }
 }
 
-/// D_KL(p ‖ q) = Σ p ln(p/q) in nats; +∞ where q vanishes and p does not.
+/// D_KL(p ‖ q) = Σ p ln(p/q) in nats, over the states with p > 0. Finite for probabilities, but +∞
+/// where q vanishes (or is negative, by rounding) and p does not, and NaN where p or q is NaN.
 pub fn kl_divergence(p: ArrayView1<'_, f64>, q: ArrayView1<'_, f64>) -> f64 {
     p.iter()
         .zip(q)
-        .filter(|(p, _)| **p > 0.0)
+        .filter(|(p, _)| **p > 0.0 || p.is_nan())
         .map(|(p, q)| {
-            if *q > 0.0 {
-                p * (p / q).ln()
+            let ratio = p / q;
+            if *q <= 0.0 {
+                p * f64::INFINITY
+            } else if ratio.is_finite() {
+                p * ratio.ln()
             } else {
-                f64::INFINITY
+                // A subnormal q.
+                p * (p.ln() - q.ln())
             }
         })
         .sum()

@@ -14,7 +14,8 @@ pub trait EnergyModel {
     /// The length of θ.
     fn n_params(&self) -> usize;
 
-    /// E(x; θ). May be +∞ for a forbidden state, never NaN for finite θ.
+    /// E(x; θ). +∞ for a forbidden state; ±∞ or NaN where θ or x are so large that it overflows;
+    /// else finite.
     fn energy(&self, theta: &[f64], x: &Self::State) -> f64;
 
     /// Adds `scale · ∂E/∂θ` at `x` to `out`.
@@ -48,14 +49,14 @@ impl LinearEnergies {
         self.features.nrows()
     }
 
-    /// E of every state.
+    /// E of every state. Finite for finite θ, but ±∞ or NaN where the sum overflows.
     pub fn energies(&self, theta: &[f64]) -> Vec<f64> {
         (0..self.n_states())
             .map(|i| self.energy(theta, &i))
             .collect()
     }
 
-    /// p(x; θ) of every state.
+    /// p(x; θ) of every state: as [`boltzmann`], finite where the energies are.
     pub fn probabilities(&self, theta: &[f64]) -> Vec<f64> {
         boltzmann(&self.energies(theta))
     }
@@ -84,8 +85,8 @@ impl EnergyModel for LinearEnergies {
     }
 }
 
-/// exp(−E_i) / Σ_k exp(−E_k), shifted so that it cannot overflow: finite for finite energies, NaN
-/// where one is NaN or −∞.
+/// exp(−E_i) / Σ_k exp(−E_k), shifted so that it cannot overflow: finite for finite energies and
+/// for +∞ among them, NaN where one is NaN or −∞ or all are +∞.
 pub fn boltzmann(energies: &[f64]) -> Vec<f64> {
     let lowest = energies.iter().copied().fold(f64::INFINITY, f64::min);
     let mut p: Vec<f64> = energies.iter().map(|e| (lowest - e).exp()).collect();

@@ -20,6 +20,12 @@ pub enum Error {
         /// What was empty.
         what: &'static str,
     },
+    /// Finite numbers whose sums or products are not.
+    #[error("{what} is too large for a number: scale what it is made from")]
+    Overflow {
+        /// What overflowed.
+        what: &'static str,
+    },
     /// A number is outside the range that makes sense for it.
     #[error("{what}[{index}] is {value}, but it must be {requirement}")]
     Entry {

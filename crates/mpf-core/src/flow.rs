@@ -21,8 +21,8 @@ pub enum Form {
     /// K itself.
     #[default]
     Sum,
-    /// ln K, shifted by its largest term: cannot overflow, and convex whenever the energy is
-    /// linear in θ.
+    /// ln K, shifted by its largest term: overflows only where a difference of energies does, and
+    /// convex whenever the energy is linear in θ.
     Log,
 }
 
@@ -30,6 +30,9 @@ pub enum Form {
 ///
 /// States are anything that borrows as the model's state: `usize` for enumerated models,
 /// `Vec<f64>` for `[f64]`.
+///
+/// Where energies and their differences are finite, K is a number or too large for one, +∞, and
+/// ln K is finite, or −∞ when nobody has a neighbour. Elsewhere either may be NaN.
 pub struct Flow<'a, M: EnergyModel, C, S>
 where
     M::State: ToOwned,
@@ -71,8 +74,8 @@ where
     /// Weighs state j by `weights[j]`; only their ratios matter.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Entry`] for a weight that is negative or not finite, and
-    /// [`Error::Empty`] when all are zero.
+    /// [`Error::Length`], [`Error::Entry`] for a weight that is negative or not finite,
+    /// [`Error::Empty`] when all are zero, and [`Error::Overflow`] when their sum is not finite.
     pub fn weighted(mut self, weights: &'a [f64]) -> Result<Self> {
         check_length("weights", self.states.len(), weights.len())?;
         check_entries("weights", weights, "finite and not negative", |w| {
@@ -81,6 +84,11 @@ where
         self.total_weight = weights.iter().sum();
         if self.total_weight == 0.0 {
             return Err(Error::Empty {
+                what: "the sum of the weights",
+            });
+        }
+        if !self.total_weight.is_finite() {
+            return Err(Error::Overflow {
                 what: "the sum of the weights",
             });
         }
@@ -102,6 +110,9 @@ where
     fn largest_exponent(&mut self, theta: &[f64]) -> f64 {
         let mut largest = f64::NEG_INFINITY;
         for (j, x) in self.states.iter().enumerate() {
+            if self.weight(j) == 0.0 {
+                continue;
+            }
             let e_j = self.model.energy(theta, x.borrow());
             let scratch = self.scratch.borrow_mut();
             self.connectivity
@@ -120,6 +131,10 @@ where
         for (j, x) in self.states.iter().enumerate() {
             let x = x.borrow();
             let weight = self.weight(j);
+            if weight == 0.0 {
+                // 0 · ∞ would be NaN.
+                continue;
+            }
             let e_j = self.model.energy(theta, x);
             let mut outflow = 0.0;
             let scratch = self.scratch.borrow_mut();
@@ -127,8 +142,11 @@ where
                 .for_each_neighbour(j, x, scratch, |y, ln_weight| {
                     let e_i = self.model.energy(theta, y);
                     let rate = weight * (0.5 * (e_j - e_i) + ln_weight - shift).exp();
-                    outflow += rate;
-                    self.model.add_energy_grad(theta, y, -0.5 * rate, grad);
+                    // Nothing flows into a forbidden state, whatever its gradient.
+                    if rate != 0.0 {
+                        outflow += rate;
+                        self.model.add_energy_grad(theta, y, -0.5 * rate, grad);
+                    }
                 });
             self.model.add_energy_grad(theta, x, 0.5 * outflow, grad);
             value += outflow;

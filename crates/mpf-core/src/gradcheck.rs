@@ -6,9 +6,13 @@ use crate::objective::Objective;
 ///
 /// Differences at steps h and h/2 are combined so that their error is O(h⁴). The result is
 /// max_k |difference_k − grad_k| / (1 + max_k |grad_k|): about 1e-10 for a right gradient of a
-/// smooth function with `step` near 1e-3, and of order one for a lost factor.
+/// smooth function with `step` near 1e-3, and of order one for a lost factor. It is +∞, never NaN,
+/// where a value or the gradient is not finite, or `step` is 0.
 ///
 /// O(4n) evaluations.
+///
+/// # Panics
+/// When `theta` is shorter than the objective's parameters.
 pub fn gradient_error(objective: &mut impl Objective, theta: &[f64], step: f64) -> f64 {
     let n = objective.n_params();
     let mut grad = vec![0.0; n];
@@ -27,7 +31,13 @@ pub fn gradient_error(objective: &mut impl Objective, theta: &[f64], step: f64) 
             (up - down) / (2.0 * h)
         };
         let richardson = (4.0 * difference(0.5 * step) - difference(step)) / 3.0;
-        worst = worst.max((richardson - grad[k]).abs() / scale);
+        let off = (richardson - grad[k]).abs() / scale;
+        // `max` passes over NaN.
+        worst = if off.is_nan() {
+            f64::INFINITY
+        } else {
+            worst.max(off)
+        };
     }
     worst
 }

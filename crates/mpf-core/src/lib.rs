@@ -32,6 +32,13 @@
 //! assert!((fit.theta[0] - 2f64.ln()).abs() < 1e-6);
 //! # Ok::<(), mpf_core::Error>(())
 //! ```
+//!
+//! # Numbers
+//!
+//! What comes back in `Ok` is finite: data, options and starting points are checked where they
+//! enter, and results that overflowed are errors. Functions that return plain numbers say when
+//! those may be ±∞ or NaN. Models and objectives may be so at any θ: to the minimiser that is "step
+//! too long", and only at its start an error.
 
 pub mod checkpoint;
 pub mod connectivity;

@@ -34,7 +34,8 @@ pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
 /// (AᵀA + λI)⁺Aᵀ of the symmetric A = V diag(μ) Vᵀ: the inverse of A for λ = 0, and where A has
 /// none its pseudo-inverse; damped by λ > 0. Exactly symmetric. O(n³).
 ///
-/// Eigenvalues below n·ε of the largest count as zero.
+/// Eigenvalues below n·ε of the largest, and those too small for an inverse in `f64`, count as
+/// zero. Finite for what [`symmetric_eigen`] gives.
 pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array2<f64> {
     let n = values.len();
     let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
@@ -42,7 +43,7 @@ pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array
     let damped = values.mapv(|v| {
         if lambda > 0.0 {
             v / (v * v + lambda)
-        } else if v.abs() > zero {
+        } else if v.abs() > zero.max(f64::MIN_POSITIVE) {
             1.0 / v
         } else {
             0.0
@@ -159,7 +160,8 @@ fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
     }
 }
 
-/// Pure Rust, by `nalgebra`.
+/// Pure Rust, by `nalgebra`. Nothing is checked here: an entry that is not finite, and a result that
+/// overflows, come back as they are.
 pub mod default_backend {
     use super::{Array1, Array2, ArrayView2, Eigen, Error, Result, Svd};
     use nalgebra::DMatrix;
@@ -172,6 +174,9 @@ pub mod default_backend {
     ///
     /// # Errors
     /// [`Error::Decomposition`] when the iteration does not converge.
+    ///
+    /// # Panics
+    /// For a matrix that is not square, or empty.
     pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
         let n = a.nrows();
         let eigen = nalgebra::SymmetricEigen::try_new(matrix(a), f64::EPSILON, 1000 * n).ok_or(
@@ -191,6 +196,9 @@ pub mod default_backend {
     ///
     /// # Errors
     /// [`Error::Singular`].
+    ///
+    /// # Panics
+    /// For a matrix that is not square.
     pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array2<f64>)> {
         let n = a.nrows();
         let lu = matrix(a).lu();
@@ -205,6 +213,9 @@ pub mod default_backend {
     ///
     /// # Errors
     /// [`Error::Decomposition`] when the iteration does not converge.
+    ///
+    /// # Panics
+    /// For a matrix that is not square, or empty.
     pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
         let n = a.nrows();
         let failed = || Error::Decomposition {

@@ -104,7 +104,7 @@ pub enum Backend {
 /// Options of a [`Minimizer`], unchecked.
 #[derive(Clone, Debug)]
 pub struct MinimizerOptions {
-    /// Converged when the KKT residual is at most this. Default 1e-6.
+    /// Converged when the KKT residual is at most this, which may be +∞. Default 1e-6.
     pub gradient_tolerance: f64,
     /// How many corrections L-BFGS remembers. Default 10.
     pub memory: usize,
@@ -167,7 +167,7 @@ pub struct Minimizer {
     options: MinimizerOptions,
 }
 
-/// Where a minimisation is after an iteration.
+/// Where a minimisation is after an iteration. Every number is finite.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Iterations so far; 0 is the starting point.
@@ -201,7 +201,8 @@ pub struct TracePoint {
     pub seconds: f64,
 }
 
-/// What a minimisation found, and why it stopped there.
+/// What a minimisation found, and why it stopped there. Every number is finite, whatever the
+/// objective does away from its start.
 #[derive(Clone, Debug)]
 #[must_use = "look at `stop` to see whether this is a minimum"]
 pub struct Minimum {
@@ -296,7 +297,7 @@ impl Minimizer {
     /// # Errors
     /// [`Error::Length`] and [`Error::Entry`] for bad penalties; [`Error::OtherSnapshot`] for a
     /// snapshot with other parameters or penalties; [`Error::Checkpoint`] for one whose memory
-    /// cannot be read.
+    /// cannot be read or whose numbers are not finite.
     pub fn resume(
         &self,
         objective: &mut dyn Objective,
@@ -306,6 +307,11 @@ impl Minimizer {
     ) -> Result<Minimum> {
         let n = objective.n_params();
         check_penalties(n, lambda)?;
+        if !snapshot.is_finite() {
+            return Err(Error::Checkpoint {
+                problem: "it has numbers that no minimisation writes".to_owned(),
+            });
+        }
         if !snapshot.fits(n, lambda) {
             return Err(Error::OtherSnapshot {
                 expected: n,

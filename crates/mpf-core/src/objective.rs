@@ -12,7 +12,8 @@ pub trait Objective {
 
     /// Returns f(θ) and overwrites `grad` with ∇f(θ): together, since they share their work.
     ///
-    /// +∞ or NaN means "step too long": the minimiser takes a shorter one.
+    /// +∞ or NaN, here or in `grad`, means "step too long": the minimiser takes a shorter one. It
+    /// never asks for a θ that is not finite.
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64;
 }
 
@@ -48,7 +49,7 @@ impl<F: FnMut(&[f64], &mut [f64]) -> f64> Objective for FromFn<F> {
     }
 }
 
-/// f(θ) + ½ Σ_k λ_k θ_k², the ℓ2 penalty with a weight for every parameter.
+/// f(θ) + ½ Σ_k λ_k θ_k², the ℓ2 penalty with a weight for every parameter. +∞ where it overflows.
 #[derive(Clone, Debug)]
 pub struct Ridge<O> {
     inner: O,

@@ -26,7 +26,8 @@ use ndarray::{Array1, Array2, ArrayView1};
 
 /// An energy over x ∈ ℝᵈ with two derivatives in x.
 pub trait StateDerivatives: EnergyModel<State = [f64]> {
-    /// Writes ∇E, the gradient in x, to `gradient` and returns ∇²E = Σ_i ∂²E/∂x_i².
+    /// Writes ∇E, the gradient in x, to `gradient` and returns ∇²E = Σ_i ∂²E/∂x_i². Finite where
+    /// θ and x are not so large that they overflow.
     fn state_derivatives(&self, theta: &[f64], x: &[f64], gradient: &mut [f64]) -> f64;
 
     /// Adds ∂/∂θ [`direction` · ∇E + `scale` ∇²E], with `direction` held fixed, to `out`.
@@ -40,7 +41,7 @@ pub trait StateDerivatives: EnergyModel<State = [f64]> {
     );
 }
 
-/// K_SM over a list of states, as an [`Objective`].
+/// K_SM over a list of states, as an [`Objective`]: finite, but +∞ or NaN where a square overflows.
 pub struct ScoreMatching<'a, M> {
     model: &'a M,
     states: &'a [Vec<f64>],
@@ -100,15 +101,16 @@ impl Cube {
     /// A cube of side `side`, with `n_nodes` nodes along every axis.
     ///
     /// # Errors
-    /// [`Error::Option`] unless the side is positive and there are nodes.
+    /// [`Error::Option`] unless the side is a positive number, finite and not subnormal (it would
+    /// have no logarithm after its division), and there are nodes.
     pub fn new(side: f64, n_nodes: usize) -> Result<Self> {
         let option = |name, value, requirement| Error::Option {
             name,
             value,
             requirement,
         };
-        if !(side > 0.0 && side.is_finite()) {
-            return Err(option("side", side, "positive and finite"));
+        if !(side >= f64::MIN_POSITIVE && side.is_finite()) {
+            return Err(option("side", side, "positive, finite and not subnormal"));
         }
         if n_nodes == 0 {
             return Err(option("n_nodes", 0.0, "at least 1"));
@@ -149,7 +151,8 @@ impl Connectivity<[f64]> for Cube {
         mut visit: impl FnMut(&[f64], f64),
     ) {
         let n = self.nodes.len();
-        for cell in 0..n.pow(x.len() as u32) {
+        // More cells than can be counted are not visited in a lifetime either.
+        for cell in 0..n.saturating_pow(x.len() as u32) {
             let mut rest = cell;
             let mut ln_weight = 0.0;
             for (y, x) in scratch.iter_mut().zip(x) {
@@ -168,14 +171,20 @@ pub trait ExponentialFamily {
     /// The length of θ.
     fn n_features(&self) -> usize;
 
-    /// Writes ∇φ_k(x) to row k of `gradients` and ∇²φ_k(x) to entry k of `laplacians`.
+    /// Writes ∇φ_k(x) to row k of `gradients` and ∇²φ_k(x) to entry k of `laplacians`. What is not
+    /// finite makes [`closed_form`] an error.
     fn feature_derivatives(&self, x: &[f64], gradients: &mut Array2<f64>, laplacians: &mut [f64]);
 }
 
 /// The θ that minimises K_SM over `states`, in closed form. O(N k² d) for k features.
 ///
 /// # Errors
-/// As [`ScoreMatching::new`], and [`Error::Singular`] where the states do not determine θ.
+/// As [`ScoreMatching::new`]; [`Error::Singular`] where the states do not determine θ, or are so
+/// small that their squares do not; [`Error::Decomposition`] without features or where A is not
+/// finite, and [`Error::Overflow`] where b or θ is not.
+///
+/// # Panics
+/// Where the family does, for states of another length than its own.
 pub fn closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -> Result<Vec<f64>> {
     let n_dims = check_states(states)?;
     let k = family.n_features();
@@ -190,10 +199,15 @@ pub fn closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -> Resu
     }
     let eigen = symmetric_eigen(a.view())?;
     let (smallest, largest) = (eigen.0[0], eigen.0[k - 1]);
-    if smallest <= k as f64 * f64::EPSILON * largest {
+    if smallest <= (k as f64 * f64::EPSILON * largest).max(f64::MIN_POSITIVE) {
         return Err(Error::Singular { size: k });
     }
-    Ok(symmetric_pseudo_inverse(&eigen, 0.0).dot(&b).to_vec())
+    let theta = symmetric_pseudo_inverse(&eigen, 0.0).dot(&b).to_vec();
+    if theta.iter().all(|t| t.is_finite()) {
+        Ok(theta)
+    } else {
+        Err(Error::Overflow { what: "θ" })
+    }
 }
 
 /// Checks that there are states, of one length and finite, and returns that length.
@@ -234,7 +248,7 @@ impl GaussianPrecision {
         Self { n_dims }
     }
 
-    /// Λ from θ.
+    /// Λ from θ: the same numbers, finite if they are.
     pub fn unpack(&self, theta: &[f64]) -> Array2<f64> {
         let mut precision = Array2::zeros((self.n_dims, self.n_dims));
         for ((i, j), &value) in self.pairs().zip(theta) {

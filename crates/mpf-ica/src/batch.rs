@@ -36,6 +36,16 @@ pub(crate) fn view_mut(buffer: &mut [f64], n: usize, d: usize) -> ArrayViewMut2<
     ArrayViewMut2::from_shape((n, d), &mut buffer[..n * d]).expect("n·d entries")
 }
 
+/// The entries of a matrix in standard layout.
+pub(crate) fn entries(matrix: ArrayView2<'_, f64>) -> &[f64] {
+    matrix.to_slice().expect("standard layout")
+}
+
+/// The entries of a matrix in standard layout, to be written.
+pub(crate) fn entries_mut(matrix: &mut Array2<f64>) -> &mut [f64] {
+    matrix.as_slice_mut().expect("standard layout")
+}
+
 /// The sum of `terms` in their order.
 pub(crate) fn sum_in_order<'a>(
     d: usize,

@@ -1,9 +1,9 @@
 //! How alike two sets of filters are, whatever their order, signs and lengths.
 
-use crate::error::check_count;
+use crate::error::{check_count, check_finite};
 use crate::model::Filters;
 use crate::{Error, Result};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2};
 
 /// Amari's index of P = W A, W the filters found and A the true mixing matrix: 0 when every
 /// filter finds one source of its own, up to order, sign and length; 1 at worst.
@@ -13,7 +13,9 @@ use ndarray::{Array2, ArrayView2};
 /// ```
 ///
 /// # Errors
-/// [`Error::Count`] for another size, or fewer than two dimensions.
+/// [`Error::Count`] for another size, or fewer than two dimensions; [`Error::NonFinite`] for a
+/// mixing matrix, or a P, that is not finite; [`Error::SingularFilters`] for a row or a column of P
+/// that is 0, which has no largest entry to divide by.
 pub fn amari_index(filters: &Filters, mixing: ArrayView2<'_, f64>) -> Result<f64> {
     let d = filters.n_dims();
     check_count("rows of the mixing matrix", d, mixing.nrows())?;
@@ -25,10 +27,22 @@ pub fn amari_index(filters: &Filters, mixing: ArrayView2<'_, f64>) -> Result<f64
             found: d,
         });
     }
-    let product = filters.as_array().dot(&mixing).mapv(f64::abs);
+    check_finite("mixing matrix", mixing)?;
+    let mut product = filters.as_array().dot(&mixing).mapv(f64::abs);
+    check_finite("filters times mixing matrix", product.view())?;
+    let largest = |p: ArrayView1<'_, f64>| p.fold(0.0, |m: f64, &v| m.max(v));
+    let overall = product.fold(0.0, |m: f64, &v| m.max(v));
+    if overall > 1e300 {
+        // The index does not change, and no sum overflows.
+        product /= overall;
+    }
+    let mut lines = product.rows().into_iter().chain(product.columns());
+    if lines.any(|line| largest(line) == 0.0) {
+        return Err(Error::SingularFilters { n_dims: d });
+    }
     let spread = |p: ArrayView2<'_, f64>| -> f64 {
         p.outer_iter()
-            .map(|row| row.sum() / row.fold(0.0, |m: f64, &v| m.max(v)) - 1.0)
+            .map(|row| row.sum() / largest(row) - 1.0)
             .sum()
     };
     Ok((spread(product.view()) + spread(product.t())) / (2 * d * (d - 1)) as f64)
@@ -41,7 +55,7 @@ pub struct Match {
     pub first: usize,
     /// The row in the second.
     pub second: usize,
-    /// |cos| of the angle between them.
+    /// |cos| of the angle between them: finite, and 0 for a filter of zeros.
     pub similarity: f64,
 }
 
@@ -56,6 +70,11 @@ pub fn match_filters(first: &Filters, second: &Filters) -> Result<Vec<Match>> {
     let unit = |filters: &Filters| -> Array2<f64> {
         let mut unit = filters.as_array().to_owned();
         for mut row in unit.outer_iter_mut() {
+            let largest = row.fold(0.0, |m: f64, v| m.max(v.abs()));
+            if largest > 0.0 && !(1e-150..1e150).contains(&largest) {
+                // Its square would be 0 or ∞.
+                row /= largest;
+            }
             let length = row.dot(&row).sqrt();
             row /= if length > 0.0 { length } else { 1.0 };
         }

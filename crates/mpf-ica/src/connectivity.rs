@@ -12,12 +12,12 @@
 //! Gaussian neighbours wanting, several hundred per sample being needed, and so do we: they are
 //! here to show it.
 
-use crate::batch::{BLOCK, blocks, groups};
+use crate::batch::{BLOCK, blocks, entries, entries_mut, groups};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
 use crate::model::{Filters, kinetic_energy};
 use mpf_core::{SampledConnectivity, rng};
-use mpf_samplers::Sampler;
 use mpf_samplers::hmc::{Hmc, HmcOptions, PhasePoint, leapfrog};
+use mpf_samplers::{Error, Sampler};
 use ndarray::{Array2, ArrayView2, s};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
@@ -27,7 +27,7 @@ use rayon::prelude::*;
 /// {q, v}, those of [`WithMomentum`](crate::model::WithMomentum).
 ///
 /// The paper's other connections, to all momenta at the same q, add a constant to K and are left
-/// out.
+/// out. A state whose energy is not finite, or becomes so on the way, has no neighbour.
 #[derive(Clone, Debug)]
 pub struct HamiltonianNeighbours {
     /// θ_H.
@@ -46,8 +46,13 @@ impl SampledConnectivity<[f64]> for HamiltonianNeighbours {
     ) {
         let (step, n_steps) = self.trajectory.draw(rng);
         let (q, v) = x.split_at(x.len() / 2);
-        let mut point = PhasePoint::new(&self.filters, q, v).expect("finite states of 2d entries");
+        let Some(mut point) = finite(PhasePoint::new(&self.filters, q, v)) else {
+            return;
+        };
         leapfrog(&self.filters, &mut point, step, n_steps);
+        if !point.hamiltonian().is_finite() {
+            return;
+        }
         point.negate_momentum();
         let (q, v) = scratch.split_at_mut(x.len() / 2);
         q.copy_from_slice(&point.position);
@@ -57,10 +62,20 @@ impl SampledConnectivity<[f64]> for HamiltonianNeighbours {
     }
 }
 
+/// A state, unless its energy is not finite.
+fn finite<T>(state: Result<T, Error>) -> Option<T> {
+    match state {
+        Ok(state) => Some(state),
+        Err(Error::NonFiniteStart { .. }) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// The state after some Metropolis transitions of Hamiltonian Monte Carlo under θ_H.
 ///
 /// The transitions keep detailed balance with p(θ_H), which gives the factor of Appendix D:
-/// ½ ln(g_ji/g_ij) = ½[E(q′; θ_H) − E(q; θ_H)]. At θ = θ_H it makes every weight 1.
+/// ½ ln(g_ji/g_ij) = ½[E(q′; θ_H) − E(q; θ_H)]. At θ = θ_H it makes every weight 1. A state whose
+/// energy is not finite has no neighbour.
 #[derive(Clone, Debug)]
 pub struct MetropolisNeighbours {
     sampler: Hmc<Filters>,
@@ -72,11 +87,7 @@ impl MetropolisNeighbours {
     ///
     /// # Errors
     /// [`mpf_samplers::Error::Option`] for an option outside its range.
-    pub fn new(
-        filters: Filters,
-        options: HmcOptions,
-        n_transitions: usize,
-    ) -> Result<Self, mpf_samplers::Error> {
+    pub fn new(filters: Filters, options: HmcOptions, n_transitions: usize) -> Result<Self, Error> {
         Ok(Self {
             sampler: Hmc::new(filters, options)?,
             n_transitions,
@@ -92,7 +103,9 @@ impl SampledConnectivity<[f64]> for MetropolisNeighbours {
         rng: &mut R,
         mut visit: impl FnMut(&[f64], f64),
     ) {
-        let mut state = self.sampler.state(x).expect("finite states of d entries");
+        let Some(mut state) = finite(self.sampler.state(x)) else {
+            return;
+        };
         let before = state.energy();
         for _ in 0..self.n_transitions {
             self.sampler.step(&mut state, rng);
@@ -105,7 +118,7 @@ impl SampledConnectivity<[f64]> for MetropolisNeighbours {
 /// A step of N(0, σ²I).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GaussianNeighbours {
-    /// σ.
+    /// σ. Neighbours are finite if it is, and no sum overflows.
     pub scale: f64,
 }
 
@@ -127,7 +140,7 @@ impl SampledConnectivity<[f64]> for GaussianNeighbours {
 /// A step to anywhere in the cube of side ε about the state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CubeNeighbours {
-    /// ε.
+    /// ε. Neighbours are finite if it is, and no sum overflows.
     pub side: f64,
 }
 
@@ -147,6 +160,9 @@ impl SampledConnectivity<[f64]> for CubeNeighbours {
 }
 
 /// The neighbours of a whole data set, drawn once and held still.
+///
+/// They are not finite where the data are not, where a rule's own numbers are not, and where a
+/// trajectory runs off; [`NeighbourFlow::new`](crate::flow::NeighbourFlow::new) refuses such.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
     /// q′, one per row: those of the first sample first.
@@ -157,6 +173,9 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// `per_sample` neighbours of every row of `data` by a rule over q.
+    ///
+    /// # Panics
+    /// For rows of another length than the rule's, and a rule that visits several at a draw.
     pub fn draw(
         rule: &(impl SampledConnectivity<[f64]> + Sync),
         data: ArrayView2<'_, f64>,
@@ -174,17 +193,19 @@ impl Neighbours {
     /// One neighbour of every row of `data` by [`HamiltonianNeighbours`], each with a momentum of
     /// its own: v ~ N(0, I), then HAM(x; θ_H). Many states at a time, and much faster than
     /// [`Neighbours::extended`].
+    ///
+    /// # Panics
+    /// For rows of another length than the filters.
     pub fn hamiltonian(rule: &HamiltonianNeighbours, data: ArrayView2<'_, f64>, seed: u64) -> Self {
         let (n, d) = data.dim();
         let data = data.as_standard_layout();
-        let from = data.as_slice().expect("standard layout");
+        let from = entries(data.view());
         let mut positions = Array2::zeros((n, d));
         let mut ln_weights = vec![0.0; n];
         let hamiltonian = Hamiltonian::new(rule.filters.as_array());
         let groups = groups(n, BLOCK);
-        let size = groups[0].len();
-        let to = positions.as_slice_mut().expect("standard layout");
-        let parts = to
+        let size = groups.first().map_or(1, ExactSizeIterator::len);
+        let parts = entries_mut(&mut positions)
             .par_chunks_mut(size * d)
             .zip(ln_weights.par_chunks_mut(size));
         let parts = groups.into_par_iter().zip(parts);
@@ -218,6 +239,9 @@ impl Neighbours {
 
     /// One neighbour of every extended state {q, v}, a row of `data`, by a rule over such states.
     /// The plain way, which [`Neighbours::hamiltonian`] is compared with.
+    ///
+    /// # Panics
+    /// As [`Neighbours::draw`].
     pub fn extended(
         rule: &(impl SampledConnectivity<[f64]> + Sync),
         data: ArrayView2<'_, f64>,
@@ -245,11 +269,12 @@ impl Neighbours {
         // A draw that visits nobody has weight 0.
         let mut ln_weights = vec![f64::NEG_INFINITY; n * per_sample];
         let data = data.as_standard_layout();
-        let from = data.as_slice().expect("standard layout");
+        let from = entries(data.view());
         let ln_draws = (per_sample as f64).ln();
-        let to = positions.as_slice_mut().expect("standard layout");
-        to.par_chunks_mut(per_sample * d)
-            .zip(ln_weights.par_chunks_mut(per_sample))
+        // No draws and no dimensions are no neighbours: there is nothing to cut into chunks.
+        entries_mut(&mut positions)
+            .par_chunks_mut((per_sample * d).max(1))
+            .zip(ln_weights.par_chunks_mut(per_sample.max(1)))
             .enumerate()
             .for_each_init(
                 || vec![0.0; d],
@@ -270,6 +295,9 @@ impl Neighbours {
     }
 
     /// The neighbours in `rows`.
+    ///
+    /// # Panics
+    /// For rows that are not there.
     pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
         Self {
             positions: self.positions.slice(s![rows.clone(), ..]).to_owned(),
@@ -277,7 +305,8 @@ impl Neighbours {
         }
     }
 
-    /// q′, one per row: those of the first sample first.
+    /// q′, one per row: those of the first sample first, and 0 for a draw that found nobody. Finite
+    /// where [`Neighbours`] says so.
     pub fn positions(&self) -> ArrayView2<'_, f64> {
         self.positions.view()
     }

@@ -21,7 +21,8 @@ pub struct DeadLeaves {
     pub n_images: usize,
     /// Their side in pixels. Default 256.
     pub size: usize,
-    /// The smallest radius in pixels. Default 1.
+    /// The smallest radius in pixels, at least (`size` + 2 `largest`)/30,000: smaller leaves would
+    /// take for ever to cover an image. Default 1.
     pub smallest: f64,
     /// The largest. Default 64.
     pub largest: f64,
@@ -48,7 +49,7 @@ impl DeadLeaves {
     /// Draws the images, each from its own stream of `seed`.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for an option outside its range.
+    /// [`Error::Option`](crate::Error::Option) for an option outside its range. Pixels are finite.
     pub fn draw(&self, seed: u64) -> Result<Vec<Image>> {
         let Self {
             n_images,
@@ -72,7 +73,15 @@ impl DeadLeaves {
             "positive and below `largest`",
             in_range,
         )?;
-        check_option("noise", noise, "not negative", noise >= 0.0)?;
+        check_option(
+            "smallest",
+            smallest,
+            "at least (`size` + 2 `largest`)/30,000",
+            size as f64 + 2.0 * largest <= 3e4 * smallest,
+        )?;
+        // A hundred standard deviations never happen.
+        let in_range = (0.0..=f64::MAX / 100.0).contains(&noise);
+        check_option("noise", noise, "not negative, and finite", in_range)?;
         Ok((0..n_images)
             .into_par_iter()
             .map(|k| {

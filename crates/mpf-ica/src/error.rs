@@ -18,6 +18,12 @@ pub enum Error {
         /// What was found there.
         value: f64,
     },
+    /// Finite numbers whose sums or products are not.
+    #[error("{what} is too large for a number: scale the data or the filters down")]
+    Overflow {
+        /// What overflowed.
+        what: &'static str,
+    },
     /// Two things that belong together have different sizes.
     #[error("{what}: found {found}, expected {expected}")]
     Count {
@@ -43,7 +49,8 @@ pub enum Error {
     #[error(
         "the {n_dims} × {n_dims} covariance is singular: its eigenvalues run from {smallest:.3e} \
          to {largest:.3e}, and only {rank} of them are not zero. Some dimensions are copies or \
-         combinations of others (a patch minus its own mean has one too many): drop them"
+         combinations of others (a patch minus its own mean has one too many): drop them. (Data \
+         below 1e-145 have no squares in `f64`: scale them up)"
     )]
     SingularCovariance {
         /// Its size.

@@ -90,7 +90,7 @@ pub struct FitOptions {
     /// The stochastic trainer measures the likelihood every so many steps, off the clock; the
     /// others do it at every one. Default 50.
     pub report_every: usize,
-    /// Most seconds of learning time. Default unlimited.
+    /// Most seconds of learning time. Default +∞.
     pub max_seconds: f64,
     /// The handle that stops the run; what was learned is kept.
     pub cancel: Cancel,
@@ -118,7 +118,7 @@ impl Default for FitOptions {
     }
 }
 
-/// Where a fit is.
+/// Where a fit is. Every number is finite.
 #[derive(Clone, Copy, Debug)]
 pub struct FitProgress<'a> {
     /// Steps so far; 0 is the start.
@@ -158,7 +158,7 @@ pub struct Rescue {
     pub median_singular_value: f64,
 }
 
-/// What a fit found, and what happened on the way.
+/// What a fit found, and what happened on the way. Every number is finite.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "look at `stop`, `rescued` and the singular values"]
 pub struct Fit {
@@ -222,7 +222,7 @@ impl Fitter {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`].
+    /// [`Error::Option`] for one outside its range.
     pub fn new(options: FitOptions) -> Result<Self> {
         use crate::error::check_option;
         check_option(
@@ -251,8 +251,10 @@ impl Fitter {
     /// [`Error::TooFewSamples`] unless there are more samples than dimensions,
     /// [`Error::NonFinite`], [`Error::SingularFilters`] for a start without an inverse,
     /// [`Error::NotWhitened`] for MPF of data whose scale is far from 1, [`Error::Diverged`]
-    /// for a rate that is far too high, and [`Error::OtherSnapshot`] or [`Error::Core`] for a
-    /// snapshot that does not belong to the data and the trainer.
+    /// for a rate that is far too high, [`Error::Overflow`] and [`Error::Core`] for filters that
+    /// become too large for their likelihood or their singular values, and
+    /// [`Error::OtherSnapshot`] or [`Error::Core`] for a snapshot that does not belong to the data
+    /// and the trainer.
     pub fn fit(&self, data: ArrayView2<'_, f64>) -> Result<Fit> {
         self.fit_observed(data, |_| {})
     }
@@ -277,6 +279,12 @@ impl Fitter {
         };
         check_count("filters of the start", n_dims, start.n_dims())?;
         let resumed = self.options.resume.as_ref();
+        if resumed.is_some_and(|snapshot| !snapshot.is_finite()) {
+            return Err(mpf_core::Error::Checkpoint {
+                problem: "it has numbers that no fit writes".to_owned(),
+            }
+            .into());
+        }
         let run = Run {
             data: data.view(),
             likelihood: NegativeLogLikelihood::new(data.view())?,
@@ -518,7 +526,8 @@ impl RunningMean {
 /// The median of sorted values.
 fn median(sorted: ArrayView1<'_, f64>) -> f64 {
     let n = sorted.len();
-    0.5 * (sorted[(n - 1) / 2] + sorted[n / 2])
+    // Halved before they are added: the sum may overflow.
+    0.5 * sorted[(n - 1) / 2] + 0.5 * sorted[n / 2]
 }
 
 fn maximise_likelihood(

@@ -7,13 +7,13 @@
 //!
 //! (Appendix H's objective.) b_ij holds what does not depend on J: ½ ln(g_ji/g_ij), and for
 //! Hamiltonian neighbours ½ [½vᵀv − ½v′ᵀv′], which does not cancel. ln K has the minimiser of K,
-//! and cannot overflow.
+//! and overflows only where an energy does.
 
-use crate::Result;
 use crate::batch::{BLOCK, blocks, groups, view, view_mut};
 use crate::connectivity::Neighbours;
-use crate::error::check_count;
+use crate::error::{check_count, check_finite};
 use crate::model::sign;
+use crate::{Error, Result};
 use mpf_core::Objective;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, s};
@@ -21,6 +21,9 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// ln K of Laplace ICA as an [`Objective`] over J, row by row. O(M d²) by matrix products.
+///
+/// Finite, but −∞ when no draw found a neighbour, and not finite either, perhaps NaN, where J is so
+/// large that energies overflow: "step too long".
 pub struct NeighbourFlow<'a> {
     data: ArrayView2<'a, f64>,
     neighbours: &'a Neighbours,
@@ -63,14 +66,34 @@ impl<'a> NeighbourFlow<'a> {
     /// The flow from the rows of `data` to their `neighbours`.
     ///
     /// # Errors
-    /// [`Error::Count`](crate::Error::Count) unless every sample has the same number of
-    /// neighbours, of its length.
+    /// [`Error::TooFewSamples`] without samples; [`Error::Count`] unless every sample has the same
+    /// number of neighbours, of its length; [`Error::NonFinite`] for a sample, a neighbour or a
+    /// weight that is not finite.
     pub fn new(data: ArrayView2<'a, f64>, neighbours: &'a Neighbours) -> Result<Self> {
         let (n, d) = data.dim();
+        if n == 0 || d == 0 {
+            return Err(Error::TooFewSamples {
+                n_samples: n,
+                n_dims: d,
+            });
+        }
         let (rows, columns) = neighbours.positions.dim();
         check_count("entries of a neighbour", d, columns)?;
-        let per_sample = (rows / n.max(1)).max(1);
+        let per_sample = (rows / n).max(1);
         check_count("neighbours", n * per_sample, rows)?;
+        check_finite("data", data)?;
+        check_finite("neighbours", neighbours.positions.view())?;
+        // −∞ is the weight of a draw that found nobody.
+        let mut weights = neighbours.ln_weights.iter().enumerate();
+        let refused = |w: f64| w.is_nan() || w == f64::INFINITY;
+        if let Some((row, &value)) = weights.find(|w| refused(*w.1)) {
+            return Err(Error::NonFinite {
+                what: "logarithms of the neighbours' weights",
+                row,
+                column: 0,
+                value,
+            });
+        }
         let block = block_size(per_sample);
         let group = |samples: Range<usize>| {
             let room = block.min(samples.len()) * d;
@@ -141,6 +164,10 @@ impl Group {
             }
             let largest = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             self.sum.raise(largest);
+            if exponents.iter().all(|e| *e == f64::NEG_INFINITY) {
+                // Nobody in this block has a neighbour: ∞ − ∞ would be NaN.
+                continue;
+            }
 
             let of_sample = per_sample * d;
             for ((u, u_neighbours), exponents) in u
@@ -183,11 +210,19 @@ impl Objective for NeighbourFlow<'_> {
             .for_each(|group| group.accumulate(filters, data, neighbours, per_sample));
         let sums = || self.groups.iter().map(|g| &g.sum);
         let shift = sums().map(|s| s.shift).fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = sums().map(|s| s.value * (s.shift - shift).exp()).sum();
+        // Not ∞ − ∞ where nobody at all has a neighbour.
+        let scale = |s: &Sum| {
+            if s.shift == shift {
+                1.0
+            } else {
+                (s.shift - shift).exp()
+            }
+        };
+        let total: f64 = sums().map(|s| s.value * scale(s)).sum();
         let mut out = view_mut(grad, d, d);
         out.fill(0.0);
         for sum in sums() {
-            out.scaled_add((sum.shift - shift).exp() / total, &sum.grad);
+            out.scaled_add(scale(sum) / total, &sum.grad);
         }
         shift + (total / n as f64).ln()
     }

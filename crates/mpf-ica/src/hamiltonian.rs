@@ -57,7 +57,8 @@ impl Trajectory {
     /// Checks the numbers.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option).
+    /// [`Error::Option`](crate::Error::Option) for a step or time that is not positive and finite, a
+    /// jitter outside [0, 1), and times that are in the wrong order or take more than 10,000 steps.
     pub fn check(&self) -> Result<()> {
         let Self {
             step_size,
@@ -73,15 +74,16 @@ impl Trajectory {
             "longest",
             longest,
             "at least `shortest`, and at most 10,000 steps",
-            longest >= shortest && longest <= 1e4 * step_size,
+            longest >= shortest && longest <= 1e4 * step_size && longest.is_finite(),
         )
     }
 
-    /// ε and L of one trajectory.
+    /// ε and L of one trajectory. After [`Trajectory::check`] ε is finite, short of an overflow by
+    /// the jitter; L is from 1 to 100,000 whatever the numbers.
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> (f64, usize) {
         let step = self.step_size * (1.0 + self.jitter * (2.0 * rng.random::<f64>() - 1.0));
         let time = self.shortest + (self.longest - self.shortest) * rng.random::<f64>();
-        (step, ((time / step).round() as usize).max(1))
+        (step, ((time / step).round() as usize).clamp(1, 100_000))
     }
 }
 

@@ -33,6 +33,13 @@
 //! assert!(index < 0.05);
 //! # Ok::<(), mpf_ica::Error>(())
 //! ```
+//!
+//! # Numbers
+//!
+//! What comes back in `Ok` is finite: data, options and filters are checked where they enter, and
+//! results that overflowed are errors. Functions that return plain numbers say when those may be
+//! ±∞ or NaN; objectives are so where J is too large, which to a minimiser is "step too long".
+//! Images and drawn neighbours may hold anything: whitening and the flow refuse what is not finite.
 
 mod batch;
 pub mod compare;

@@ -20,7 +20,8 @@ use std::ops::Range;
 
 /// −⟨ln p(x; J)⟩ over the rows of `data`, as an [`Objective`] over J, row by row. O(M d² + d³).
 ///
-/// Singular filters give +∞: "step too long".
+/// Singular filters give +∞, and filters so large that energies overflow +∞ or NaN: "step too long".
+/// Elsewhere it is finite.
 pub struct NegativeLogLikelihood<'a> {
     data: ArrayView2<'a, f64>,
     groups: Vec<Group>,
@@ -87,12 +88,18 @@ impl<'a> NegativeLogLikelihood<'a> {
     /// ⟨ln p(x; J)⟩ in nats, without its gradient.
     ///
     /// # Errors
-    /// [`Error::Count`] for filters of another size; [`Error::SingularFilters`].
+    /// [`Error::Count`] for filters of another size; [`Error::SingularFilters`];
+    /// [`Error::Overflow`] where the energies are too large for a number.
     pub fn log_likelihood(&mut self, filters: &Filters) -> Result<f64> {
         let d = self.data.ncols();
         check_count("filters", d, filters.n_dims())?;
         let (log_determinant, _) = filters.log_determinant_and_inverse()?;
         let energy = self.mean_energy(filters.as_array(), false);
+        if !energy.is_finite() {
+            return Err(Error::Overflow {
+                what: "the mean energy of the data",
+            });
+        }
         Ok(log_determinant - energy - d as f64 * LN_2)
     }
 }

@@ -14,6 +14,7 @@
 //! ```
 
 use crate::Result;
+use crate::batch::entries;
 use crate::error::{Error, check_count, check_finite};
 use mpf_core::linalg::{log_determinant_and_inverse, singular_values};
 use mpf_core::{EnergyModel, rng};
@@ -35,7 +36,8 @@ fn response(filter: &[f64], x: &[f64]) -> f64 {
     filter.iter().zip(x).map(|(j, x)| j * x).sum()
 }
 
-/// The family of Laplace ICA models in d dimensions; θ is J, row by row.
+/// The family of Laplace ICA models in d dimensions; θ is J, row by row. An energy is finite, but
+/// +∞ or NaN where it overflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaplaceIca {
     n_dims: usize,
@@ -56,13 +58,13 @@ impl EnergyModel for LaplaceIca {
     }
 
     fn energy(&self, theta: &[f64], x: &[f64]) -> f64 {
-        let filters = theta.chunks_exact(self.n_dims);
+        let filters = theta.chunks_exact(self.n_dims.max(1));
         filters.map(|filter| response(filter, x).abs()).sum()
     }
 
     fn add_energy_grad(&self, theta: &[f64], x: &[f64], scale: f64, out: &mut [f64]) {
-        let rows = theta.chunks_exact(self.n_dims);
-        for (filter, out) in rows.zip(out.chunks_exact_mut(self.n_dims)) {
+        let n = self.n_dims.max(1);
+        for (filter, out) in theta.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
             let slope = scale * sign(response(filter, x));
             for (o, x) in out.iter_mut().zip(x) {
                 *o += slope * x;
@@ -140,13 +142,17 @@ impl Filters {
 
     /// The paper's start: independent N(0, 0.01) entries, so that at d = 100 every filter is
     /// nearly of unit length (Appendix G).
+    ///
+    /// # Panics
+    /// Without dimensions.
     pub fn random(n_dims: usize, seed: u64) -> Self {
+        assert!(n_dims > 0, "filters have at least one dimension");
         let mut rng = rng::stream(seed, 0);
         let draw = || 0.1 * rng.sample::<f64, _>(StandardNormal);
         Self(Array2::from_shape_simple_fn((n_dims, n_dims), draw))
     }
 
-    /// J.
+    /// J, finite.
     pub fn as_array(&self) -> ArrayView2<'_, f64> {
         self.0.view()
     }
@@ -156,9 +162,9 @@ impl Filters {
         self.0.nrows()
     }
 
-    /// J row by row: θ of [`LaplaceIca`].
+    /// J row by row: θ of [`LaplaceIca`], finite.
     pub fn theta(&self) -> &[f64] {
-        self.0.as_slice().expect("kept in standard layout")
+        entries(self.0.view())
     }
 
     /// The filters with θ as their rows.
@@ -181,7 +187,7 @@ impl Filters {
     /// The singular values of J, from the largest to the smallest.
     ///
     /// # Errors
-    /// [`Error::Core`] when the decomposition fails.
+    /// [`Error::Core`] when the decomposition fails, as it may for entries beyond 1e150.
     pub fn singular_values(&self) -> Result<Vec<f64>> {
         Ok(singular_values(self.0.view())?.1.to_vec())
     }
@@ -200,7 +206,8 @@ impl Filters {
     /// `n` independent draws from p(x; J), one per row: x = J⁻¹s with Laplace sources s.
     ///
     /// # Errors
-    /// [`Error::SingularFilters`].
+    /// [`Error::SingularFilters`], and [`Error::NonFinite`] for filters so small that a draw
+    /// overflows.
     pub fn draw<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> Result<Array2<f64>> {
         let (_, mixing) = self.log_determinant_and_inverse()?;
         let sources = Array2::from_shape_simple_fn((n, self.n_dims()), || {
@@ -208,7 +215,9 @@ impl Filters {
             let size = -(1.0 - rng.random::<f64>()).ln();
             if rng.random::<bool>() { size } else { -size }
         });
-        Ok(sources.dot(&mixing.t()))
+        let draws = sources.dot(&mixing.t());
+        check_finite("draws", draws.view())?;
+        Ok(draws)
     }
 }
 

@@ -19,7 +19,8 @@ use mpf_core::rng;
 use ndarray::{Array2, ArrayView2, Axis, s};
 use rand::RngExt;
 
-/// A grey image: any scale of grey, since patches are whitened.
+/// A grey image: any scale of grey, since patches are whitened. Pixels that are not finite stay so
+/// in patches, and [`Whitening::new`] refuses them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     name: String,
@@ -40,12 +41,13 @@ impl Image {
         &self.name
     }
 
-    /// The pixels, the top row first.
+    /// The pixels, the top row first: finite if those of [`Image::new`] were.
     pub fn pixels(&self) -> ArrayView2<'_, f64> {
         self.pixels.view()
     }
 
     /// The image at half the size: means over 2 × 2 pixels. An odd last row or column is left out.
+    /// Finite unless a sum of four pixels overflows.
     #[must_use]
     pub fn halved(&self) -> Self {
         let (rows, columns) = self.pixels.dim();
@@ -62,7 +64,8 @@ impl Image {
     }
 }
 
-/// `n` patches of `size` × `size` at random places: every place of every image is as likely.
+/// `n` patches of `size` × `size` at random places: every place of every image is as likely. Finite
+/// where the images are.
 ///
 /// # Errors
 /// [`Error::NoImages`], [`Error::Option`] for no size, [`Error::ImageTooSmall`].
@@ -106,13 +109,21 @@ pub fn draw_patches(images: &[Image], size: usize, n: usize, seed: u64) -> Resul
 }
 
 /// Divides every row x of `white` by √(0.1 + |x|²/d), so that flat and contrasty patches count
-/// alike. Whiten again afterwards.
+/// alike. Whiten again afterwards. Finite rows stay finite; others become NaN.
 pub fn normalise_contrast(white: &mut Array2<f64>) {
     let d = white.ncols();
     let rows = white.axis_iter_mut(Axis(0));
     for mut row in rows {
-        let contrast = (0.1 + row.dot(&row) / d as f64).sqrt();
-        row /= contrast;
+        let mut square = row.dot(&row);
+        if square == f64::INFINITY {
+            // In units of the largest, which leaves nothing of the 0.1.
+            let largest = row.fold(0.0, |m: f64, v| m.max(v.abs()));
+            row /= largest;
+            square = row.dot(&row);
+            row /= (square / d as f64).sqrt();
+        } else {
+            row /= (0.1 + square / d as f64).sqrt();
+        }
     }
 }
 
@@ -122,7 +133,7 @@ pub fn normalise_contrast(white: &mut Array2<f64>) {
 /// normalisation, which cannot be undone.
 ///
 /// # Errors
-/// As [`Whitening::new`].
+/// As [`Whitening::new`] and [`Whitening::apply`].
 pub fn prepare(patches: ArrayView2<'_, f64>, normalise: bool) -> Result<(Array2<f64>, Whitening)> {
     let whitening = Whitening::new(patches, Method::Zca)?;
     let mut white = whitening.apply(patches)?;

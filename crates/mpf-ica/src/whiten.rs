@@ -50,19 +50,22 @@ impl Whitening {
     ///
     /// # Errors
     /// [`Error::TooFewSamples`] unless there are more samples than dimensions,
-    /// [`Error::NonFinite`], [`Error::SingularCovariance`].
+    /// [`Error::NonFinite`], [`Error::SingularCovariance`], and [`Error::Core`] for data so large
+    /// that their covariance overflows.
     pub fn new(data: ArrayView2<'_, f64>, method: Method) -> Result<Self> {
         let (n_samples, n_dims) = data.dim();
         if n_samples <= n_dims || n_dims == 0 {
             return Err(Error::TooFewSamples { n_samples, n_dims });
         }
         check_finite("data", data)?;
-        let mean = data.mean_axis(Axis(0)).expect("not empty");
+        let mean = data.sum_axis(Axis(0)) / n_samples as f64;
         let covariance = covariance(data, &mean);
         let (mut values, mut vectors) = symmetric_eigen(covariance.view())?;
         let (smallest, largest) = (values[0], values[n_dims - 1]);
-        // Rounding leaves a zero eigenvalue at about d·ε of the largest.
+        // Rounding leaves a zero eigenvalue at about d·ε of the largest, and subnormal squares have
+        // lost their digits.
         let zero = 10.0 * n_dims as f64 * f64::EPSILON * largest;
+        let zero = zero.max(f64::MIN_POSITIVE / f64::EPSILON);
         if smallest <= zero {
             return Err(Error::SingularCovariance {
                 n_dims,
@@ -96,38 +99,59 @@ impl Whitening {
     /// T(x − mean) for every row x of `data`.
     ///
     /// # Errors
-    /// [`Error::Count`] for rows of another length.
+    /// [`Error::Count`] for rows of another length, [`Error::NonFinite`] for data that are not finite
+    /// or so large that the result is not.
     pub fn apply(&self, data: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         check_count("columns", self.mean.len(), data.ncols())?;
-        Ok(times((&data - &self.mean).view(), &self.transform))
+        let white = times((&data - &self.mean).view(), &self.transform);
+        finite_result("data", data, "whitened data", white)
     }
 
     /// T⁻¹y + mean for every row y of `white`.
     ///
     /// # Errors
-    /// [`Error::Count`] for rows of another length.
+    /// As [`Whitening::apply`].
     pub fn invert(&self, white: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         check_count("columns", self.mean.len(), white.ncols())?;
-        Ok(times(white, &self.inverse) + &self.mean)
+        let data = times(white, &self.inverse) + &self.mean;
+        finite_result("whitened data", white, "data", data)
     }
 
-    /// T.
+    /// T, finite.
     pub fn transform(&self) -> ArrayView2<'_, f64> {
         self.transform.view()
     }
 
-    /// T⁻¹.
+    /// T⁻¹, finite.
     pub fn inverse(&self) -> ArrayView2<'_, f64> {
         self.inverse.view()
     }
 
-    /// The mean that is taken off.
+    /// The mean that is taken off, finite.
     pub fn mean(&self) -> ndarray::ArrayView1<'_, f64> {
         self.mean.view()
     }
 }
 
-/// ⟨(x − mean)(x − mean)ᵀ⟩ over the rows of `data`, divided by their number.
+/// `found`, if it is finite; else what is not, which is among what was `given` if it can be.
+fn finite_result(
+    what: &'static str,
+    given: ArrayView2<'_, f64>,
+    result: &'static str,
+    found: Array2<f64>,
+) -> Result<Array2<f64>> {
+    if !found.iter().all(|v| v.is_finite()) {
+        check_finite(what, given)?;
+        check_finite(result, found.view())?;
+    }
+    Ok(found)
+}
+
+/// ⟨(x − mean)(x − mean)ᵀ⟩ over the rows of `data`, divided by their number. Finite for finite
+/// numbers up to 1e150; beyond, a sum may overflow to ±∞ or NaN. NaN without rows.
+///
+/// # Panics
+/// When `mean` has another length than a row.
 pub fn covariance(data: ArrayView2<'_, f64>, mean: &Array1<f64>) -> Array2<f64> {
     let (n, d) = data.dim();
     let sums: Vec<Array2<f64>> = groups(n, BLOCK)

@@ -277,6 +277,9 @@ impl<'a> Search<'a> {
             return Ok(last.value);
         }
         self.check_limits()?;
+        if !theta.iter().all(|t| t.is_finite()) {
+            return Ok(last.wall(theta, grad));
+        }
         self.evaluations += 1;
         let value = self.objective.value_and_gradient(theta, grad);
         let value = value + self.orthant.penalise(theta, grad);
@@ -405,21 +408,27 @@ impl<'a> Search<'a> {
     /// Sets parameters to zero that are zero but for rounding, where zero is optimal: L-BFGS-B
     /// also stops when a parameter is within the tolerance of its bound.
     fn snap_to_zero(&mut self, last: &mut Accepted) {
-        let mut snapped = false;
+        let mut snapped = last.clone();
         for &(k, lambda, _) in &self.orthant.penalised {
             let near = last.theta[k].abs() <= self.options.gradient_tolerance;
-            if last.theta[k] != 0.0 && near && last.smooth_grad[k].abs() <= lambda {
-                last.theta[k] = 0.0;
-                snapped = true;
+            if near && last.smooth_grad[k].abs() <= lambda {
+                snapped.theta[k] = 0.0;
             }
         }
-        if snapped {
+        if snapped.theta != last.theta {
             self.evaluations += 1;
-            let smooth = self
-                .objective
-                .value_and_gradient(&last.theta, &mut last.smooth_grad);
-            last.value = smooth + self.orthant.penalise(&last.theta, &mut last.grad);
-            last.kkt_residual = self.orthant.kkt_residual(&last.theta, &last.smooth_grad).0;
+            let grad = &mut snapped.smooth_grad;
+            let smooth = self.objective.value_and_gradient(&snapped.theta, grad);
+            snapped.grad.clone_from(grad);
+            snapped.value = smooth + self.orthant.penalise(&snapped.theta, &mut snapped.grad);
+            let residual = self
+                .orthant
+                .kkt_residual(&snapped.theta, &snapped.smooth_grad);
+            snapped.kkt_residual = residual.0;
+            // Not onto a kink or a pole at zero.
+            if snapped.is_finite() {
+                *last = snapped;
+            }
         }
     }
 }
@@ -438,6 +447,14 @@ fn check_start(value: f64, grad: &[f64]) -> Result<()> {
 }
 
 impl Accepted {
+    /// Whether every number is finite.
+    pub(super) fn is_finite(&self) -> bool {
+        let vectors = [&self.theta, &self.smooth_grad, &self.grad];
+        let numbers = [self.value, self.kkt_residual, self.blocked];
+        let mut all = vectors.into_iter().flatten().chain(&numbers);
+        all.all(|v| v.is_finite())
+    }
+
     /// What a backend sees where the objective is not finite: a wall that rises from the last
     /// accepted point, so that its line search takes a step about ten times shorter.
     ///
@@ -453,6 +470,9 @@ impl Accepted {
         for (w, g) in grad.iter_mut().zip(&self.grad) {
             *w = -8.0 * g;
         }
-        self.value + 4.0 * slope.abs()
+        // Above the accepted value even where the slope is lost to rounding, or overflows.
+        (self.value + 4.0 * slope.abs())
+            .max(self.value.next_up())
+            .min(f64::MAX)
     }
 }

@@ -3,7 +3,6 @@
 use super::TracePoint;
 use super::search::Accepted;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// Everything that a minimisation needs to go on as if it had never stopped: the same steps, bit
 /// by bit. Made after every iteration when
@@ -33,12 +32,13 @@ impl Snapshot {
         self.accepted.iteration
     }
 
-    /// The parameters.
+    /// The parameters: finite, in every snapshot that [`Minimizer::resume`](super::Minimizer::resume)
+    /// takes.
     pub fn theta(&self) -> &[f64] {
         &self.accepted.theta
     }
 
-    /// Learning time so far, in seconds.
+    /// Learning time so far, in seconds: finite, likewise.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
@@ -52,7 +52,20 @@ impl Snapshot {
         ];
         let own = self.penalised.iter().map(|&(k, l, _)| (k, l));
         let theirs = lambda.iter().copied().enumerate().filter(|p| p.1 > 0.0);
-        let time = self.seconds >= 0.0 && Duration::try_from_secs_f64(self.seconds).is_ok();
-        lengths == [n; 3] && own.eq(theirs) && time
+        lengths == [n; 3] && own.eq(theirs)
+    }
+
+    /// Whether every number is one that a minimisation can have written.
+    pub(super) fn is_finite(&self) -> bool {
+        let sides = self.penalised.iter().map(|p| p.2);
+        let mut trace = self
+            .trace
+            .iter()
+            .flat_map(|p| [p.value, p.gradient_norm, p.seconds]);
+        self.accepted.is_finite()
+            && sides.map(f64::abs).all(|side| side == 1.0)
+            // Thirty million years: far from what a clock can count to.
+            && (0.0..1e15).contains(&self.seconds)
+            && trace.all(f64::is_finite)
     }
 }

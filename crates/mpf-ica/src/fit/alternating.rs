@@ -19,14 +19,14 @@ pub enum Rule {
     Hamiltonian(Trajectory),
     /// Isotropic Gaussian steps. The paper: several hundred per sample are needed.
     Gaussian {
-        /// Their standard deviation.
+        /// Their standard deviation, finite and positive.
         scale: f64,
         /// Neighbours per sample.
         per_sample: usize,
     },
     /// Steps within a cube, whose limit is score matching (Appendix C).
     Cube {
-        /// Its side.
+        /// Its side, finite and positive.
         side: f64,
         /// Neighbours per sample.
         per_sample: usize,
@@ -130,7 +130,7 @@ impl Alternating {
             if 2 * course.steps <= self.rounds {
                 run.rescue(course.steps, &mut course.filters)?;
             }
-            if course.steps + self.averaged_rounds > self.rounds {
+            if course.steps.saturating_add(self.averaged_rounds) > self.rounds {
                 course.mean.add(&course.filters);
             }
             // A round that was cut short is no place to go on from.

@@ -38,8 +38,23 @@ impl Snapshot {
         }
     }
 
-    /// Learning time so far, in seconds.
+    /// Learning time so far, in seconds: finite in every snapshot that can be resumed.
     pub fn seconds(&self) -> f64 {
         self.seconds
+    }
+
+    /// Whether every number is one that a fit can have written. (Matrices are checked as they are
+    /// read.)
+    pub(super) fn is_finite(&self) -> bool {
+        let trace = self.trace.iter();
+        let trace = trace.flat_map(|p| [p.log_likelihood, p.seconds]);
+        let rescued = self.rescued.iter();
+        let rescued = rescued.flat_map(|r| [r.smallest_singular_value, r.median_singular_value]);
+        let acceptance = match &self.state {
+            State::Stochastic(course) => course.acceptance,
+            _ => None,
+        };
+        let mut all = trace.chain(rescued).chain(acceptance);
+        all.all(f64::is_finite) && self.seconds >= 0.0 && self.seconds.is_finite()
     }
 }

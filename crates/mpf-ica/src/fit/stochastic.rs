@@ -221,7 +221,7 @@ impl Stochastic {
             {
                 course.direction.row_mut(filter).fill(0.0);
             }
-            if steps + self.averaged_steps > n_steps {
+            if steps.saturating_add(self.averaged_steps) > n_steps {
                 course.mean.add(&course.filters);
             }
             if steps.is_multiple_of(run.options.report_every) && steps < n_steps {
@@ -250,7 +250,7 @@ pub(super) struct Course {
     mean: RunningMean,
     batches: Batches,
     told: Told,
-    acceptance: Option<f64>,
+    pub(super) acceptance: Option<f64>,
     /// That of the neighbours drawn last.
     seed: u64,
     /// Steps done.
@@ -398,7 +398,12 @@ impl Worker {
         self.others.integrate(hamiltonian);
         for row in 0..self.rows.len() {
             let fall = self.states.total(row) - self.others.total(row);
-            let acceptance = fall.min(0.0).exp();
+            // A trajectory that ran off is refused: `min` alone would pass over NaN.
+            let acceptance = if fall.is_nan() {
+                0.0
+            } else {
+                fall.min(0.0).exp()
+            };
             self.told.acceptance += acceptance;
             if rng.random::<f64>() < acceptance {
                 self.states.copy_state(&self.others, row);
