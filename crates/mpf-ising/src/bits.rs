@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 
 /// A number that may be a bit or a spin.
 pub trait Entry: Copy + private::Sealed {
-    /// Its value.
+    /// Its value: finite, but for floating-point entries that are not.
     fn to_f64(self) -> f64;
 }
 
@@ -105,11 +105,17 @@ impl States {
                 columns: 0,
             });
         }
-        Ok(Self {
+        Ok(Self::without_samples(n_units))
+    }
+
+    /// The same where it is known that there are units.
+    pub(crate) fn without_samples(n_units: usize) -> Self {
+        debug_assert!(n_units > 0);
+        Self {
             n_units,
             n_samples: 0,
             bits: Vec::new(),
-        })
+        }
     }
 
     /// Packs 0/1 data, one row per sample.
@@ -188,6 +194,9 @@ impl States {
     }
 
     /// One sample, packed. Bits beyond the last unit are zero.
+    ///
+    /// # Panics
+    /// When there is no such sample.
     #[inline(always)]
     pub fn row(&self, sample: usize) -> &[u64] {
         let words = self.words_per_row();
@@ -200,6 +209,9 @@ impl States {
     }
 
     /// Whether `unit` is 1 in `sample`.
+    ///
+    /// # Panics
+    /// When there is no such unit or sample.
     pub fn get(&self, sample: usize, unit: usize) -> bool {
         assert!(unit < self.n_units, "unit {unit} of {}", self.n_units);
         get_bit(self.row(sample), unit)
@@ -231,6 +243,9 @@ impl States {
     }
 
     /// The samples in `range`, in order.
+    ///
+    /// # Panics
+    /// When the range is not one of samples.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let words = self.words_per_row();
         Self {
@@ -295,12 +310,18 @@ impl PackError {
 }
 
 /// Bit `unit` of a packed row.
+///
+/// # Panics
+/// When the row has no such word.
 #[inline(always)]
 pub fn get_bit(row: &[u64], unit: usize) -> bool {
     row[unit / 64] >> (unit % 64) & 1 == 1
 }
 
 /// Flips bit `unit` of a packed row.
+///
+/// # Panics
+/// When the row has no such word.
 pub fn flip_bit(row: &mut [u64], unit: usize) {
     row[unit / 64] ^= 1 << (unit % 64);
 }
@@ -324,7 +345,8 @@ pub fn last_word_mask(n_units: usize) -> u64 {
     }
 }
 
-/// Distinct samples with their weights, ready to be fitted.
+/// Distinct samples with their weights, ready to be fitted. The weights are positive and their sum
+/// is between 1e-300 and 1e300, so that all means are finite.
 #[derive(Clone, Debug)]
 pub struct Samples {
     /// Every distinct row once, in the order of first appearance.
@@ -363,11 +385,13 @@ impl Samples {
     }
 
     /// From packed samples with a weight each: counts, or any numbers that are not negative.
-    /// Samples of weight zero are left out.
+    /// Samples of weight zero are left out, and those whose share of the sum is less than 2e-308,
+    /// which no mean can show.
     ///
     /// # Errors
-    /// [`Error::NoData`], [`Error::WeightCount`], [`Error::Weight`], [`Error::NoWeight`],
-    /// [`Error::WeightSum`].
+    /// [`Error::NoData`], [`Error::WeightCount`]; [`Error::Weight`] for a weight that is negative
+    /// or not finite; [`Error::NoWeight`] when all are zero; [`Error::WeightSum`] for a sum outside
+    /// 1e-300 to 1e300.
     pub fn weighted(states: &States, weights: &[f64]) -> Result<Self> {
         if weights.len() != states.n_samples() {
             return Err(Error::WeightCount {
@@ -382,6 +406,9 @@ impl Samples {
         {
             return Err(Error::Weight { row, value });
         }
+        if states.n_samples() > 0 {
+            check_sum(weights.iter().sum())?;
+        }
         Self::collect(states, Some(weights))
     }
 
@@ -389,9 +416,6 @@ impl Samples {
     /// may differ.
     pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
         let total_weight: f64 = weights.iter().sum();
-        if total_weight <= 0.0 {
-            return Err(Error::NoWeight);
-        }
         check_sum(total_weight)?;
         Ok(Self {
             columns: transpose(states),
@@ -411,11 +435,12 @@ impl Samples {
             });
         }
         let mut index = RowIndex::default();
-        let mut distinct = States::new(n_units)?;
+        let mut distinct = States::without_samples(n_units);
         let mut sums: Vec<f64> = Vec::new();
+        let least = weights.map_or(0.0, negligible);
         for (m, row) in states.rows().enumerate() {
             let weight = weights.map_or(1.0, |w| w[m]);
-            if weight == 0.0 {
+            if weight <= least {
                 continue;
             }
             match index.find_or_insert(&distinct, row) {
@@ -425,9 +450,6 @@ impl Samples {
                     sums.push(weight);
                 }
             }
-        }
-        if sums.is_empty() {
-            return Err(Error::NoWeight);
         }
         let total_weight: f64 = sums.iter().sum();
         check_sum(total_weight)?;
@@ -462,18 +484,21 @@ impl Samples {
         &self.states
     }
 
-    /// The weight of distinct sample `m`.
+    /// The weight of distinct sample `m`; finite and positive.
+    ///
+    /// # Panics
+    /// When there is no such sample, where samples have weights.
     #[inline(always)]
     pub fn weight(&self, m: usize) -> f64 {
         self.weights.as_ref().map_or(1.0, |w| w[m])
     }
 
-    /// The weights of the distinct samples, or `None` when all are 1.
+    /// The weights of the distinct samples, finite and positive, or `None` when all are 1.
     pub fn weights(&self) -> Option<&[f64]> {
         self.weights.as_deref()
     }
 
-    /// The sum of all weights: M for plain data.
+    /// The sum of all weights, from 1e-300 to 1e300: M for plain data. Finite.
     pub fn total_weight(&self) -> f64 {
         self.total_weight
     }
@@ -485,6 +510,9 @@ impl Samples {
     }
 
     /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
+    ///
+    /// # Panics
+    /// When there is no such unit.
     pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
         let blocks = self.columns.chunks_exact(self.n_units());
         blocks.map(move |block| block[unit])
@@ -515,15 +543,15 @@ impl Samples {
             + self.weights.as_ref().map_or(0, Vec::len))
     }
 
-    /// The weighted mean of every unit. O(M d / 64) without weights.
+    /// The weighted mean of every unit, finite and from 0 to 1. O(M d / 64) without weights.
     pub fn means(&self) -> Vec<f64> {
         (0..self.n_units())
             .map(|unit| self.column_weight(self.column(unit)) / self.total_weight)
             .collect()
     }
 
-    /// The weighted mean of x_i x_j for every pair; the diagonal holds the means. O(M d² / 64)
-    /// without weights.
+    /// The weighted mean of x_i x_j for every pair, finite and from 0 to 1; the diagonal holds the
+    /// means. O(M d² / 64) without weights; 8 d² bytes.
     pub fn pair_means(&self) -> Array2<f64> {
         let d = self.n_units();
         let mut means = Array2::zeros((d, d));
@@ -583,9 +611,17 @@ impl Samples {
 fn check_sum(sum: f64) -> Result<()> {
     if (1e-300..=1e300).contains(&sum) {
         Ok(())
+    } else if sum == 0.0 {
+        Err(Error::NoWeight)
     } else {
         Err(Error::WeightSum { sum })
     }
+}
+
+/// The weight up to which a sample's share of all is not a normal number: fits divide by the
+/// variances of units, and those of units that such a sample alone makes vary have no inverse.
+pub(crate) fn negligible(weights: &[f64]) -> f64 {
+    f64::MIN_POSITIVE * weights.iter().sum::<f64>()
 }
 
 /// Finds rows of a [`States`] by content.
@@ -739,6 +775,22 @@ mod tests {
         assert_eq!(samples.n_distinct(), 2);
         assert_eq!(samples.weights(), Some(&[2.0, 2.0][..]));
         assert_eq!(samples.means(), [1.0, 0.5]);
+    }
+
+    #[test]
+    fn weights_that_no_mean_can_show_vanish() {
+        let x = array![[1u8, 0], [0, 1], [1, 1]];
+        let states = States::from_binary(x.view()).unwrap();
+        let samples = Samples::weighted(&states, &[1e-200, 1e200, 1e200]).unwrap();
+        assert_eq!(samples.n_distinct(), 2);
+        let samples = Samples::weighted(&states, &[1e-100, 1e200, 1e200]).unwrap();
+        assert_eq!(samples.n_distinct(), 3);
+        for (weights, error) in [
+            ([1e-301, 0.0, 0.0], Error::WeightSum { sum: 1e-301 }),
+            ([1e308; 3], Error::WeightSum { sum: f64::INFINITY }),
+        ] {
+            assert_eq!(Samples::weighted(&states, &weights).unwrap_err(), error);
+        }
     }
 
     #[test]
