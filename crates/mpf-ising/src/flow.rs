@@ -40,7 +40,8 @@ pub enum Neighbourhood {
 /// K of [`Neighbourhood`] as a function of J, packed as [`Couplings::pack`] does.
 ///
 /// For the J of any [`Couplings`] K is a number, or +∞ where it is too large for one; its gradient
-/// is finite where K is. ln K is finite.
+/// is finite while K is below 10³⁰⁰. ln K is finite while energies are below 10¹⁴, and never −∞: beyond, their
+/// rounding can be more than an exponential takes, and then it is +∞.
 ///
 /// [`Couplings`]: crate::Couplings
 /// [`Couplings::pack`]: crate::Couplings::pack
@@ -425,6 +426,10 @@ fn log_value_and_gradient(
         sum.loss.shift = largest;
     }
     let value = sum.value_and_gradient(theta, grad);
+    if value == 0.0 {
+        // Not a flow of zero, but a shift that was rounded up.
+        return f64::INFINITY;
+    }
     for g in grad {
         *g /= value;
     }
@@ -483,7 +488,8 @@ pub(crate) fn left_out_flips(
         .map(|(m, &c)| samples.weight(m) * f64::from(c))
         .sum();
     let fraction = weighted / (samples.total_weight() * states.n_units() as f64);
-    Ok((Some(Arc::new(left_out)), fraction))
+    // (No more than all, whatever the rounding.)
+    Ok((Some(Arc::new(left_out)), fraction.min(1.0)))
 }
 
 #[cfg(test)]

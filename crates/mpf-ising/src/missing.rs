@@ -341,7 +341,8 @@ impl Fitter {
             fit: self.fit_masked(estimator, &samples, Some(masked), &mut |_| {})?,
             rounds: 0,
             settled: true,
-            left_out_fraction: 1.0 - kept.iter().sum::<f64>() / total,
+            // (No less than nothing, whatever the rounding.)
+            left_out_fraction: (1.0 - kept.iter().sum::<f64>() / total).max(0.0),
         })
     }
 

@@ -36,7 +36,9 @@ fn finite() -> impl Strategy<Value = f64> {
 
 /// A weight, and seldom one that is refused.
 fn weight() -> impl Strategy<Value = f64> {
-    prop_oneof![9 => finite().prop_map(f64::abs), 1 => number()]
+    let edges = proptest::sample::select(vec![1e30, 9e29, 1e29, 1e-30, 1e-31, 1e-278, 1e-300]);
+    prop_oneof![6 => -4.0..4.0f64, 3 => edges, 1 => number()]
+        .prop_map(|v| if v < 0.0 { 0.0 } else { v })
 }
 
 /// Any count, and often one that overflows when it is multiplied.
@@ -181,7 +183,7 @@ proptest! {
         let d = states.n_units();
         let weights = cycle(&weights, states.n_samples());
         let Ok(samples) = Samples::weighted(&states, &weights) else { return Ok(()) };
-        prop_assert!((1e-300..=1e300).contains(&samples.total_weight()));
+        prop_assert!((1e-30..=1e30).contains(&samples.total_weight()));
         prop_assert!((0..samples.n_distinct()).all(|m| samples.weight(m) > 0.0));
         shares("means", &samples.means())?;
         shares("pair means", &samples.pair_means())?;
@@ -240,8 +242,9 @@ proptest! {
                     let mut grad = vec![0.0; flow.n_params()];
                     let value = flow.value_and_gradient(&model.pack(), &mut grad);
                     above("K", [&value])?;
-                    prop_assert!(form == Form::Sum || value.is_finite(), "ln K = {}", value);
-                    if value.is_finite() {
+                    let moderate = model.as_array().iter().all(|j| j.abs() < 1e10);
+                    prop_assert!(form == Form::Sum || !moderate || value.is_finite(), "ln K = {}", value);
+                    if value < 1e300 {
                         all_finite("gradient", &grad)?;
                     }
                 }
