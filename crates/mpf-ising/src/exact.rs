@@ -97,7 +97,7 @@ impl Exact {
         })
     }
 
-    /// The model.
+    /// The model; finite.
     pub fn couplings(&self) -> &Couplings {
         &self.couplings
     }
