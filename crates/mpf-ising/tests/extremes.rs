@@ -298,7 +298,7 @@ proptest! {
         }
         let path = PenaltyPath::new(PathOptions { n_lambdas: a, patience: b, ..Default::default() });
         prop_assert_eq!(path.is_ok(), (1..=1_000_000).contains(&a) && b > 0);
-        let mut states = States::new(a.max(1).min(70_000)).unwrap();
+        let mut states = States::new(a.clamp(1, 70_000)).unwrap();
         states.push(&vec![0; states.words_per_row()]);
         let samples = Samples::new(&states).unwrap();
         prop_assert!(bytes_of_fit(&samples, b) >= b);
