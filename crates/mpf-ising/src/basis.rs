@@ -110,6 +110,22 @@ impl Basis {
         }
     }
 
+    /// Upper bounds of Σ |h| and Σ |K|.
+    pub(crate) fn sums(&self, theta: &[f64]) -> (f64, f64) {
+        let (b, c) = theta.split_at(self.n_free_fields);
+        let mut b = b.iter();
+        let alphas = self.fields.iter().map(|field| match *field {
+            Field::Free { deviation } => b.next().map_or(0.0, |b| (b / (2.0 * deviation)).abs()),
+            Field::Fixed(value) => value.abs(),
+            Field::FixedBias(bias) => (0.5 * bias).abs(),
+        });
+        let alphas: f64 = alphas.sum();
+        let scaled = c.iter().zip(&self.pairs).map(|(c, p)| (p.scale * c).abs());
+        let couplings: f64 = scaled.sum();
+        // No |β| is larger than 1, and each K is in two fields at most.
+        (alphas + 2.0 * couplings, couplings)
+    }
+
     /// θ from (h, K); fixed fields are ignored.
     pub(crate) fn coordinates(&self, spins: &[f64]) -> Vec<f64> {
         let (h, k) = spins.split_at(self.fields.len());
@@ -222,6 +238,10 @@ mod tests {
         // Unit 1 has its field fixed; unit 0 has J_00 = −2 h_0 + 2 Σ K fixed.
         assert_eq!(spins[1], -0.4);
         assert!((-2.0 * spins[0] + 2.0 * (spins[4] + spins[5]) - 0.7).abs() < 1e-14);
+        let sum = |values: &[f64]| values.iter().map(|v| v.abs()).sum::<f64>();
+        let (fields, couplings) = basis.sums(&theta);
+        assert!((couplings - sum(&spins[4..])).abs() < 1e-14);
+        assert!(fields >= sum(&spins[..4]));
         let back = basis.coordinates(&spins);
         assert!(back.iter().zip(theta).all(|(a, b)| (a - b).abs() < 1e-14));
 

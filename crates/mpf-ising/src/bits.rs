@@ -5,16 +5,19 @@
 //! weight, stored by rows and again by columns. That is 2 bits per entry (when d fills its
 //! words) and 8 bytes per distinct row where rows repeat or have weights.
 
+mod samples;
+
 use crate::Result;
 use crate::error::Error;
-use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
-use std::hash::BuildHasher;
+
+pub use samples::Samples;
+pub(crate) use samples::{RowIndex, negligible};
 
 /// A number that may be a bit or a spin.
 pub trait Entry: Copy + private::Sealed {
-    /// Its value.
+    /// Its value: finite, but for floating-point entries that are not.
     fn to_f64(self) -> f64;
 }
 
@@ -105,11 +108,17 @@ impl States {
                 columns: 0,
             });
         }
-        Ok(Self {
+        Ok(Self::without_samples(n_units))
+    }
+
+    /// The same where it is known that there are units.
+    pub(crate) fn without_samples(n_units: usize) -> Self {
+        debug_assert!(n_units > 0);
+        Self {
             n_units,
             n_samples: 0,
             bits: Vec::new(),
-        })
+        }
     }
 
     /// Packs 0/1 data, one row per sample.
@@ -188,6 +197,9 @@ impl States {
     }
 
     /// One sample, packed. Bits beyond the last unit are zero.
+    ///
+    /// # Panics
+    /// When there is no such sample.
     #[inline(always)]
     pub fn row(&self, sample: usize) -> &[u64] {
         let words = self.words_per_row();
@@ -200,6 +212,9 @@ impl States {
     }
 
     /// Whether `unit` is 1 in `sample`.
+    ///
+    /// # Panics
+    /// When there is no such unit or sample.
     pub fn get(&self, sample: usize, unit: usize) -> bool {
         assert!(unit < self.n_units, "unit {unit} of {}", self.n_units);
         get_bit(self.row(sample), unit)
@@ -231,6 +246,9 @@ impl States {
     }
 
     /// The samples in `range`, in order.
+    ///
+    /// # Panics
+    /// When the range is not one of samples.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let words = self.words_per_row();
         Self {
@@ -295,12 +313,18 @@ impl PackError {
 }
 
 /// Bit `unit` of a packed row.
+///
+/// # Panics
+/// When the row has no such word.
 #[inline(always)]
 pub fn get_bit(row: &[u64], unit: usize) -> bool {
     row[unit / 64] >> (unit % 64) & 1 == 1
 }
 
 /// Flips bit `unit` of a packed row.
+///
+/// # Panics
+/// When the row has no such word.
 pub fn flip_bit(row: &mut [u64], unit: usize) {
     row[unit / 64] ^= 1 << (unit % 64);
 }
@@ -321,315 +345,6 @@ pub fn last_word_mask(n_units: usize) -> u64 {
     match n_units % 64 {
         0 => u64::MAX,
         used => (1 << used) - 1,
-    }
-}
-
-/// Distinct samples with their weights, ready to be fitted.
-#[derive(Clone, Debug)]
-pub struct Samples {
-    /// Every distinct row once, in the order of first appearance.
-    states: States,
-    /// One weight per distinct row; `None` when all are 1.
-    weights: Option<Vec<f64>>,
-    total_weight: f64,
-    n_observed: usize,
-    /// The same bits by unit, for every 64 samples: `[block][unit]`.
-    columns: Vec<u64>,
-}
-
-impl Samples {
-    /// From 0/1 data, one row per sample. See [`States::from_binary`].
-    ///
-    /// # Errors
-    /// Those of [`States::from_binary`].
-    pub fn from_binary<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
-        Self::new(&States::from_binary(data)?)
-    }
-
-    /// From ±1 spins, one row per sample. See [`States::from_spins`].
-    ///
-    /// # Errors
-    /// Those of [`States::from_spins`].
-    pub fn from_spins<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
-        Self::new(&States::from_spins(data)?)
-    }
-
-    /// From packed samples, each counted once.
-    ///
-    /// # Errors
-    /// [`Error::NoData`] without samples.
-    pub fn new(states: &States) -> Result<Self> {
-        Self::collect(states, None)
-    }
-
-    /// From packed samples with a weight each: counts, or any numbers that are not negative.
-    /// Samples of weight zero are left out.
-    ///
-    /// # Errors
-    /// [`Error::NoData`], [`Error::WeightCount`], [`Error::Weight`], [`Error::NoWeight`],
-    /// [`Error::WeightSum`].
-    pub fn weighted(states: &States, weights: &[f64]) -> Result<Self> {
-        if weights.len() != states.n_samples() {
-            return Err(Error::WeightCount {
-                weights: weights.len(),
-                samples: states.n_samples(),
-            });
-        }
-        if let Some((row, &value)) = weights
-            .iter()
-            .enumerate()
-            .find(|(_, w)| !(w.is_finite() && **w >= 0.0))
-        {
-            return Err(Error::Weight { row, value });
-        }
-        Self::collect(states, Some(weights))
-    }
-
-    /// From packed samples that stay apart even where they are equal: what is known about them
-    /// may differ.
-    pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
-        let total_weight: f64 = weights.iter().sum();
-        if total_weight <= 0.0 {
-            return Err(Error::NoWeight);
-        }
-        check_sum(total_weight)?;
-        Ok(Self {
-            columns: transpose(states),
-            total_weight,
-            n_observed: states.n_samples(),
-            weights: Some(weights.to_vec()),
-            states: states.clone(),
-        })
-    }
-
-    fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
-        let n_units = states.n_units();
-        if states.n_samples() == 0 {
-            return Err(Error::NoData {
-                rows: 0,
-                columns: n_units,
-            });
-        }
-        let mut index = RowIndex::default();
-        let mut distinct = States::new(n_units)?;
-        let mut sums: Vec<f64> = Vec::new();
-        for (m, row) in states.rows().enumerate() {
-            let weight = weights.map_or(1.0, |w| w[m]);
-            if weight == 0.0 {
-                continue;
-            }
-            match index.find_or_insert(&distinct, row) {
-                Some(at) => sums[at] += weight,
-                None => {
-                    distinct.push(row);
-                    sums.push(weight);
-                }
-            }
-        }
-        if sums.is_empty() {
-            return Err(Error::NoWeight);
-        }
-        let total_weight: f64 = sums.iter().sum();
-        check_sum(total_weight)?;
-        distinct.bits.shrink_to_fit();
-        Ok(Self {
-            columns: transpose(&distinct),
-            total_weight,
-            n_observed: states.n_samples(),
-            weights: sums.iter().any(|w| *w != 1.0).then_some(sums),
-            states: distinct,
-        })
-    }
-
-    /// How many units a sample has.
-    pub fn n_units(&self) -> usize {
-        self.states.n_units()
-    }
-
-    /// How many samples were given, repeats counted.
-    pub fn n_observed(&self) -> usize {
-        self.n_observed
-    }
-
-    /// How many of them are distinct.
-    pub fn n_distinct(&self) -> usize {
-        self.states.n_samples()
-    }
-
-    /// The distinct samples, in the order of first appearance.
-    #[inline(always)]
-    pub fn states(&self) -> &States {
-        &self.states
-    }
-
-    /// The weight of distinct sample `m`.
-    #[inline(always)]
-    pub fn weight(&self, m: usize) -> f64 {
-        self.weights.as_ref().map_or(1.0, |w| w[m])
-    }
-
-    /// The weights of the distinct samples, or `None` when all are 1.
-    pub fn weights(&self) -> Option<&[f64]> {
-        self.weights.as_deref()
-    }
-
-    /// The sum of all weights: M for plain data.
-    pub fn total_weight(&self) -> f64 {
-        self.total_weight
-    }
-
-    /// How many samples the weights stand for: their sum when they are counts, the samples given
-    /// when they are only ratios (probabilities sum to 1).
-    pub(crate) fn n_effective(&self) -> f64 {
-        self.total_weight.max(self.n_observed as f64)
-    }
-
-    /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
-    pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
-        let blocks = self.columns.chunks_exact(self.n_units());
-        blocks.map(move |block| block[unit])
-    }
-
-    /// All units over the 64 samples of one block, a word each.
-    #[inline(always)]
-    pub(crate) fn column_block(&self, block: usize) -> &[u64] {
-        let d = self.n_units();
-        &self.columns[block * d..(block + 1) * d]
-    }
-
-    /// The fraction of set bits among all bits of the distinct samples.
-    pub(crate) fn activity(&self) -> f64 {
-        let set: u64 = self
-            .states
-            .bits
-            .iter()
-            .map(|w| u64::from(w.count_ones()))
-            .sum();
-        set as f64 / (self.n_distinct() * self.n_units()) as f64
-    }
-
-    /// Bytes held, the weights included.
-    pub fn bytes(&self) -> usize {
-        8 * (self.states.bits.len()
-            + self.columns.len()
-            + self.weights.as_ref().map_or(0, Vec::len))
-    }
-
-    /// The weighted mean of every unit. O(M d / 64) without weights.
-    pub fn means(&self) -> Vec<f64> {
-        (0..self.n_units())
-            .map(|unit| self.column_weight(self.column(unit)) / self.total_weight)
-            .collect()
-    }
-
-    /// The weighted mean of x_i x_j for every pair; the diagonal holds the means. O(M d² / 64)
-    /// without weights.
-    pub fn pair_means(&self) -> Array2<f64> {
-        let d = self.n_units();
-        let mut means = Array2::zeros((d, d));
-        for i in 0..d {
-            for j in 0..=i {
-                let both = self.column(i).zip(self.column(j)).map(|(a, b)| a & b);
-                let mean = self.column_weight(both) / self.total_weight;
-                means[[i, j]] = mean;
-                means[[j, i]] = mean;
-            }
-        }
-        means
-    }
-
-    /// The weight of the samples whose bits are set in `mask`.
-    fn column_weight(&self, mask: impl Iterator<Item = u64>) -> f64 {
-        match &self.weights {
-            None => mask.map(|w| f64::from(w.count_ones())).sum(),
-            Some(weights) => {
-                let mut sum = 0.0;
-                for (w, word) in mask.enumerate() {
-                    let mut rest = word;
-                    while rest != 0 {
-                        sum += weights[64 * w + rest.trailing_zeros() as usize];
-                        rest &= rest - 1;
-                    }
-                }
-                sum
-            }
-        }
-    }
-
-    /// Which of the four joint values (x_i, x_j) = 00, 10, 01, 11 occur, as a bit each.
-    pub(crate) fn joint_values(&self, i: usize, j: usize) -> u8 {
-        let n = self.n_distinct();
-        let last = words_for(n) - 1;
-        let mut seen = 0u8;
-        for (w, (a, b)) in self.column(i).zip(self.column(j)).enumerate() {
-            let valid = if w == last {
-                last_word_mask(n)
-            } else {
-                u64::MAX
-            };
-            for (bit, cell) in [!a & !b, a & !b, !a & b, a & b].into_iter().enumerate() {
-                seen |= u8::from(cell & valid != 0) << bit;
-            }
-            if seen == 0b1111 {
-                break;
-            }
-        }
-        seen
-    }
-}
-
-/// Numbers are multiplied and divided by the sum of the weights: it stays away from the ends of
-/// `f64`.
-fn check_sum(sum: f64) -> Result<()> {
-    if (1e-300..=1e300).contains(&sum) {
-        Ok(())
-    } else {
-        Err(Error::WeightSum { sum })
-    }
-}
-
-/// Finds rows of a [`States`] by content.
-#[derive(Default)]
-pub(crate) struct RowIndex {
-    table: HashTable<usize>,
-    hasher: DefaultHashBuilder,
-}
-
-impl RowIndex {
-    /// An index of all rows, which must be distinct.
-    pub(crate) fn of(states: &States) -> Self {
-        let mut index = Self::default();
-        for (m, row) in states.rows().enumerate() {
-            let hash = index.hasher.hash_one(row);
-            let hasher = &index.hasher;
-            index
-                .table
-                .insert_unique(hash, m, |&k| hasher.hash_one(states.row(k)));
-        }
-        index
-    }
-
-    /// The place of `row` in `states`, if it is there.
-    pub(crate) fn find(&self, states: &States, row: &[u64]) -> Option<usize> {
-        let hash = self.hasher.hash_one(row);
-        self.table.find(hash, |&k| states.row(k) == row).copied()
-    }
-
-    /// The place of `row` in `states`; if it is new, notes that it is about to be pushed.
-    fn find_or_insert(&mut self, states: &States, row: &[u64]) -> Option<usize> {
-        let hash = self.hasher.hash_one(row);
-        let hasher = &self.hasher;
-        match self.table.entry(
-            hash,
-            |&k| states.row(k) == row,
-            |&k| hasher.hash_one(states.row(k)),
-        ) {
-            hashbrown::hash_table::Entry::Occupied(entry) => Some(*entry.get()),
-            hashbrown::hash_table::Entry::Vacant(entry) => {
-                entry.insert(states.n_samples());
-                None
-            }
-        }
     }
 }
 
@@ -676,7 +391,7 @@ mod tests {
     use ndarray::{Array2, array};
     use rand::RngExt;
 
-    fn random(n: usize, d: usize, active: f64, seed: u64) -> Array2<u8> {
+    pub(super) fn random(n: usize, d: usize, active: f64, seed: u64) -> Array2<u8> {
         let mut rng = stream(seed, 0);
         Array2::from_shape_simple_fn((n, d), || u8::from(rng.random::<f64>() < active))
     }
@@ -719,76 +434,6 @@ mod tests {
     }
 
     #[test]
-    fn repeated_rows_are_stored_once_with_their_count() {
-        let x = array![[1u8, 0], [0, 1], [1, 0], [1, 0], [1, 1]];
-        let samples = Samples::from_binary(x.view()).unwrap();
-        assert_eq!((samples.n_observed(), samples.n_distinct()), (5, 3));
-        assert_eq!(samples.weights(), Some(&[3.0, 1.0, 1.0][..]));
-        assert_eq!(samples.total_weight(), 5.0);
-        assert_eq!(samples.means(), [0.8, 0.4]);
-        assert_eq!(samples.pair_means(), array![[0.8, 0.2], [0.2, 0.4]]);
-        let distinct = Samples::new(&samples.states().clone()).unwrap();
-        assert_eq!(distinct.weights(), None);
-    }
-
-    #[test]
-    fn weights_add_up_and_zero_weights_vanish() {
-        let x = array![[1u8, 0], [0, 1], [1, 0], [1, 1]];
-        let states = States::from_binary(x.view()).unwrap();
-        let samples = Samples::weighted(&states, &[0.5, 0.0, 1.5, 2.0]).unwrap();
-        assert_eq!(samples.n_distinct(), 2);
-        assert_eq!(samples.weights(), Some(&[2.0, 2.0][..]));
-        assert_eq!(samples.means(), [1.0, 0.5]);
-    }
-
-    #[test]
-    fn columns_and_moments_agree_with_the_array() {
-        for (n, d) in [(1, 1), (63, 65), (64, 64), (200, 100)] {
-            let x = random(n, d, 0.3, (n + d) as u64);
-            let samples = Samples::from_binary(x.view()).unwrap();
-            for u in 0..d {
-                for m in 0..samples.n_distinct() {
-                    let column: Vec<u64> = samples.column(u).collect();
-                    assert_eq!(get_bit(&column, m), samples.states().get(m, u));
-                    let words = words_for(samples.n_distinct());
-                    let columns = samples.states().columns();
-                    assert_eq!(columns[u * words..(u + 1) * words], column[..words]);
-                }
-            }
-            let xf = x.mapv(f64::from);
-            let expected = xf.t().dot(&xf) / n as f64;
-            let found = samples.pair_means();
-            assert!((&found - &expected).iter().all(|e| e.abs() < 1e-15));
-            assert!(
-                samples
-                    .means()
-                    .iter()
-                    .zip(found.diag())
-                    .all(|(a, b)| a == b)
-            );
-        }
-    }
-
-    #[test]
-    fn joint_values_name_the_cells_that_occur() {
-        let x = array![[0u8, 0, 1], [1, 0, 1], [0, 0, 1]];
-        let samples = Samples::from_binary(x.view()).unwrap();
-        assert_eq!(samples.joint_values(0, 1), 0b0011);
-        assert_eq!(samples.joint_values(0, 2), 0b1100);
-        assert_eq!(samples.joint_values(1, 0), 0b0101);
-    }
-
-    #[test]
-    fn an_entry_costs_at_most_three_bits() {
-        // 10⁷ × 4096 would need 10 GB here; the cost per entry does not depend on M.
-        for (n, d) in [(20_000, 100), (5_000, 4096), (10_000, 64)] {
-            let samples = Samples::from_binary(random(n, d, 0.5, 9).view()).unwrap();
-            let bits_per_entry = 8.0 * samples.bytes() as f64 / (n * d) as f64;
-            assert!(bits_per_entry <= 3.0, "{bits_per_entry} at d = {d}");
-        }
-    }
-
-    #[test]
     fn bad_data_are_errors_that_name_the_place() {
         let mut x = Array2::<f64>::zeros((9, 20));
         x[[7, 19]] = 2.0;
@@ -819,21 +464,5 @@ mod tests {
                 Err(Error::NoData { .. })
             ));
         }
-        let states = States::from_binary(array![[0u8], [1]].view()).unwrap();
-        assert!(matches!(
-            Samples::weighted(&states, &[1.0]),
-            Err(Error::WeightCount {
-                weights: 1,
-                samples: 2
-            })
-        ));
-        assert!(matches!(
-            Samples::weighted(&states, &[1.0, -1.0]),
-            Err(Error::Weight { row: 1, .. })
-        ));
-        assert_eq!(
-            Samples::weighted(&states, &[0.0, 0.0]).unwrap_err(),
-            Error::NoWeight
-        );
     }
 }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use serde::Serialize;
 use std::ops::Range;
 
-/// A mean with its standard error.
+/// A mean with its standard error. Both are finite where [`mean`] had finite values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
     /// The mean.
@@ -27,7 +27,8 @@ pub struct Mean {
 /// # Errors
 /// [`Error::BlockLength`] for a length of 0, or less than two blocks.
 pub fn n_blocks(n_samples: usize, block_length: usize) -> Result<usize> {
-    if block_length == 0 || 2 * block_length > n_samples {
+    // (Twice a length that nobody checked could overflow.)
+    if block_length == 0 || block_length > n_samples / 2 {
         return Err(Error::BlockLength {
             block_length,
             n_samples,
@@ -37,11 +38,17 @@ pub fn n_blocks(n_samples: usize, block_length: usize) -> Result<usize> {
 }
 
 /// Part `at` of `n` things cut into `parts`, sizes differing by at most one.
+///
+/// # Panics
+/// For 0 parts.
 pub fn part(n: usize, parts: usize, at: usize) -> Range<usize> {
-    at * n / parts..(at + 1) * n / parts
+    // 10¹⁰ samples in as many blocks: the product is beyond 64 bits.
+    let border = |at: usize| (at as u128 * n as u128 / parts as u128) as usize;
+    border(at)..border(at + 1)
 }
 
-/// The mean of `values`, which follow each other in time; not finite where a value is not.
+/// The mean of `values`, which follow each other in time. Finite where all values are; NaN or
+/// ±∞ where one is.
 ///
 /// ```
 /// use mpf_ising::blocks::mean;
@@ -56,8 +63,24 @@ pub fn part(n: usize, parts: usize, at: usize) -> Range<usize> {
 /// # Errors
 /// [`Error::BlockLength`].
 pub fn mean(values: &[f64], block_length: usize) -> Result<Mean> {
+    let blocks = n_blocks(values.len(), block_length)?;
+    let found = mean_of_blocks(values, blocks);
+    let overflowed = !(found.value.is_finite() && found.standard_error.is_finite());
+    if !overflowed || values.iter().any(|v| !v.is_finite()) {
+        return Ok(found);
+    }
+    // A sum or a square of finite values: in units of the largest none overflows.
+    let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    let scaled: Vec<f64> = values.iter().map(|v| v / largest).collect();
+    let found = mean_of_blocks(&scaled, blocks);
+    Ok(Mean {
+        value: largest * found.value,
+        standard_error: largest * found.standard_error,
+    })
+}
+
+fn mean_of_blocks(values: &[f64], blocks: usize) -> Mean {
     let n = values.len();
-    let blocks = n_blocks(n, block_length)?;
     let value = values.iter().sum::<f64>() / n as f64;
     let squares: f64 = (0..blocks)
         .map(|b| {
@@ -69,8 +92,35 @@ pub fn mean(values: &[f64], block_length: usize) -> Result<Mean> {
         .map(|sum| sum * sum)
         .sum();
     let freedom = blocks as f64 / (blocks - 1) as f64;
-    Ok(Mean {
+    Mean {
         value,
         standard_error: (freedom * squares).sqrt() / n as f64,
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_lengths_and_parts_of_any_size() {
+        for length in [0, 3, 1 << 63, usize::MAX] {
+            assert!(matches!(
+                n_blocks(5, length),
+                Err(Error::BlockLength { .. })
+            ));
+        }
+        let n = 10_000_000_007;
+        assert_eq!(part(n, n, n - 1), n - 1..n);
+        assert_eq!(part(10, 3, 1), 3..6);
+    }
+
+    #[test]
+    fn values_near_the_largest_number_have_a_mean() {
+        let small = mean(&[1.0, 0.25, -0.5, 1.0], 1).unwrap();
+        let large = mean(&[1.0, 0.25, -0.5, 1.0].map(|v| v * 1e308), 1).unwrap();
+        assert!((large.value / 1e308 - small.value).abs() < 1e-15);
+        assert!((large.standard_error / 1e308 - small.standard_error).abs() < 1e-15);
+        assert!(mean(&[1.0, f64::NAN], 1).unwrap().value.is_nan());
+    }
 }

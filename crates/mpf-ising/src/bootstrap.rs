@@ -43,7 +43,8 @@ impl Default for BootstrapOptions {
 }
 
 /// Standard errors of what `fit` makes of `states`. All pairs have one; it is 0 for those that
-/// `fit` never frees. Finite for fits whose parameters are below 10¹⁵⁰; beyond, +∞.
+/// `fit` never frees. Finite for fits whose parameters are below 10¹⁵⁰; beyond, +∞. (The diagonal
+/// of the couplings is NaN, as in all [`ErrorBars`].)
 ///
 /// ```
 /// use mpf_ising::bootstrap::{BootstrapOptions, bootstrap};
@@ -61,7 +62,8 @@ impl Default for BootstrapOptions {
 /// ```
 ///
 /// # Errors
-/// [`Error::BlockLength`]; [`Error::Option`] for fewer than two resamples; those of `fit`.
+/// [`Error::BlockLength`]; [`Error::Option`] for fewer than two resamples; those of `fit`;
+/// [`Error::UnitCount`] where it gives couplings of other units.
 pub fn bootstrap<E: From<Error> + Send>(
     states: &States,
     options: &BootstrapOptions,
@@ -93,8 +95,15 @@ pub fn numbered_bootstrap<E: From<Error> + Send>(
         .into_par_iter()
         .map(|b| fit(b, &resample(states, options, b as u64)?))
         .collect::<Result<Vec<Couplings>, E>>()?;
-    let spins: Vec<_> = fits.iter().map(Couplings::to_spins).collect();
     let d = states.n_units();
+    if let Some(other) = fits.iter().find(|fit| fit.n_units() != d) {
+        return Err(E::from(Error::UnitCount {
+            what: "couplings of a resample",
+            expected: d,
+            found: other.n_units(),
+        }));
+    }
+    let spins: Vec<_> = fits.iter().map(Couplings::to_spins).collect();
     let pairs: Vec<_> = (0..d)
         .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
         .collect();

@@ -24,6 +24,7 @@ pub struct Couplings {
 }
 
 /// The same model over spins s ∈ {−1, +1}^d: p(s) ∝ exp(Σ h_i s_i + Σ_{i<j} K_ij s_i s_j).
+/// Unchecked: finite where it comes from [`Couplings`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpinCouplings {
     /// h, one field per unit.
@@ -70,9 +71,9 @@ impl Couplings {
     /// J = 0: every state equally likely.
     ///
     /// # Errors
-    /// [`Error::NotSquare`] for 0 units.
+    /// [`Error::NotSquare`] for 0 units, [`Error::OutOfMemory`] for more than can be held.
     pub fn zeros(n_units: usize) -> Result<Self> {
-        Self::new(Array2::zeros((n_units, n_units)))
+        Self::new(square(n_units)?)
     }
 
     /// How many units there are.
@@ -80,17 +81,20 @@ impl Couplings {
         self.j.nrows()
     }
 
-    /// J itself.
+    /// J itself, all finite.
     pub fn as_array(&self) -> &Array2<f64> {
         &self.j
     }
 
-    /// J_ij; the bias for i = j.
+    /// J_ij, finite; the bias for i = j.
+    ///
+    /// # Panics
+    /// When there is no such unit.
     pub fn get(&self, i: usize, j: usize) -> f64 {
         self.j[[i, j]]
     }
 
-    /// The upper triangle with the diagonal, row by row: d(d+1)/2 numbers.
+    /// The upper triangle with the diagonal, row by row: d(d+1)/2 finite numbers.
     pub fn pack(&self) -> Vec<f64> {
         let d = self.n_units();
         (0..d)
@@ -102,7 +106,7 @@ impl Couplings {
     ///
     /// # Errors
     /// [`Error::UnitCount`] when the length is not d(d+1)/2, [`Error::NotFinite`],
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`], [`Error::OutOfMemory`].
     pub fn unpack(n_units: usize, packed: &[f64]) -> Result<Self> {
         if packed.len() != n_packed(n_units) {
             return Err(Error::UnitCount {
@@ -111,11 +115,10 @@ impl Couplings {
                 found: ((8.0 * packed.len() as f64 + 1.0).sqrt() / 2.0 - 0.5).floor() as usize,
             });
         }
-        let mut values = packed.iter();
-        let mut j = Array2::zeros((n_units, n_units));
+        let mut j = square(n_units)?;
         for i in 0..n_units {
             for k in i..n_units {
-                let value = *values.next().expect("the length is checked");
+                let value = packed[packed_index(n_units, i, k)];
                 j[[i, k]] = value;
                 j[[k, i]] = value;
             }
@@ -141,9 +144,9 @@ impl Couplings {
     /// The model over x = (s + 1)/2.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when fields and couplings differ in size, [`Error::NotFinite`],
-    /// [`Error::NotSymmetric`], [`Error::NotSquare`], [`Error::TooLarge`]. A diagonal of K is
-    /// ignored: s_i² = 1.
+    /// [`Error::UnitCount`] when fields and couplings differ in size, [`Error::NotFinite`] for a
+    /// field or coupling that is not, [`Error::NotSymmetric`], [`Error::NotSquare`],
+    /// [`Error::TooLarge`]. A diagonal of K is ignored: s_i² = 1.
     pub fn from_spins(spins: &SpinCouplings) -> Result<Self> {
         let d = spins.couplings.nrows();
         if spins.fields.len() != d {
@@ -157,12 +160,23 @@ impl Couplings {
         if k.ncols() == d {
             k.diag_mut().fill(0.0);
         }
+        check_finite(&k)?;
+        for (i, &value) in spins.fields.iter().enumerate() {
+            if !value.is_finite() {
+                return Err(Error::NotFinite { i, j: i, value });
+            }
+        }
+        // What was finite and is so no more has overflowed.
+        let too_large = |error| match error {
+            Error::NotFinite { .. } => Error::TooLarge { sum: f64::INFINITY },
+            other => other,
+        };
         // Adding zero turns −0 into 0.
-        let mut j = Self::new(k.mapv(|v| -2.0 * v + 0.0))?.j;
+        let mut j = Self::new(k.mapv(|v| -2.0 * v + 0.0)).map_err(too_large)?.j;
         for i in 0..d {
             j[[i, i]] = 2.0 * (k.row(i).sum() - spins.fields[i]);
         }
-        check_finite(&j)?;
+        check_finite(&j).map_err(too_large)?;
         check_sum(&j)?;
         Ok(Self { j })
     }
@@ -178,15 +192,44 @@ impl Couplings {
     }
 }
 
-/// d(d+1)/2.
+/// d(d+1)/2, or the largest `usize` where that is more.
 pub fn n_packed(n_units: usize) -> usize {
-    n_units * (n_units + 1) / 2
+    // Only one of the two is halved, so that nothing overflows before the product does.
+    if n_units.is_multiple_of(2) {
+        (n_units / 2).saturating_mul(n_units + 1)
+    } else {
+        n_units.saturating_mul(n_units / 2 + 1)
+    }
 }
 
 /// Where [`Couplings::pack`] puts J_ij, i ≤ j.
 pub fn packed_index(n_units: usize, i: usize, j: usize) -> usize {
     debug_assert!(i <= j && j < n_units);
     i * n_units + j - i * (i + 1) / 2
+}
+
+/// n × n zeros, if they can be held.
+pub(crate) fn square(n: usize) -> Result<Array2<f64>> {
+    check_square(n)?;
+    Ok(Array2::zeros((n, n)))
+}
+
+/// Refuses a matrix for which there is no memory, as far as that is known without using it.
+pub(crate) fn check_square(n: usize) -> Result<()> {
+    let reserve = |length| {
+        let mut memory = Vec::<f64>::new();
+        memory.try_reserve_exact(length).ok()?;
+        // Or the compiler sees that nobody uses it, and does not ask.
+        std::hint::black_box(&memory);
+        Some(())
+    };
+    match n.checked_mul(n).and_then(reserve) {
+        Some(()) => Ok(()),
+        None => Err(Error::OutOfMemory {
+            what: "units in one matrix of couplings",
+            count: n,
+        }),
+    }
 }
 
 fn check_finite(j: &Array2<f64>) -> Result<()> {
@@ -317,6 +360,40 @@ mod tests {
         let c = Couplings::new(array![[1.0, -1.0], [-1.0, 1.0]]).unwrap();
         assert_eq!(c.to_spins().fields, array![0.0, 0.0]);
         assert_eq!(c.to_spins().couplings[[0, 1]], 0.5);
+    }
+
+    #[test]
+    fn sizes_beyond_memory_are_errors() {
+        assert_eq!(
+            [0, 1, 2, 3, 6, 1 << 33].map(n_packed),
+            [0, 1, 3, 6, 21, usize::MAX]
+        );
+        for n in [1 << 31, 1 << 33, usize::MAX] {
+            assert!(matches!(
+                Couplings::zeros(n),
+                Err(Error::OutOfMemory { count, .. }) if count == n
+            ));
+            assert!(Couplings::unpack(n, &[0.0]).is_err());
+        }
+    }
+
+    #[test]
+    fn spins_that_overflow_are_too_large_and_not_infinite() {
+        let spins = |field: f64, coupling: f64| SpinCouplings {
+            fields: array![field, 0.0],
+            couplings: array![[f64::NAN, coupling], [coupling, 0.0]],
+        };
+        assert!(Couplings::from_spins(&spins(1.0, 2.0)).is_ok());
+        for (field, coupling) in [(1.5e308, 0.0), (0.0, -1.5e308)] {
+            assert_eq!(
+                Couplings::from_spins(&spins(field, coupling)),
+                Err(Error::TooLarge { sum: f64::INFINITY })
+            );
+        }
+        assert!(matches!(
+            Couplings::from_spins(&spins(f64::INFINITY, 0.0)),
+            Err(Error::NotFinite { i: 0, j: 0, .. })
+        ));
     }
 
     #[test]

@@ -130,6 +130,38 @@ pub enum Error {
         /// Columns asked for.
         columns: usize,
     },
+    /// A lattice of more units than can be counted with their couplings.
+    #[error(
+        "a lattice of {rows} × {columns} units is too large: at most {limit} units can have their \
+         couplings counted"
+    )]
+    LargeLattice {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        columns: usize,
+        /// The most units of a lattice.
+        limit: usize,
+    },
+    /// More of something than memory can hold.
+    #[error("{count} {what} are more than memory can hold: use fewer")]
+    OutOfMemory {
+        /// What was to be held.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
+    /// More free couplings than one objective can number.
+    #[error(
+        "{n_couplings} couplings of {n_units} units are too many for one objective: give a support \
+         with fewer pairs, or fit node by node"
+    )]
+    TooManyCouplings {
+        /// Units of the data.
+        n_units: usize,
+        /// Couplings that were to be free at once.
+        n_couplings: usize,
+    },
     /// A pair is given twice.
     #[error("the pair ({i}, {j}) is given twice: a coupling is one parameter")]
     RepeatedPair {
@@ -221,6 +253,12 @@ pub enum Error {
     NoErrorBars {
         /// Why.
         reason: &'static str,
+    },
+    /// The objective, or a slope of it, is too large for a number.
+    #[error("the objective or its slope is {value} at the given couplings: use smaller ones")]
+    NotFiniteObjective {
+        /// The first number that is not finite.
+        value: f64,
     },
     /// Too many parameters for one Hessian.
     #[error(

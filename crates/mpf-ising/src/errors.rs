@@ -66,7 +66,8 @@ impl MarginEstimator for Mpf {
     }
 }
 
-/// Standard errors of all parameters. NaN where a parameter was not free.
+/// Standard errors of all parameters. NaN where a parameter was not free, and on the diagonal of
+/// the couplings, which is none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBars {
     /// Of the spin fields h_i.
@@ -78,7 +79,11 @@ pub struct ErrorBars {
 }
 
 impl ErrorBars {
-    /// Of the paper's J: couplings off the diagonal, biases on it.
+    /// Of the paper's J: couplings off the diagonal, biases on it. NaN where a parameter was not
+    /// free.
+    ///
+    /// # Panics
+    /// When the lists are not of the same number of units.
     pub fn of_couplings(&self) -> Array2<f64> {
         let d = self.fields.len();
         Array2::from_shape_fn((d, d), |(i, j)| {
@@ -113,13 +118,15 @@ impl ErrorBars {
 
 impl Fitter {
     /// Standard errors of `couplings`, a fit of `states` with these options, from blocks of
-    /// `block_length` successive samples (1 for independent samples).
+    /// `block_length` successive samples (1 for independent samples). Finite for all that is free,
+    /// NaN for the rest.
     ///
     /// # Errors
     /// [`Error::BlockLength`] for blocks of length 0 or less than two of them,
-    /// [`Error::UnitCount`], [`Error::NoErrorBars`] for options that have none,
-    /// [`Error::TooManyParameters`] in joint mode, and [`Error::Undetermined`] when the Hessian
-    /// is singular.
+    /// [`Error::UnitCount`], [`Error::NotFinite`] for fixed biases, [`Error::Edge`],
+    /// [`Error::NoErrorBars`] for options that have none and where a sum overflows,
+    /// [`Error::TooManyParameters`] in joint mode, [`Error::Undetermined`] when the Hessian is
+    /// singular, and [`Error::Core`] when its inverse is not finite.
     pub fn sandwich(
         &self,
         estimator: &impl MarginEstimator,
@@ -129,12 +136,19 @@ impl Fitter {
     ) -> Result<ErrorBars> {
         let n_blocks = n_blocks(states.n_samples(), block_length)?;
         let model = Scores::new(self.options(), couplings, states, estimator.loss())?;
+        let p = states.n_units() + model.pairs.len();
+        if self.options().mode == Mode::Joint && p > MAX_JOINT_PARAMETERS {
+            return Err(Error::TooManyParameters {
+                n_parameters: p,
+                limit: MAX_JOINT_PARAMETERS,
+            });
+        }
         let hessians = model.row_hessians(self.options());
         let inverse = match self.options().mode {
             Mode::Joint => Inverse::Joint(model.joint_inverse(&hessians)?),
             Mode::NodeWise => Inverse::Rows(model.row_inverses(&hessians)?),
         };
-        Ok(model.error_bars(&inverse, n_blocks))
+        model.error_bars(&inverse, n_blocks)
     }
 }
 
@@ -303,12 +317,6 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
     fn joint_inverse(&self, hessians: &[Array2<f64>]) -> Result<Array2<f64>> {
         let d = self.neighbours.len();
         let p = d + self.pairs.len();
-        if p > MAX_JOINT_PARAMETERS {
-            return Err(Error::TooManyParameters {
-                n_parameters: p,
-                limit: MAX_JOINT_PARAMETERS,
-            });
-        }
         let places = self.joint_places();
         let mut joint = Array2::zeros((p, p));
         for (unit, hessian) in hessians.iter().enumerate() {
@@ -369,7 +377,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
     }
 
     /// Sums of influences over blocks, squared and added up.
-    fn error_bars(&self, inverse: &Inverse, n_blocks: usize) -> ErrorBars {
+    fn error_bars(&self, inverse: &Inverse, n_blocks: usize) -> Result<ErrorBars> {
         let n = self.states.n_samples();
         let width = self.starts[self.neighbours.len()];
         let places = self.joint_places();
@@ -406,6 +414,11 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             .collect();
         let mut total = Squares::zeros(self);
         partials.iter().for_each(|part| total.add(part));
+        if !total.is_finite() {
+            return Err(Error::NoErrorBars {
+                reason: "the slopes of single samples overflow at couplings so large",
+            });
+        }
         // The mean was fitted: one block's worth of freedom is gone.
         let scale = n_blocks as f64 / (n_blocks - 1) as f64 / (n as f64 * n as f64);
         let scaled = |values: &[f64]| values.iter().map(|v| v * scale).collect::<Vec<_>>();
@@ -419,7 +432,12 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
                 }
             }
         }
-        ErrorBars::from_variances(&fields, &biases, &self.pairs, &scaled(&total.couplings))
+        Ok(ErrorBars::from_variances(
+            &fields,
+            &biases,
+            &self.pairs,
+            &scaled(&total.couplings),
+        ))
     }
 
     fn squared_influences(
@@ -487,6 +505,11 @@ impl Squares {
             biases: vec![0.0; d],
             couplings: vec![0.0; scores.pairs.len()],
         }
+    }
+
+    fn is_finite(&self) -> bool {
+        let lists = [&self.fields, &self.biases, &self.couplings];
+        lists.into_iter().flatten().all(|v| v.is_finite())
     }
 
     fn add(&mut self, other: &Self) {

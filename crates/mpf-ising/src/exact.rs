@@ -97,32 +97,32 @@ impl Exact {
         })
     }
 
-    /// The model.
+    /// The model; finite.
     pub fn couplings(&self) -> &Couplings {
         &self.couplings
     }
 
-    /// ln Z.
+    /// ln Z; finite.
     pub fn log_z(&self) -> f64 {
         self.top + self.z.ln()
     }
 
-    /// ⟨x_i⟩.
+    /// ⟨x_i⟩; finite.
     pub fn means(&self) -> Vec<f64> {
         self.pair_means.diag().to_vec()
     }
 
-    /// ⟨x_i x_j⟩, with ⟨x_i⟩ on the diagonal.
+    /// ⟨x_i x_j⟩, with ⟨x_i⟩ on the diagonal; finite.
     pub fn pair_means(&self) -> &Array2<f64> {
         &self.pair_means
     }
 
-    /// ⟨s_i s_j⟩ of the spins s = 2x − 1.
+    /// ⟨s_i s_j⟩ of the spins s = 2x − 1; finite.
     pub fn spin_correlations(&self) -> Array2<f64> {
         spin_correlations(&self.pair_means)
     }
 
-    /// ⟨E⟩.
+    /// ⟨E⟩; finite.
     pub fn mean_energy(&self) -> f64 {
         self.couplings
             .as_array()
@@ -132,12 +132,12 @@ impl Exact {
             .sum()
     }
 
-    /// The entropy ln Z + ⟨E⟩ in nats.
+    /// The entropy ln Z + ⟨E⟩ in nats; finite, and exact up to the rounding of the largest energy.
     pub fn entropy(&self) -> f64 {
         self.z.ln() + (self.top + self.mean_energy())
     }
 
-    /// The mean log-likelihood of `samples` in nats per sample.
+    /// The mean log-likelihood of `samples` in nats per sample; finite.
     ///
     /// # Errors
     /// [`Error::UnitCount`] when the samples have other units.
@@ -151,16 +151,23 @@ impl Exact {
             });
         }
         let (model, theta) = (IsingModel::new(d), self.couplings.pack());
-        let energy: f64 = samples
-            .states()
-            .rows()
-            .enumerate()
-            .map(|(m, row)| samples.weight(m) * model.energy(&theta, row))
-            .sum();
-        Ok(-energy / samples.total_weight() - self.log_z())
+        let mean_energy = |scale: f64, total: f64| {
+            let rows = samples.states().rows().enumerate();
+            let energies =
+                rows.map(|(m, row)| scale * samples.weight(m) * model.energy(&theta, row));
+            energies.sum::<f64>() / total
+        };
+        let total = samples.total_weight();
+        let mut energy = mean_energy(1.0, total);
+        if !energy.is_finite() {
+            // A large weight times a large energy, which their mean is not.
+            energy = mean_energy(1.0 / total, 1.0);
+        }
+        Ok(-energy - self.log_z())
     }
 
-    /// p(x) of every state; state number Σ_i x_i 2^i. 8 · 2^d bytes.
+    /// p(x) of every state, finite and 0 where it is less than any number; state number
+    /// Σ_i x_i 2^i. 8 · 2^d bytes.
     pub fn probabilities(&self) -> Vec<f64> {
         let d = self.couplings.n_units();
         let low = d.min(BLOCK_BITS);
@@ -186,7 +193,7 @@ impl Exact {
             sum += *p;
             *p = sum;
         }
-        let mut states = States::new(self.couplings.n_units()).expect("couplings are not empty");
+        let mut states = States::without_samples(self.couplings.n_units());
         for _ in 0..n {
             let u = rng.random::<f64>() * sum;
             let state = cumulative.partition_point(|&c| c <= u);
@@ -197,7 +204,10 @@ impl Exact {
 }
 
 /// ⟨s_i s_j⟩ of the spins from ⟨x_i x_j⟩ of the bits: 4⟨x_i x_j⟩ − 2⟨x_i⟩ − 2⟨x_j⟩ + 1, and 1 on
-/// the diagonal.
+/// the diagonal. Finite for means, which are between 0 and 1.
+///
+/// # Panics
+/// When the array is not square.
 pub fn spin_correlations(pair_means: &Array2<f64>) -> Array2<f64> {
     Array2::from_shape_fn(pair_means.dim(), |(i, j)| {
         if i == j {
@@ -365,6 +375,17 @@ mod tests {
         (0..32).for_each(|x| states.push(&[x]));
         let samples = Samples::weighted(&states, &p).unwrap();
         assert!((exact.log_likelihood(&samples).unwrap() + entropy).abs() < 1e-12);
+    }
+
+    #[test]
+    fn large_energies_times_large_weights_do_not_overflow() {
+        let exact = Exact::new(&random(3, 1e300, 5)).unwrap();
+        let mut states = States::new(3).unwrap();
+        (0..8).for_each(|x| states.push(&[x]));
+        let plain = exact.log_likelihood(&Samples::new(&states).unwrap());
+        let heavy = Samples::weighted(&states, &[1e28; 8]).unwrap();
+        let ratio = exact.log_likelihood(&heavy).unwrap() / plain.unwrap();
+        assert!((ratio - 1.0).abs() < 1e-12, "{ratio}");
     }
 
     #[test]

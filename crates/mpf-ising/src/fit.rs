@@ -20,9 +20,11 @@ mod nodes;
 use crate::Result;
 use crate::basis::{Basis, Field, Standardized};
 use crate::bits::Samples;
-use crate::couplings::{Couplings, SpinCouplings};
+use crate::couplings::{Couplings, SpinCouplings, check_square};
 use crate::error::Error;
-use crate::flow::{LogFlow, MarginSum, Neighbourhood, Terms, left_out_flips};
+use crate::flow::{
+    LogFlow, MarginSum, Neighbourhood, Terms, all_pairs, check_count, left_out_flips,
+};
 use crate::kernel::{FlowRate, Kernel, LeftOut};
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
@@ -46,7 +48,8 @@ pub enum Mode {
     NodeWise,
 }
 
-/// Options of a [`Fitter`], unchecked.
+/// Options of a [`Fitter`], unchecked: [`Fitter::new`] refuses penalties that are negative or not
+/// finite.
 #[derive(Clone, Debug, Default)]
 pub struct FitOptions {
     /// λ₁, on Σ_{i<j} |K_ij|. Default 0.
@@ -109,7 +112,7 @@ impl Estimator for Mpf {
     }
 }
 
-/// A fit under way.
+/// A fit under way. Its numbers are finite.
 pub struct FitProgress<'a> {
     /// Iterations so far; in node-wise mode, units that are done.
     pub iteration: usize,
@@ -139,7 +142,7 @@ impl<'a> FitProgress<'a> {
         }
     }
 
-    /// The couplings as they are now. O(d²).
+    /// The couplings as they are now; finite. O(d²).
     pub fn couplings(&self) -> Couplings {
         (self.couplings)()
     }
@@ -150,7 +153,7 @@ impl<'a> FitProgress<'a> {
     }
 }
 
-/// A fitted model, how it was found, and what to be careful about.
+/// A fitted model, how it was found, and what to be careful about. Its numbers are finite.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "look at `stop` and `warnings` before using the couplings"]
 pub struct Fit {
@@ -249,7 +252,7 @@ impl Fitter {
     }
 
     /// As [`Fitter::fit`], calling `observer` after every iteration (after every unit in node-wise
-    /// mode).
+    /// mode) at which the couplings are not too large to be any.
     ///
     /// # Errors
     /// As [`Fitter::fit_with`].
@@ -267,9 +270,12 @@ impl Fitter {
     /// Fits by any estimator. What it returns is finite.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] for a start or fixed biases of other units, [`Error::NotFinite`],
-    /// [`Error::Edge`], [`Error::NoFlipsLeft`], [`Error::NothingFree`], and [`Error::Core`] when
-    /// the objective is not finite at the start, or for a snapshot of another problem.
+    /// [`Error::UnitCount`] for a start or fixed biases of other units; [`Error::NotFinite`] for
+    /// fixed biases that are not; [`Error::Edge`]; [`Error::TooManyCouplings`] and
+    /// [`Error::OutOfMemory`], before anything large is held; [`Error::NoFlipsLeft`] and
+    /// [`Error::NoFlipsLeftOfUnit`]; [`Error::NothingFree`]; [`Error::TooLarge`] and
+    /// [`Error::NotFiniteObjective`] where the result would overflow; and [`Error::Core`] when the
+    /// objective is not finite at the start, or for a snapshot of another problem.
     pub fn fit_with(
         &self,
         estimator: &impl Estimator,
@@ -342,7 +348,9 @@ impl<'a> Problem<'a> {
             Some(masked) => (masked.means, Some(masked.left_out)),
         };
         let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
-        let mut pairs = options.support.pairs(d)?;
+        // What the result will need is asked for before the work and not after it.
+        check_square(d)?;
+        let mut pairs = free_pairs(options, d)?;
         pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
         let (left_out, left_out_fraction) = left_out_flips(samples, options.neighbourhood)?;
         if options.mode == Mode::NodeWise
@@ -467,10 +475,14 @@ impl Problem<'_> {
             1.0,
             &self.fitter.minimizer,
             |progress, basis| {
+                let (fields, couplings) = basis.sums(progress.theta);
+                if !are_couplings(fields, couplings) {
+                    return;
+                }
                 let couplings = || {
                     let mut spins = vec![0.0; d + self.pairs.len()];
                     basis.to_spins(progress.theta, &mut spins);
-                    assemble(&spins).expect("an accepted step is finite")
+                    assemble(&spins).expect("their sums are numbers")
                 };
                 observer(&FitProgress {
                     iteration: progress.iteration,
@@ -530,6 +542,31 @@ impl Problem<'_> {
         warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
         warnings
     }
+}
+
+/// The pairs of the support, few enough for the objectives of these options.
+fn free_pairs(options: &FitOptions, d: usize) -> Result<Vec<(usize, usize)>> {
+    let units = match options.mode {
+        Mode::Joint => d,
+        Mode::NodeWise => 1,
+    };
+    let at_most = |n_couplings: usize| match options.mode {
+        Mode::Joint => n_couplings,
+        Mode::NodeWise => n_couplings.min(d),
+    };
+    if options.support == Support::Full {
+        check_count(units, d, at_most(all_pairs(d)))?;
+    }
+    let pairs = options.support.pairs(d)?;
+    check_count(units, d, at_most(pairs.len()))?;
+    Ok(pairs)
+}
+
+/// Whether h and K with these Σ_i |h_i| and Σ_{i<j} |K_ij| are small enough for [`Couplings`].
+fn are_couplings(fields: f64, couplings: f64) -> bool {
+    // Σ_ij |J_ij| ≤ 8 Σ_{i<j} |K_ij| + 2 Σ_i |h_i|, and twice that must be a number; the rest is
+    // for rounding.
+    (32.0 * couplings + 8.0 * fields).is_finite()
 }
 
 /// θ = (h of `units`, K of `pairs`).

@@ -13,7 +13,7 @@ use crate::bits::{RowIndex, Samples, flip_bit, for_each_set_bit, get_bit};
 use crate::couplings::{n_packed, packed_index};
 use crate::error::Error;
 use crate::kernel::{
-    FlowRate, Kernel, LeftOut, MarginLoss, Path, Rows, SAFE_EXPONENT, at_one_margin,
+    FlowRate, Kernel, LeftOut, MarginLoss, Path, Rows, SAFE_EXPONENT, at_one_margin, most_entries,
 };
 use crate::support::Support;
 use mpf_core::{Form, Objective};
@@ -39,6 +39,11 @@ pub enum Neighbourhood {
 
 /// K of [`Neighbourhood`] as a function of J, packed as [`Couplings::pack`] does.
 ///
+/// For the J of any [`Couplings`] K is a number, or +∞ where it is too large for one; its gradient
+/// is finite while K is below 10³⁰⁰. ln K is finite while energies are below 10¹⁴, and never −∞: beyond, their
+/// rounding can be more than an exponential takes, and then it is +∞.
+///
+/// [`Couplings`]: crate::Couplings
 /// [`Couplings::pack`]: crate::Couplings::pack
 pub struct IsingFlow<'a> {
     n_units: usize,
@@ -53,7 +58,8 @@ impl<'a> IsingFlow<'a> {
     /// The flow out of `samples`.
     ///
     /// # Errors
-    /// [`Error::NoFlipsLeft`] when [`Neighbourhood::OutsideData`] leaves nothing.
+    /// [`Error::NoFlipsLeft`] when [`Neighbourhood::OutsideData`] leaves nothing;
+    /// [`Error::TooManyCouplings`] from 65,536 units on.
     pub fn new(samples: &'a Samples, neighbourhood: Neighbourhood, form: Form) -> Result<Self> {
         Self::with_kernel(samples, neighbourhood, form, Kernel::default())
     }
@@ -69,6 +75,7 @@ impl<'a> IsingFlow<'a> {
         kernel: Kernel,
     ) -> Result<Self> {
         let d = samples.n_units();
+        check_count(d, d, all_pairs(d))?;
         let (left_out, left_out_fraction) = left_out_flips(samples, neighbourhood)?;
         let pairs = Support::Full.pairs(d)?;
         let n = d + pairs.len();
@@ -95,7 +102,7 @@ impl<'a> IsingFlow<'a> {
         self.sum.path()
     }
 
-    /// The fraction of all flips that lead to data states and were left out.
+    /// The fraction of all flips that lead to data states and were left out; finite.
     pub fn left_out_fraction(&self) -> f64 {
         self.left_out_fraction
     }
@@ -159,7 +166,9 @@ impl<'a> Terms<'a> {
     ///
     /// # Errors
     /// [`Error::UnitCount`] for no units or units beyond those of the samples; [`Error::Edge`] for
-    /// a pair that is not one, or has no end among the units; [`Error::RepeatedPair`].
+    /// a pair that is not one, or has no end among the units; [`Error::RepeatedPair`];
+    /// [`Error::TooManyCouplings`] for 2³² numbers or more: d² of them if an eighth of all pairs
+    /// are free or more, two per pair if fewer are.
     pub fn new(
         samples: &'a Samples,
         units: Range<usize>,
@@ -185,6 +194,7 @@ impl<'a> Terms<'a> {
             let (i, j) = twice[0];
             return Err(Error::RepeatedPair { i, j });
         }
+        check_count(units.len(), n_units, pairs.len())?;
         Ok(Self {
             samples,
             units,
@@ -214,8 +224,36 @@ impl<'a> Terms<'a> {
 /// The slot of an end that is not among the units.
 const NOWHERE: u32 = u32::MAX;
 
+/// d(d−1)/2.
+pub(crate) fn all_pairs(n_units: usize) -> usize {
+    n_packed(n_units.saturating_sub(1))
+}
+
+/// Refuses more couplings between `units` of `n_units` units than there are slots.
+pub(crate) fn check_count(units: usize, n_units: usize, n_couplings: usize) -> Result<()> {
+    // A coupling of one unit to the others is one entry, of two among the units two.
+    let n_entries = if units == 1 {
+        n_couplings
+    } else {
+        n_couplings.saturating_mul(2)
+    };
+    if most_entries(units, n_units, n_entries) < NOWHERE as usize {
+        Ok(())
+    } else {
+        Err(Error::TooManyCouplings {
+            n_units,
+            n_couplings,
+        })
+    }
+}
+
+/// A slot in four bytes: [`check_count`] has seen to it that they do.
+fn in_four_bytes(slot: usize) -> u32 {
+    u32::try_from(slot).expect("no more entries than were checked")
+}
+
 /// The mean over samples of φ(a), summed over flips, as a function of
-/// θ = (h of the units, K of the pairs).
+/// θ = (h of the units, K of the pairs). +∞ where φ or the sum is too large for a number.
 pub struct MarginSum<'a, L> {
     terms: Terms<'a>,
     rows: Rows<'a>,
@@ -242,7 +280,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
         );
         let slot = |unit: usize, other: usize| {
             if terms.units.contains(&unit) {
-                u32::try_from(rows.slot(unit, other)).expect("fewer than 65,000 units")
+                in_four_bytes(rows.slot(unit, other))
             } else {
                 NOWHERE
             }
@@ -388,6 +426,10 @@ fn log_value_and_gradient(
         sum.loss.shift = largest;
     }
     let value = sum.value_and_gradient(theta, grad);
+    if value == 0.0 {
+        // Not a flow of zero, but a shift that was rounded up.
+        return f64::INFINITY;
+    }
     for g in grad {
         *g /= value;
     }
@@ -446,5 +488,43 @@ pub(crate) fn left_out_flips(
         .map(|(m, &c)| samples.weight(m) * f64::from(c))
         .sum();
     let fraction = weighted / (samples.total_weight() * states.n_units() as f64);
-    Ok((Some(Arc::new(left_out)), fraction))
+    // (No more than all, whatever the rounding.)
+    Ok((Some(Arc::new(left_out)), fraction.min(1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn couplings_are_counted_before_anything_is_held() {
+        // All couplings, jointly and node by node.
+        assert!(check_count(65_535, 65_535, all_pairs(65_535)).is_ok());
+        assert_eq!(
+            check_count(65_536, 65_536, all_pairs(65_536)),
+            Err(Error::TooManyCouplings {
+                n_units: 65_536,
+                n_couplings: 2_147_450_880
+            })
+        );
+        assert!(check_count(1, 1_000_000, 999_999).is_ok());
+        // Few couplings of many units.
+        assert!(check_count(1_000_000, 1_000_000, 2_000_000).is_ok());
+        assert!(check_count(1_000_000, 1_000_000, 1 << 31).is_err());
+        for n in [1 << 32, usize::MAX] {
+            assert!(check_count(n, n, all_pairs(n)).is_err());
+        }
+        let mut states = crate::States::new(70_000).unwrap();
+        states.push(&vec![0; states.words_per_row()]);
+        let samples = Samples::new(&states).unwrap();
+        let flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum);
+        assert!(matches!(
+            flow.err(),
+            Some(Error::TooManyCouplings {
+                n_units: 70_000,
+                ..
+            })
+        ));
+        assert!(Terms::new(&samples, 0..70_000, vec![(0, 69_999)]).is_ok());
+    }
 }

@@ -44,12 +44,20 @@ impl Folds {
     /// Deals `n_samples` samples to `n_folds` folds.
     ///
     /// # Errors
-    /// [`Error::Folds`] for fewer than two folds, or fewer samples than folds.
+    /// [`Error::Folds`] for fewer than two folds, or fewer samples than folds;
+    /// [`Error::OutOfMemory`].
     pub fn new(n_samples: usize, n_folds: usize, dealing: Dealing) -> Result<Self> {
         if n_folds < 2 || n_samples < n_folds {
             return Err(Error::Folds { n_folds, n_samples });
         }
-        let mut order: Vec<usize> = (0..n_samples).collect();
+        let mut order: Vec<usize> = Vec::new();
+        if order.try_reserve_exact(n_samples).is_err() {
+            return Err(Error::OutOfMemory {
+                what: "samples to deal to folds",
+                count: n_samples,
+            });
+        }
+        order.extend(0..n_samples);
         if let Dealing::Random { seed } = dealing {
             let mut rng = stream(seed, 0);
             for last in (1..n_samples).rev() {
@@ -74,6 +82,9 @@ impl Folds {
     }
 
     /// The samples of a fold, in the order of the data.
+    ///
+    /// # Panics
+    /// When there is no such fold.
     pub fn held_out(&self, fold: usize) -> &[usize] {
         &self.order[part(self.order.len(), self.n_folds, fold)]
     }
@@ -82,6 +93,9 @@ impl Folds {
     ///
     /// # Errors
     /// [`Error::FoldSamples`] for states that are not those that were dealt.
+    ///
+    /// # Panics
+    /// When there is no such fold.
     pub fn split(&self, states: &States, fold: usize) -> Result<(States, States)> {
         if states.n_samples() != self.n_samples() {
             return Err(Error::FoldSamples {
@@ -147,6 +161,10 @@ mod tests {
             let error = Folds::new(n_samples, n_folds, Dealing::Blocks).unwrap_err();
             assert_eq!(error, Error::Folds { n_folds, n_samples });
         }
+        assert!(matches!(
+            Folds::new(usize::MAX, 2, Dealing::Blocks),
+            Err(Error::OutOfMemory { .. })
+        ));
         let folds = Folds::new(10, 2, Dealing::Blocks).unwrap();
         assert!(matches!(
             folds.split(&States::new(3).unwrap(), 0),

@@ -39,10 +39,10 @@ use std::sync::Arc;
 /// is much likelier in its own state than flipped.
 pub trait MarginLoss: Copy + Send + Sync {
     /// (φ(a), φ′(a)), four margins at a time. Mark it `#[inline(always)]`: it becomes part of
-    /// vector code.
+    /// vector code. Where they are too large for a number they are ±∞; NaN only for a NaN.
     fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V);
 
-    /// φ″(a), for standard errors.
+    /// φ″(a), for standard errors. Not negative; +∞ where it is too large for a number.
     fn curvature(self, margin: f64) -> f64;
 
     /// Whether φ(a) is exp(−a) and nothing else, which admits a shortcut.
@@ -60,7 +60,8 @@ pub(crate) fn at_one_margin(loss: impl MarginLoss, margin: f64) -> (f64, f64) {
     (values[0], slopes[0])
 }
 
-/// φ(a) = exp(−a − shift): the rate of the flip, which MPF (and RISE) sum.
+/// φ(a) = exp(−a − shift): the rate of the flip, which MPF (and RISE) sum. +∞ from an exponent of
+/// 710 on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowRate {
     /// Taken out of every exponent; 0 for K itself.
@@ -158,6 +159,24 @@ const TASKS: usize = 256;
 const THIN_BELOW: f64 = 1.0 / 8.0;
 /// |z| for which exp(z) is far from the ends of `f64`, even summed 10⁹ times.
 pub(crate) const SAFE_EXPONENT: f64 = 600.0;
+
+/// How many numbers R needs at most, for `n_entries` that may differ from zero in the rows of
+/// `n_units` of all `n_columns` units.
+pub(crate) fn most_entries(n_units: usize, n_columns: usize, n_entries: usize) -> usize {
+    if n_units == 1 || is_thin(n_units, n_columns, n_entries) {
+        n_entries
+    } else {
+        let padded = n_units
+            .div_ceil(sparse::PANEL)
+            .saturating_mul(sparse::PANEL);
+        padded.saturating_mul(n_columns)
+    }
+}
+
+/// Whether rows beat panels.
+fn is_thin(n_units: usize, n_columns: usize, n_entries: usize) -> bool {
+    (n_entries as f64) < THIN_BELOW * n_units.saturating_mul(n_columns) as f64
+}
 
 /// R and c of some units, and what comes of them.
 pub(crate) struct Rows<'a> {
@@ -574,7 +593,7 @@ fn n_chunks(n: usize, n_parts: usize) -> usize {
 /// every chunk of samples, and the lists of set bits where there are any.
 pub(crate) fn working_bytes(samples: &Samples) -> usize {
     let (n, d) = (samples.n_distinct(), samples.n_units());
-    let path = choose(samples, d, d * (d - 1), d - 1);
+    let path = choose(samples, d, d.saturating_mul(d - 1), d - 1);
     let (width, lists) = match path {
         Path::Sparse => (sparse::PANEL, sparse::list_bytes(samples)),
         Path::Dense => (dense::PANEL, 0),
@@ -582,17 +601,19 @@ pub(crate) fn working_bytes(samples: &Samples) -> usize {
         _ => (1, 0),
     };
     let chunks = n_chunks(n, d.div_ceil(width));
-    8 * (2 + chunks) * d.next_multiple_of(width) * d + lists
+    let panels = d.next_multiple_of(width).saturating_mul(d);
+    panels
+        .saturating_mul(8 * (2 + chunks))
+        .saturating_add(lists)
 }
 
 /// The fastest path, calibrated by `cargo bench --bench paths`.
 fn choose(samples: &Samples, n_units: usize, n_entries: usize, largest_degree: usize) -> Path {
     let few_patterns = largest_degree <= patterns::MOST_NEIGHBOURS
         && 2usize << largest_degree <= samples.n_distinct();
-    let all = n_units * samples.n_units();
     if few_patterns {
         Path::Patterns
-    } else if n_units == 1 || (n_entries as f64) < THIN_BELOW * all as f64 {
+    } else if n_units == 1 || is_thin(n_units, samples.n_units(), n_entries) {
         Path::Rows
     } else if sparse::is_worth_it(samples) {
         Path::Sparse

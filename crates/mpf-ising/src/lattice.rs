@@ -1,9 +1,8 @@
 //! Rectangular lattices and the paper's spin glass on them.
 
 use crate::Result;
-use crate::couplings::Couplings;
+use crate::couplings::{Couplings, square};
 use crate::error::Error;
-use ndarray::Array2;
 use rand::Rng;
 use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
@@ -19,22 +18,50 @@ pub enum Boundary {
     Periodic,
 }
 
+/// The most units of a lattice: the pairs of so many can be counted.
+const MAX_UNITS: usize = u32::MAX as usize;
+
 /// A rectangular lattice of units; unit (r, c) has the index r · columns + c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "LatticeFile")]
 pub struct Lattice {
     rows: usize,
     columns: usize,
     boundary: Boundary,
 }
 
+/// How a lattice is stored: unchecked.
+#[derive(Deserialize)]
+struct LatticeFile {
+    rows: usize,
+    columns: usize,
+    boundary: Boundary,
+}
+
+impl TryFrom<LatticeFile> for Lattice {
+    type Error = Error;
+
+    fn try_from(file: LatticeFile) -> Result<Self> {
+        Self::new(file.rows, file.columns, file.boundary)
+    }
+}
+
 impl Lattice {
     /// A lattice with `rows` × `columns` units.
     ///
     /// # Errors
-    /// [`Error::EmptyLattice`].
+    /// [`Error::EmptyLattice`]; [`Error::LargeLattice`] for more than 2³² − 1 units.
     pub fn new(rows: usize, columns: usize, boundary: Boundary) -> Result<Self> {
-        if rows == 0 || columns == 0 {
-            return Err(Error::EmptyLattice { rows, columns });
+        match rows.checked_mul(columns) {
+            Some(0) => return Err(Error::EmptyLattice { rows, columns }),
+            Some(n_units) if n_units <= MAX_UNITS => {}
+            _ => {
+                return Err(Error::LargeLattice {
+                    rows,
+                    columns,
+                    limit: MAX_UNITS,
+                });
+            }
         }
         Ok(Self {
             rows,
@@ -89,7 +116,7 @@ impl Lattice {
     /// that every column of J sums to 0 (no field, mean activity ½).
     ///
     /// # Errors
-    /// [`Error::Option`] for a variance that is negative or not finite.
+    /// [`Error::Option`] for a variance that is negative or not finite; [`Error::OutOfMemory`].
     pub fn spin_glass<R: Rng + ?Sized>(&self, variance: f64, rng: &mut R) -> Result<Couplings> {
         let normal = Some(variance)
             .filter(|v| v.is_finite() && *v >= 0.0)
@@ -99,7 +126,7 @@ impl Lattice {
                 value: variance,
                 requirement: "finite and not negative",
             })?;
-        let mut j = Array2::zeros((self.n_units(), self.n_units()));
+        let mut j = square(self.n_units())?;
         for (a, b) in self.edges() {
             let value = normal.sample(rng);
             j[[a, b]] = value;
@@ -157,6 +184,18 @@ mod tests {
     #[test]
     fn bad_lattices_are_errors() {
         assert!(Lattice::new(0, 3, Boundary::Open).is_err());
+        assert!(Lattice::new(usize::MAX, 0, Boundary::Open).is_err());
+        for (rows, columns) in [(1 << 16, 1 << 16), (1 << 32, 1 << 32), (usize::MAX, 2)] {
+            let error = Lattice::new(rows, columns, Boundary::Open).unwrap_err();
+            assert!(matches!(error, Error::LargeLattice { .. }));
+        }
+        let huge = Lattice::new(1 << 16, (1 << 16) - 1, Boundary::Open).unwrap();
+        assert!(matches!(
+            huge.spin_glass(1.0, &mut stream(0, 0)),
+            Err(Error::OutOfMemory { .. })
+        ));
+        let empty = r#"{"rows":0,"columns":3,"boundary":"open"}"#;
+        assert!(serde_json::from_str::<Lattice>(empty).is_err());
         let lattice = Lattice::new(2, 2, Boundary::Open).unwrap();
         assert!(matches!(
             lattice.spin_glass(-1.0, &mut stream(0, 0)),

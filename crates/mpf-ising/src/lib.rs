@@ -13,6 +13,14 @@
 //!
 //! When *not* to use it: on sparse recordings where one state holds most of the samples,
 //! pseudolikelihood is the better estimator, and up to about 20 units exact maximum likelihood is.
+//!
+//! # Numbers
+//!
+//! [`States`], [`Samples`], [`Couplings`] and options are checked when they are made: what is NaN,
+//! infinite, or so large that sums of it would overflow is an [`Error`]. What comes of them is finite
+//! unless its documentation says otherwise: objectives are +∞ where a flow is too large for a number
+//! ([`IsingFlow`], [`Fitter::objective_value`], held-out scores, EBIC), and [`ErrorBars`] are NaN for
+//! what was not free.
 
 mod basis;
 pub mod bits;

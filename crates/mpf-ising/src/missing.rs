@@ -39,7 +39,7 @@
 //! last bit.
 
 use crate::Result;
-use crate::bits::{Samples, States, flip_bit, for_each_set_bit, get_bit};
+use crate::bits::{Samples, States, flip_bit, for_each_set_bit, get_bit, negligible};
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::errors::MarginEstimator;
@@ -66,7 +66,7 @@ pub enum MissingRule {
     Complete {
         /// Samples with more unknown entries than this are left out; at most [`MAX_UNKNOWN`].
         most_unknown: usize,
-        /// No spin coupling or field may change by more than this in the last round.
+        /// No spin coupling or field may change by more than this in the last round. Positive.
         tolerance: f64,
         /// Most rounds.
         max_rounds: usize,
@@ -93,7 +93,7 @@ pub struct Incomplete {
     weights: Option<Vec<f64>>,
 }
 
-/// A fit of incomplete samples.
+/// A fit of incomplete samples. Its numbers are finite.
 #[derive(Clone, Debug, Serialize)]
 #[must_use = "look at `fit.stop` and `settled` before using the couplings"]
 pub struct IncompleteFit {
@@ -112,20 +112,22 @@ impl Incomplete {
     /// `unknown` has a 1 where the entry of `values` was not observed; the value there is ignored.
     ///
     /// # Errors
-    /// [`Error::MaskShape`]; [`Error::NeverObserved`] for a unit without any observed entry;
-    /// [`Error::NoData`].
+    /// [`Error::MaskShape`]; [`Error::NeverObserved`] for a unit without any observed entry (in a
+    /// sample that has weight); [`Error::NoData`].
     pub fn new(values: &States, unknown: &States) -> Result<Self> {
         Self::build(values, unknown, None)
     }
 
-    /// The same with a weight for every sample.
+    /// The same with a weight for every sample, as [`Samples::weighted`] takes them.
     ///
     /// # Errors
-    /// As [`Incomplete::new`]; [`Error::WeightCount`], [`Error::Weight`].
+    /// As [`Incomplete::new`] and [`Samples::weighted`].
     pub fn weighted(values: &States, unknown: &States, weights: &[f64]) -> Result<Self> {
         // Checks them.
         let _ = Samples::weighted(values, weights)?;
-        Self::build(values, unknown, Some(weights.to_vec()))
+        let least = negligible(weights);
+        let weight = |w: &f64| if *w > least { *w } else { 0.0 };
+        Self::build(values, unknown, Some(weights.iter().map(weight).collect()))
     }
 
     fn build(values: &States, unknown: &States, weights: Option<Vec<f64>>) -> Result<Self> {
@@ -144,9 +146,10 @@ impl Incomplete {
         let mut never = vec![u64::MAX; unknown.words_per_row()];
         let mut known_values = States::new(columns)?;
         let mut known = vec![0; unknown.words_per_row()];
-        for (row, mask) in values.rows().zip(unknown.rows()) {
+        for (m, (row, mask)) in values.rows().zip(unknown.rows()).enumerate() {
+            let counts = weights.as_ref().is_none_or(|w| w[m] > 0.0);
             for (k, (value, mask)) in row.iter().zip(mask).enumerate() {
-                never[k] &= mask;
+                never[k] &= if counts { *mask } else { u64::MAX };
                 known[k] = value & !mask;
             }
             known_values.push(&known);
@@ -166,7 +169,7 @@ impl Incomplete {
         &self.values
     }
 
-    /// The share of entries that are unknown.
+    /// The share of entries that are unknown, whatever their weights; finite.
     pub fn unknown_fraction(&self) -> f64 {
         let set: usize = self.unknown.rows().map(count).sum();
         set as f64 / (self.values.n_samples() * self.values.n_units()) as f64
@@ -180,7 +183,7 @@ impl Incomplete {
         self.weights.as_ref().map_or(1.0, |w| w[sample])
     }
 
-    /// The mean of every unit over the samples in which it is known.
+    /// The mean of every unit over the samples in which it is known; finite.
     pub fn means(&self) -> Vec<f64> {
         let d = self.values.n_units();
         let mut sums = vec![[0.0; 2]; d];
@@ -203,6 +206,9 @@ impl Incomplete {
         let mut unknown = values.clone();
         let mut weights = Vec::new();
         for (m, (row, mask)) in self.values.rows().zip(self.unknown.rows()).enumerate() {
+            if self.weight(m) == 0.0 {
+                continue;
+            }
             let key = [row, mask].concat();
             let at = *places.entry(key).or_insert_with(|| {
                 values.push(row);
@@ -335,7 +341,8 @@ impl Fitter {
             fit: self.fit_masked(estimator, &samples, Some(masked), &mut |_| {})?,
             rounds: 0,
             settled: true,
-            left_out_fraction: 1.0 - kept.iter().sum::<f64>() / total,
+            // (No less than nothing, whatever the rounding.)
+            left_out_fraction: (1.0 - kept.iter().sum::<f64>() / total).max(0.0),
         })
     }
 
@@ -355,7 +362,8 @@ impl Fitter {
         let biases: Vec<f64> = data
             .means()
             .iter()
-            .map(|mean| (mean * total + 0.5) / (total + 1.0))
+            // (Beyond 10¹⁶ samples the half that was added is lost.)
+            .map(|mean| ((mean * total + 0.5) / (total + 1.0)).min(1.0 - 0.5 * f64::EPSILON))
             .map(|p| ((1.0 - p) / p).ln())
             .collect();
         let mut couplings = match &self.options().start {

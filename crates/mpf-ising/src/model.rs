@@ -11,7 +11,8 @@ use crate::couplings::{n_packed, packed_index};
 use mpf_core::{Connectivity, EnergyModel};
 
 /// The Ising model over packed states; θ is J as [`Couplings::pack`](crate::Couplings::pack)
-/// lays it out.
+/// lays it out. Energies of the J of any `Couplings` are finite; those of other θ are what their
+/// sums are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsingModel {
     n_units: usize,
@@ -31,7 +32,7 @@ impl EnergyModel for IsingModel {
         n_packed(self.n_units)
     }
 
-    /// O(active²).
+    /// Finite for the J of any `Couplings`. O(active²).
     fn energy(&self, theta: &[f64], x: &[u64]) -> f64 {
         let mut energy = 0.0;
         for_each_set_bit(x, |i| {

@@ -10,11 +10,10 @@
 //! For demonstrations and tests, where the truth should be known; it is a model of no animal.
 
 use crate::Result;
-use crate::couplings::Couplings;
-use crate::error::Error;
-use ndarray::Array2;
+use crate::couplings::{Couplings, square};
+use crate::lattice::{Boundary, Lattice};
 use rand::{Rng, RngExt};
-use rand_distr::{Distribution, Normal};
+use rand_distr::{Distribution, StandardNormal};
 
 /// Spacings that a cell may be off its place, each way.
 const JITTER: f64 = 0.3;
@@ -30,25 +29,28 @@ const JITTER: f64 = 0.3;
 /// ```
 ///
 /// # Errors
-/// [`Error::EmptyLattice`].
+/// [`Error::EmptyLattice`], [`Error::LargeLattice`], [`Error::OutOfMemory`].
+///
+/// [`Error::EmptyLattice`]: crate::Error::EmptyLattice
+/// [`Error::LargeLattice`]: crate::Error::LargeLattice
+/// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
 pub fn couplings(rows: usize, columns: usize, rng: &mut impl Rng) -> Result<Couplings> {
-    let d = rows * columns;
-    if d == 0 {
-        return Err(Error::EmptyLattice { rows, columns });
-    }
+    let d = Lattice::new(rows, columns, Boundary::Open)?.n_units();
+    let mut j = square(d)?;
     let mut off = || rng.random_range(-JITTER..JITTER);
     let places: Vec<(f64, f64)> = (0..d)
         .map(|i| ((i / columns) as f64 + off(), (i % columns) as f64 + off()))
         .collect();
-    let bias = Normal::new(3.2, 0.5).expect("the deviation is positive");
-    let noise = Normal::new(0.0, 0.2).expect("the deviation is positive");
-    let mut j = Array2::zeros((d, d));
+    let mut normal = |mean: f64, deviation: f64| {
+        let z: f64 = StandardNormal.sample(rng);
+        mean + deviation * z
+    };
     for a in 0..d {
-        j[[a, a]] = bias.sample(rng);
+        j[[a, a]] = normal(3.2, 0.5);
         for b in 0..a {
             let (dx, dy) = (places[a].0 - places[b].0, places[a].1 - places[b].1);
             let near = 1.2 * (-0.5 * (dx * dx + dy * dy)).exp();
-            j[[a, b]] = -0.5 * (near + noise.sample(rng));
+            j[[a, b]] = -0.5 * (near + normal(0.0, 0.2));
             j[[b, a]] = j[[a, b]];
         }
     }

@@ -49,6 +49,9 @@ const SMALL_COUPLING: f64 = 0.01;
 /// converge, and need not: the graph is then too large anyway.
 const REFIT_ITERATIONS: usize = 100;
 
+/// The most λ's that are made and not given.
+const MAX_LAMBDAS: usize = 1_000_000;
+
 /// What is varied along a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -60,7 +63,7 @@ pub enum Penalty {
     L2,
 }
 
-/// Options of a [`PenaltyPath`], unchecked.
+/// Options of a [`PenaltyPath`], unchecked until [`PenaltyPath::new`].
 #[derive(Clone, Debug)]
 pub struct PathOptions {
     /// What is varied. Default: λ₁.
@@ -114,19 +117,21 @@ pub struct PenaltyPath {
 /// One fit on a path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathPoint {
-    /// λ₁ or λ₂.
+    /// λ₁ or λ₂; finite.
     pub lambda: f64,
     /// Couplings that differ from zero.
     pub n_couplings: usize,
-    /// The objective without penalties.
+    /// The objective without penalties; +∞ where it is too large for a number.
     pub objective: f64,
-    /// The extended Bayesian information criterion; `None` on a ridge path.
+    /// The extended Bayesian information criterion; +∞ where it is too large for a number, `None`
+    /// on a ridge path.
     pub ebic: Option<f64>,
     /// The fit, with its KKT residual.
     pub fit: Fit,
 }
 
-/// The held-out score of one λ.
+/// The held-out score of one λ. Numbers are +∞ where they are too large for one (a strong coupling
+/// that the held-out samples contradict), never NaN.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HeldOutScore {
     /// The mean over all held-out samples of the estimator's own objective, without penalties.
@@ -266,8 +271,9 @@ impl PenaltyPath {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for a λ that is negative or not finite, no λ at all, a smallest part
-    /// outside 0 < r < 1, or a γ outside 0 ≤ γ ≤ 1.
+    /// [`Error::Option`] for a λ that is negative or not finite, no λ at all or more than a million
+    /// that are not given, a patience of 0, a smallest part outside 0 < r < 1, or a γ outside
+    /// 0 ≤ γ ≤ 1.
     pub fn new(options: PathOptions) -> Result<Self> {
         let check = |name, value: f64, requirement, holds| {
             if holds {
@@ -280,8 +286,12 @@ impl PenaltyPath {
                 })
             }
         };
-        let n = options.lambdas.as_ref().map_or(options.n_lambdas, Vec::len);
-        check("n_lambdas", n as f64, "at least 1", n > 0)?;
+        let (n, most) = match &options.lambdas {
+            None => (options.n_lambdas, MAX_LAMBDAS),
+            Some(given) => (given.len(), usize::MAX),
+        };
+        let holds = (1..=most).contains(&n);
+        check("n_lambdas", n as f64, "from 1 to 1,000,000", holds)?;
         let patience = options.patience;
         check("patience", patience as f64, "at least 1", patience > 0)?;
         for &lambda in options.lambdas.iter().flatten() {
@@ -296,11 +306,11 @@ impl PenaltyPath {
         Ok(Self { options })
     }
 
-    /// The λ's of the path, largest first. Those that are not given begin at the λ max of the
-    /// data.
+    /// The λ's of the path, largest first, finite and not negative. Those that are not given begin
+    /// at the λ max of the data.
     ///
     /// # Errors
-    /// Those of [`Fitter::fit_with`].
+    /// Those of [`Fitter::coupling_pulls`], for λ's that are not given.
     pub fn lambdas(
         &self,
         fitter: &Fitter,
@@ -328,20 +338,36 @@ impl PenaltyPath {
     ) -> Result<f64> {
         let independent = independent(fitter, estimator, samples)?;
         let pulls = fitter.coupling_pulls(estimator, &independent, samples)?;
-        Ok(match self.options.penalty {
-            Penalty::L1 => pulls.iter().fold(0.0, |m, (_, pull)| m.max(*pull)),
+        let strongest = pulls.iter().fold(0.0f64, |m, (_, pull)| m.max(*pull));
+        let lambda = match self.options.penalty {
+            Penalty::L1 => strongest,
             Penalty::L2 => {
-                let squares: f64 = pulls.iter().map(|(_, pull)| pull * pull).sum();
-                (squares / pulls.len().max(1) as f64).sqrt() / SMALL_COUPLING
+                let rms = |unit: f64| {
+                    let squares = pulls.iter().map(|(_, pull)| (pull / unit) * (pull / unit));
+                    (squares.sum::<f64>() / pulls.len().max(1) as f64).sqrt()
+                };
+                let plain = rms(1.0);
+                // Squares overflow before what they are squares of.
+                let rms = if plain.is_finite() {
+                    plain
+                } else {
+                    strongest * rms(strongest)
+                };
+                rms / SMALL_COUPLING
             }
-        })
+        };
+        if lambda.is_finite() {
+            Ok(lambda)
+        } else {
+            Err(Error::NotFiniteObjective { value: lambda })
+        }
     }
 
     /// Fits along the path, each fit starting from the one before, and calls `observer` after
     /// each.
     ///
     /// # Errors
-    /// Those of [`Fitter::fit_with`]; [`Error::Cancelled`].
+    /// Those of [`PenaltyPath::lambdas`] and [`Fitter::fit_with`]; [`Error::Cancelled`].
     pub fn fit(
         &self,
         fitter: &Fitter,
@@ -369,8 +395,8 @@ impl PenaltyPath {
     /// off when the score has missed its minimum [`PathOptions::patience`] times in a row.
     ///
     /// # Errors
-    /// [`Error::FoldSamples`] for folds of other data; those of [`Fitter::fit_with`];
-    /// [`Error::Cancelled`].
+    /// [`Error::FoldSamples`] for folds of other data; those of [`PenaltyPath::lambdas`] and
+    /// [`Fitter::fit_with`]; [`Error::Cancelled`].
     pub fn cross_validate(
         &self,
         fitter: &Fitter,
@@ -564,16 +590,23 @@ impl HeldOutScore {
         let mean = folds.iter().zip(sizes).map(|(s, n)| s * n).sum::<f64>() / total;
         let squares: f64 = folds.iter().map(|s| (s - mean) * (s - mean)).sum();
         let k = folds.len() as f64;
+        let standard_error = (squares / (k * (k - 1.0))).sqrt();
         Self {
             mean,
-            standard_error: (squares / (k * (k - 1.0))).sqrt(),
+            // (∞ − ∞ is no number; that nothing is known of the mean is +∞.)
+            standard_error: if standard_error.is_nan() {
+                f64::INFINITY
+            } else {
+                standard_error
+            },
             folds,
         }
     }
 }
 
 impl CrossValidation {
-    /// The index of the point that `rule` chooses; `None` for EBIC on a ridge path.
+    /// The index of the point that `rule` chooses; `None` without scores, and for EBIC on a ridge
+    /// path.
     pub fn index(&self, rule: Rule) -> Option<usize> {
         let smallest = |values: &mut dyn Iterator<Item = f64>| {
             values
@@ -596,8 +629,8 @@ impl CrossValidation {
         }
     }
 
-    /// The point that `rule` chooses; `None` for EBIC on a ridge path.
+    /// The point that `rule` chooses; `None` where [`CrossValidation::index`] is.
     pub fn chosen(&self, rule: Rule) -> Option<&PathPoint> {
-        self.index(rule).map(|k| &self.path[k])
+        self.path.get(self.index(rule)?)
     }
 }

@@ -14,9 +14,9 @@
 
 use crate::Result;
 use crate::bits::{Samples, States};
-use crate::couplings::n_packed;
+use crate::couplings::{check_square, n_packed};
 use crate::error::Error;
-use crate::flow::{IsingFlow, Neighbourhood, left_out_flips};
+use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, left_out_flips};
 use crate::kernel;
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::{Form, Objective};
@@ -96,7 +96,7 @@ pub enum Finding {
     Linear {
         /// Which.
         unit: Unit,
-        /// The others, with their coefficients.
+        /// The others, with their coefficients; finite.
         of: Vec<(Unit, f64)>,
     },
     /// One state holds more than half of the samples.
@@ -211,7 +211,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the data look like, what to be careful about, and what a fit will cost.
+/// What the data look like, what to be careful about, and what a fit will cost. All numbers are
+/// finite; counts that are too large are the largest `usize`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Preflight {
     /// Samples.
@@ -238,7 +239,8 @@ impl Preflight {
     /// and part of one evaluation of K.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when there is not one name per unit.
+    /// [`Error::UnitCount`] when there is not one name per unit; [`Error::TooManyCouplings`] from
+    /// 65,536 units on, and [`Error::OutOfMemory`], before anything large is held.
     pub fn new(samples: &Samples, names: Option<&[String]>) -> Result<Self> {
         let d = samples.n_units();
         if let Some(names) = names
@@ -250,6 +252,8 @@ impl Preflight {
                 found: names.len(),
             });
         }
+        check_count(d, d, all_pairs(d))?;
+        check_square(d)?;
         let name = |index: usize| Unit {
             index,
             name: names.map(|names| names[index].clone()),
@@ -324,11 +328,16 @@ impl Preflight {
 
 /// Bytes that a fit will hold that minimises over `n_parameters` at once (d(d+1)/2 for a joint one
 /// with all couplings, d per thread for one row by row), `samples` included. An estimate that costs
-/// one pass over the data: ask it before anything large is begun.
+/// one pass over the data: ask it before anything large is begun. The largest `usize` where it is
+/// more.
 pub fn bytes_of_fit(samples: &Samples, n_parameters: usize) -> usize {
     let d = samples.n_units();
     let parameters = BYTES_PER_PARAMETER.saturating_mul(n_parameters);
-    samples.bytes() + kernel::working_bytes(samples) + 8 * MATRICES * d * d + parameters
+    let matrices = (8 * MATRICES).saturating_mul(d.saturating_mul(d));
+    let data = samples
+        .bytes()
+        .saturating_add(kernel::working_bytes(samples));
+    data.saturating_add(matrices).saturating_add(parameters)
 }
 
 /// From the joint values that occur (bits 0 to 3: 00, 10, 01, 11), what two units never do.
@@ -381,6 +390,9 @@ fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
             continue;
         };
         let weights = inverse.dot(&with);
+        if weights.iter().any(|w| !w.is_finite()) {
+            continue;
+        }
         let of = basis.iter().copied().zip(weights);
         // Coefficients that are zero but for rounding.
         found.push((unit, of.filter(|(_, w)| w.abs() > 1e-6).collect()));

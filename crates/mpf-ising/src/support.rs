@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::error::Error;
+use crate::flow::all_pairs;
 use crate::lattice::Lattice;
 use ndarray::ArrayView2;
 
@@ -41,12 +42,20 @@ impl Support {
     /// The free pairs (i, j), i < j, of `n_units` units, sorted and without repeats.
     ///
     /// # Errors
-    /// [`Error::Edge`] for a pair that is not one.
+    /// [`Error::Edge`] for a pair that is not one; [`Error::OutOfMemory`] for more than can be held.
     pub fn pairs(&self, n_units: usize) -> Result<Vec<(usize, usize)>> {
         match self {
-            Self::Full => Ok((0..n_units)
-                .flat_map(|i| (i + 1..n_units).map(move |j| (i, j)))
-                .collect()),
+            Self::Full => {
+                let mut pairs = Vec::new();
+                if pairs.try_reserve_exact(all_pairs(n_units)).is_err() {
+                    return Err(Error::OutOfMemory {
+                        what: "units with all couplings",
+                        count: n_units,
+                    });
+                }
+                pairs.extend((0..n_units).flat_map(|i| (i + 1..n_units).map(move |j| (i, j))));
+                Ok(pairs)
+            }
             Self::Edges(edges) => {
                 if let Some(&(i, j)) = edges.iter().find(|(i, j)| i == j || i.max(j) >= &n_units) {
                     return Err(Error::Edge { i, j, n_units });
@@ -60,7 +69,7 @@ impl Support {
     }
 }
 
-/// Whether the biases are free, or what they are.
+/// Whether the biases are free, or what they are. Unchecked until a fit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Biases {
     /// Free.
@@ -108,6 +117,16 @@ mod tests {
         let mask = array![[true, false, true], [true, false, false], [false; 3]];
         let masked = Support::from_mask(mask.view()).unwrap();
         assert_eq!(masked.pairs(3).unwrap(), [(0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn more_pairs_than_can_be_held_are_an_error() {
+        for n in [1 << 31, usize::MAX] {
+            assert!(matches!(
+                Support::Full.pairs(n),
+                Err(Error::OutOfMemory { count, .. }) if count == n
+            ));
+        }
     }
 
     #[test]

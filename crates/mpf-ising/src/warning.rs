@@ -6,7 +6,8 @@ use mpf_core::StopReason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something to be careful about. Units are counted from 0.
+/// Something to be careful about. Units are counted from 0. Numbers are those of a fit, or of what
+/// was given: finite where that is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -52,7 +53,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// Names the units whose mean is 0 or 1.
+    /// Names the units whose mean is 0 or 1; a NaN is neither.
     pub fn constant_units(means: &[f64]) -> Option<Self> {
         let those = |value: f64| -> Vec<usize> {
             let units = means.iter().enumerate();
@@ -70,6 +71,9 @@ impl Warning {
     }
 
     /// Names the pairs of which some joint value never occurs.
+    ///
+    /// # Panics
+    /// When there is no such unit.
     pub fn separable_pairs(samples: &Samples, pairs: &[(usize, usize)]) -> Option<Self> {
         let pairs: Vec<_> = pairs
             .iter()
@@ -82,7 +86,11 @@ impl Warning {
     /// To see one exception to a coupling K takes about e^{2|K|} samples, so that W samples
     /// determine |K| only up to about ½ ln W.
     ///
-    /// Names the pairs beyond that, `weight` being W.
+    /// Names the pairs beyond that, `weight` being W, and beyond 1 in any case (also for a W that
+    /// has no logarithm).
+    ///
+    /// # Panics
+    /// When there is no such unit.
     pub fn run_away(couplings: &Couplings, pairs: &[(usize, usize)], weight: f64) -> Option<Self> {
         let limit = (0.5 * weight.ln()).max(1.0);
         let mut found: Vec<(usize, usize, f64)> = pairs
@@ -98,7 +106,11 @@ impl Warning {
     }
 
     /// Names the units, not constant in the data, that the model leaves in the same state in all
-    /// but fewer than one of `weight` samples: |h_i| > Σ_j |K_ij| + ½ ln W.
+    /// but fewer than one of `weight` samples: |h_i| > Σ_j |K_ij| + ½ ln W, which counts as 1 where
+    /// it is less or W has no logarithm.
+    ///
+    /// # Panics
+    /// When there are fewer means than units.
     pub fn run_away_fields(couplings: &Couplings, means: &[f64], weight: f64) -> Option<Self> {
         let spins = couplings.to_spins();
         let mut fields: Vec<(usize, f64)> = spins

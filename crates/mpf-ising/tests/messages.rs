@@ -32,6 +32,16 @@ fn error_messages() {
         Couplings::new(Array2::zeros((2, 3))).unwrap_err(),
         mpf_ising::Exact::new(&Couplings::zeros(30).unwrap()).unwrap_err(),
         Lattice::new(0, 4, Boundary::Open).unwrap_err(),
+        Lattice::new(1 << 20, 1 << 20, Boundary::Open).unwrap_err(),
+        Couplings::zeros(1 << 32).unwrap_err(),
+        Error::TooManyCouplings {
+            n_units: 65_536,
+            n_couplings: 2_147_450_880,
+        },
+        Error::NotFiniteObjective {
+            value: f64::INFINITY,
+        },
+        Samples::weighted(&states, &[1e31, 0.0]).unwrap_err(),
         Lattice::new(2, 2, Boundary::Open)
             .unwrap()
             .spin_glass(f64::NAN, &mut mpf_core::rng::stream(0, 0))

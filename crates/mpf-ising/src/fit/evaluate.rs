@@ -6,7 +6,7 @@ use crate::basis::{Basis, Standardized};
 use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::flow::{Neighbourhood, Terms, left_out_flips};
+use crate::flow::{Neighbourhood, Terms, check_count, left_out_flips};
 use crate::kernel::Kernel;
 use mpf_core::Objective;
 use rayon::prelude::*;
@@ -14,10 +14,12 @@ use std::ops::Range;
 
 impl Fitter {
     /// The objective of `couplings` on `samples`, without penalties: what a fit minimises, on data
-    /// that need not be those of the fit. Node by node, the sum over the rows.
+    /// that need not be those of the fit. Node by node, the sum over the rows. +∞ where it is too
+    /// large for a number, which flows of strong couplings can be; never NaN.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when model and data differ in size, [`Error::NoFlipsLeft`].
+    /// [`Error::UnitCount`] when model and data differ in size, [`Error::NoFlipsLeft`],
+    /// [`Error::TooManyCouplings`].
     pub fn objective_value(
         &self,
         estimator: &impl Estimator,
@@ -25,13 +27,7 @@ impl Fitter {
         samples: &Samples,
     ) -> Result<f64> {
         let d = samples.n_units();
-        if couplings.n_units() != d {
-            return Err(Error::UnitCount {
-                what: "couplings",
-                expected: d,
-                found: couplings.n_units(),
-            });
-        }
+        check_units(couplings, d)?;
         let (left_out, _) = left_out_flips(samples, self.options.neighbourhood)?;
         let spins = couplings.to_spins();
         // A pair without coupling adds nothing to the margins, so that a sparse model is cheap.
@@ -40,6 +36,9 @@ impl Fitter {
             .filter(|&pair| spins.couplings[pair] != 0.0)
             .collect();
         let by_node = self.options.mode == Mode::NodeWise;
+        if !by_node {
+            check_count(d, d, coupled.len())?;
+        }
         let value = |units: Range<usize>, pairs: Vec<(usize, usize)>| {
             let theta = spin_params(&spins, &units, &pairs);
             let mut objective = estimator.objective(Terms {
@@ -68,30 +67,36 @@ impl Fitter {
 
     /// How hard the data pull at every free coupling when the model is `couplings`, in units of
     /// λ₁: a coupling that is zero stays zero while its pull is at most λ₁. Sorted pairs (i, j),
-    /// i < j; those of constant units are not free.
+    /// i < j; those of constant units are not free. Finite.
     ///
     /// # Errors
-    /// As [`Fitter::fit_with`].
+    /// As [`Fitter::fit_with`]; [`Error::UnitCount`] when model and data differ in size;
+    /// [`Error::NotFiniteObjective`] where the objective or a pull overflows.
     pub fn coupling_pulls(
         &self,
         estimator: &impl Estimator,
         couplings: &Couplings,
         samples: &Samples,
     ) -> Result<Vec<((usize, usize), f64)>> {
+        let d = samples.n_units();
+        check_units(couplings, d)?;
         let problem = Problem::new(self, samples, None)?;
         let spins = couplings.to_spins();
-        let d = samples.n_units();
         let pulls = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
             let basis = Basis::new(units.clone(), pairs, &problem.means, |i| problem.field(i));
             let theta = basis.coordinates(&spin_params(&spins, &units, pairs));
             let penalised = problem.penalised(estimator, units, pairs.to_vec(), share, &basis)?;
             let mut grad = vec![0.0; theta.len()];
-            Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
+            let value = Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
             let weights = basis.l1_weights(share);
             let first = theta.len() - pairs.len();
-            Ok((first..theta.len())
+            let pulls: Vec<f64> = (first..theta.len())
                 .map(|k| grad[k].abs() / weights[k])
-                .collect())
+                .collect();
+            match [value].iter().chain(&pulls).find(|v| !v.is_finite()) {
+                None => Ok(pulls),
+                Some(&value) => Err(Error::NotFiniteObjective { value }),
+            }
         };
         match self.options.mode {
             Mode::Joint => {
@@ -106,7 +111,7 @@ impl Fitter {
                     .collect::<Result<Vec<Vec<f64>>>>()?;
                 let mut rows: Vec<_> = rows.into_iter().map(Vec::into_iter).collect();
                 // Sorted pairs come in the order in which each row lists its own.
-                let mut next = |unit: usize| rows[unit].next().expect("one pull per pair");
+                let mut next = |unit: usize| rows[unit].next().unwrap_or_default();
                 Ok(problem
                     .pairs
                     .iter()
@@ -114,5 +119,16 @@ impl Fitter {
                     .collect())
             }
         }
+    }
+}
+
+fn check_units(couplings: &Couplings, expected: usize) -> Result<()> {
+    match couplings.n_units() {
+        found if found == expected => Ok(()),
+        found => Err(Error::UnitCount {
+            what: "couplings",
+            expected,
+            found,
+        }),
     }
 }

@@ -1,9 +1,10 @@
 //! Node by node: every row by itself, in parallel, then averaged with the transpose.
 
-use super::{Estimator, Fit, FitProgress, FitSnapshot, Problem, pairs_of};
+use super::{Estimator, Fit, FitProgress, FitSnapshot, Problem, are_couplings, pairs_of};
 use crate::Result;
 use crate::basis::Field;
 use crate::couplings::Couplings;
+use crate::error::Error;
 use crate::support::Biases;
 use mpf_core::{Minimizer, Minimum, StopReason, TracePoint};
 use ndarray::Array2;
@@ -25,7 +26,7 @@ impl NodeSnapshot {
         self.rows.iter().flatten().count()
     }
 
-    /// Learning time so far, in seconds.
+    /// Learning time so far, in seconds; finite.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
@@ -103,12 +104,14 @@ impl Problem<'_> {
                     break;
                 }
                 *told = now.units_done;
+                if !now.are_couplings() {
+                    continue;
+                }
                 let began = Instant::now();
-                observer(
-                    &now.progress(&|| now.couplings(self).expect("minima are finite"), &|| {
-                        now.snapshot(self)
-                    }),
-                );
+                observer(&now.progress(
+                    &|| now.couplings(self).expect("their sums are numbers"),
+                    &|| now.snapshot(self),
+                ));
                 lock(&fits).clock.observed += began.elapsed();
             }
             Ok(())
@@ -225,12 +228,23 @@ impl NodeFits {
         FitProgress {
             iteration: self.units_done,
             evaluations: self.minima().map(|m| m.evaluations).sum(),
-            value: self.minima().map(|m| m.value).sum(),
+            value: self.value(),
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             seconds: self.clock.seconds(),
             couplings,
             snapshot,
         }
+    }
+
+    /// Whether what is there surely makes a model, and sums of objectives are numbers.
+    fn are_couplings(&self) -> bool {
+        let fields = self.fields.iter().map(|h| h.abs()).sum();
+        let couplings = self.rows.iter().map(|k| k.abs()).sum();
+        are_couplings(fields, couplings) && self.value().is_finite()
+    }
+
+    fn value(&self) -> f64 {
+        self.minima().map(|m| m.value).sum()
     }
 
     fn couplings(&self, problem: &Problem<'_>) -> Result<Couplings> {
@@ -279,16 +293,20 @@ impl NodeFits {
             })
             .collect();
         let snapshot = self.snapshot(problem);
+        let value = self.value();
+        if !value.is_finite() {
+            return Err(Error::NotFiniteObjective { value });
+        }
         Ok(Fit {
             couplings: self.couplings(problem)?,
-            value: self.minima().map(|m| m.value).sum(),
+            value,
             stop,
             kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             iterations: self.minima().map(|m| m.iterations).sum(),
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             seconds: self.clock.seconds(),
             left_out_fraction: 0.0,
-            asymmetry: Some(asymmetry),
+            asymmetry: Some(asymmetry.min(f64::MAX)),
             warnings: Vec::new(),
             trace,
             snapshot,

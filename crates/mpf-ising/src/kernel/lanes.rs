@@ -36,7 +36,8 @@ pub trait Lanes: Copy {
     fn select(mask: Self, yes: Self, no: Self) -> Self;
     /// 2ⁿ from n + 1.5 · 2⁵², −1022 ≤ n ≤ 1023: the integer sits in the low bits.
     fn power_of_two(shifted: Self) -> Self;
-    /// a₀ + a₁ + a₂ + a₃, in the order (a₀ + a₂) + (a₁ + a₃).
+    /// a₀ + a₁ + a₂ + a₃, in the order (a₀ + a₂) + (a₁ + a₃). As all methods, by the rules of
+    /// `f64`: ±∞ where it overflows, NaN where a lane is.
     fn sum(self) -> f64;
 
     /// −a.

@@ -1,0 +1,446 @@
+//! The distinct rows of data, with their weights.
+
+use super::{Entry, States, last_word_mask, transpose, words_for};
+use crate::Result;
+use crate::error::Error;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use ndarray::{Array2, ArrayView2};
+use std::hash::BuildHasher;
+
+/// Distinct samples with their weights, ready to be fitted. The weights are positive and their sum
+/// is between 1e-30 and 1e30, so that all means are finite.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// Every distinct row once, in the order of first appearance.
+    states: States,
+    /// One weight per distinct row; `None` when all are 1.
+    weights: Option<Vec<f64>>,
+    total_weight: f64,
+    n_observed: usize,
+    /// The same bits by unit, for every 64 samples: `[block][unit]`.
+    columns: Vec<u64>,
+}
+
+impl Samples {
+    /// From 0/1 data, one row per sample. See [`States::from_binary`].
+    ///
+    /// # Errors
+    /// Those of [`States::from_binary`].
+    pub fn from_binary<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
+        Self::new(&States::from_binary(data)?)
+    }
+
+    /// From ±1 spins, one row per sample. See [`States::from_spins`].
+    ///
+    /// # Errors
+    /// Those of [`States::from_spins`].
+    pub fn from_spins<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
+        Self::new(&States::from_spins(data)?)
+    }
+
+    /// From packed samples, each counted once.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] without samples.
+    pub fn new(states: &States) -> Result<Self> {
+        Self::collect(states, None)
+    }
+
+    /// From packed samples with a weight each: counts, or any numbers that are not negative.
+    /// Samples of weight zero are left out, and those whose share of the sum is less than 2e-308,
+    /// which no mean can show.
+    ///
+    /// # Errors
+    /// [`Error::NoData`], [`Error::WeightCount`]; [`Error::Weight`] for a weight that is negative
+    /// or not finite; [`Error::NoWeight`] when all are zero; [`Error::WeightSum`] for a sum outside
+    /// 1e-30 to 1e30.
+    pub fn weighted(states: &States, weights: &[f64]) -> Result<Self> {
+        if weights.len() != states.n_samples() {
+            return Err(Error::WeightCount {
+                weights: weights.len(),
+                samples: states.n_samples(),
+            });
+        }
+        if let Some((row, &value)) = weights
+            .iter()
+            .enumerate()
+            .find(|(_, w)| !(w.is_finite() && **w >= 0.0))
+        {
+            return Err(Error::Weight { row, value });
+        }
+        if states.n_samples() > 0 {
+            check_sum(weights.iter().sum())?;
+        }
+        Self::collect(states, Some(weights))
+    }
+
+    /// From packed samples that stay apart even where they are equal: what is known about them
+    /// may differ.
+    pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
+        let total_weight: f64 = weights.iter().sum();
+        check_sum(total_weight)?;
+        Ok(Self {
+            columns: transpose(states),
+            total_weight,
+            n_observed: states.n_samples(),
+            weights: Some(weights.to_vec()),
+            states: states.clone(),
+        })
+    }
+
+    fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
+        let n_units = states.n_units();
+        if states.n_samples() == 0 {
+            return Err(Error::NoData {
+                rows: 0,
+                columns: n_units,
+            });
+        }
+        let mut index = RowIndex::default();
+        let mut distinct = States::without_samples(n_units);
+        let mut sums: Vec<f64> = Vec::new();
+        let least = weights.map_or(0.0, negligible);
+        for (m, row) in states.rows().enumerate() {
+            let weight = weights.map_or(1.0, |w| w[m]);
+            if weight <= least {
+                continue;
+            }
+            match index.find_or_insert(&distinct, row) {
+                Some(at) => sums[at] += weight,
+                None => {
+                    distinct.push(row);
+                    sums.push(weight);
+                }
+            }
+        }
+        let total_weight: f64 = sums.iter().sum();
+        check_sum(total_weight)?;
+        distinct.bits.shrink_to_fit();
+        Ok(Self {
+            columns: transpose(&distinct),
+            total_weight,
+            n_observed: states.n_samples(),
+            weights: sums.iter().any(|w| *w != 1.0).then_some(sums),
+            states: distinct,
+        })
+    }
+
+    /// How many units a sample has.
+    pub fn n_units(&self) -> usize {
+        self.states.n_units()
+    }
+
+    /// How many samples were given, repeats counted.
+    pub fn n_observed(&self) -> usize {
+        self.n_observed
+    }
+
+    /// How many of them are distinct.
+    pub fn n_distinct(&self) -> usize {
+        self.states.n_samples()
+    }
+
+    /// The distinct samples, in the order of first appearance.
+    #[inline(always)]
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
+    /// The weight of distinct sample `m`; finite and positive.
+    ///
+    /// # Panics
+    /// When there is no such sample, where samples have weights.
+    #[inline(always)]
+    pub fn weight(&self, m: usize) -> f64 {
+        self.weights.as_ref().map_or(1.0, |w| w[m])
+    }
+
+    /// The weights of the distinct samples, finite and positive, or `None` when all are 1.
+    pub fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
+    }
+
+    /// The sum of all weights, from 1e-30 to 1e30: M for plain data. Finite.
+    pub fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
+    /// How many samples the weights stand for: their sum when they are counts, the samples given
+    /// when they are only ratios (probabilities sum to 1).
+    pub(crate) fn n_effective(&self) -> f64 {
+        self.total_weight.max(self.n_observed as f64)
+    }
+
+    /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
+    ///
+    /// # Panics
+    /// When there is no such unit.
+    pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
+        let blocks = self.columns.chunks_exact(self.n_units());
+        blocks.map(move |block| block[unit])
+    }
+
+    /// All units over the 64 samples of one block, a word each.
+    #[inline(always)]
+    pub(crate) fn column_block(&self, block: usize) -> &[u64] {
+        let d = self.n_units();
+        &self.columns[block * d..(block + 1) * d]
+    }
+
+    /// The fraction of set bits among all bits of the distinct samples.
+    pub(crate) fn activity(&self) -> f64 {
+        let set: u64 = self
+            .states
+            .bits
+            .iter()
+            .map(|w| u64::from(w.count_ones()))
+            .sum();
+        set as f64 / (self.n_distinct() * self.n_units()) as f64
+    }
+
+    /// Bytes held, the weights included.
+    pub fn bytes(&self) -> usize {
+        8 * (self.states.bits.len()
+            + self.columns.len()
+            + self.weights.as_ref().map_or(0, Vec::len))
+    }
+
+    /// The weighted mean of every unit, finite and from 0 to 1. O(M d / 64) without weights.
+    pub fn means(&self) -> Vec<f64> {
+        (0..self.n_units())
+            .map(|unit| self.column_weight(self.column(unit)) / self.total_weight)
+            .collect()
+    }
+
+    /// The weighted mean of x_i x_j for every pair, finite and from 0 to 1; the diagonal holds the
+    /// means. O(M d² / 64) without weights; 8 d² bytes.
+    pub fn pair_means(&self) -> Array2<f64> {
+        let d = self.n_units();
+        let mut means = Array2::zeros((d, d));
+        for i in 0..d {
+            for j in 0..=i {
+                let both = self.column(i).zip(self.column(j)).map(|(a, b)| a & b);
+                let mean = self.column_weight(both) / self.total_weight;
+                means[[i, j]] = mean;
+                means[[j, i]] = mean;
+            }
+        }
+        means
+    }
+
+    /// The weight of the samples whose bits are set in `mask`.
+    fn column_weight(&self, mask: impl Iterator<Item = u64>) -> f64 {
+        match &self.weights {
+            None => mask.map(|w| f64::from(w.count_ones())).sum(),
+            Some(weights) => {
+                let mut sum = 0.0;
+                for (w, word) in mask.enumerate() {
+                    let mut rest = word;
+                    while rest != 0 {
+                        sum += weights[64 * w + rest.trailing_zeros() as usize];
+                        rest &= rest - 1;
+                    }
+                }
+                sum
+            }
+        }
+    }
+
+    /// Which of the four joint values (x_i, x_j) = 00, 10, 01, 11 occur, as a bit each.
+    pub(crate) fn joint_values(&self, i: usize, j: usize) -> u8 {
+        let n = self.n_distinct();
+        let last = words_for(n) - 1;
+        let mut seen = 0u8;
+        for (w, (a, b)) in self.column(i).zip(self.column(j)).enumerate() {
+            let valid = if w == last {
+                last_word_mask(n)
+            } else {
+                u64::MAX
+            };
+            for (bit, cell) in [!a & !b, a & !b, !a & b, a & b].into_iter().enumerate() {
+                seen |= u8::from(cell & valid != 0) << bit;
+            }
+            if seen == 0b1111 {
+                break;
+            }
+        }
+        seen
+    }
+}
+
+/// Exponentials, which may be large themselves, are multiplied by weights and divided by their sum:
+/// it stays away from the ends of `f64`.
+fn check_sum(sum: f64) -> Result<()> {
+    if (1e-30..=1e30).contains(&sum) {
+        Ok(())
+    } else if sum == 0.0 {
+        Err(Error::NoWeight)
+    } else {
+        Err(Error::WeightSum { sum })
+    }
+}
+
+/// The weight up to which a sample's share of all is not a normal number: fits divide by the
+/// variances of units, and those of units that such a sample alone makes vary have no inverse.
+pub(crate) fn negligible(weights: &[f64]) -> f64 {
+    f64::MIN_POSITIVE * weights.iter().sum::<f64>()
+}
+
+/// Finds rows of a [`States`] by content.
+#[derive(Default)]
+pub(crate) struct RowIndex {
+    table: HashTable<usize>,
+    hasher: DefaultHashBuilder,
+}
+
+impl RowIndex {
+    /// An index of all rows, which must be distinct.
+    pub(crate) fn of(states: &States) -> Self {
+        let mut index = Self::default();
+        for (m, row) in states.rows().enumerate() {
+            let hash = index.hasher.hash_one(row);
+            let hasher = &index.hasher;
+            index
+                .table
+                .insert_unique(hash, m, |&k| hasher.hash_one(states.row(k)));
+        }
+        index
+    }
+
+    /// The place of `row` in `states`, if it is there.
+    pub(crate) fn find(&self, states: &States, row: &[u64]) -> Option<usize> {
+        let hash = self.hasher.hash_one(row);
+        self.table.find(hash, |&k| states.row(k) == row).copied()
+    }
+
+    /// The place of `row` in `states`; if it is new, notes that it is about to be pushed.
+    fn find_or_insert(&mut self, states: &States, row: &[u64]) -> Option<usize> {
+        let hash = self.hasher.hash_one(row);
+        let hasher = &self.hasher;
+        match self.table.entry(
+            hash,
+            |&k| states.row(k) == row,
+            |&k| hasher.hash_one(states.row(k)),
+        ) {
+            hashbrown::hash_table::Entry::Occupied(entry) => Some(*entry.get()),
+            hashbrown::hash_table::Entry::Vacant(entry) => {
+                entry.insert(states.n_samples());
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bits::get_bit;
+    use crate::bits::tests::random;
+    use ndarray::array;
+
+    #[test]
+    fn repeated_rows_are_stored_once_with_their_count() {
+        let x = array![[1u8, 0], [0, 1], [1, 0], [1, 0], [1, 1]];
+        let samples = Samples::from_binary(x.view()).unwrap();
+        assert_eq!((samples.n_observed(), samples.n_distinct()), (5, 3));
+        assert_eq!(samples.weights(), Some(&[3.0, 1.0, 1.0][..]));
+        assert_eq!(samples.total_weight(), 5.0);
+        assert_eq!(samples.means(), [0.8, 0.4]);
+        assert_eq!(samples.pair_means(), array![[0.8, 0.2], [0.2, 0.4]]);
+        let distinct = Samples::new(&samples.states().clone()).unwrap();
+        assert_eq!(distinct.weights(), None);
+    }
+
+    #[test]
+    fn weights_add_up_and_zero_weights_vanish() {
+        let x = array![[1u8, 0], [0, 1], [1, 0], [1, 1]];
+        let states = States::from_binary(x.view()).unwrap();
+        let samples = Samples::weighted(&states, &[0.5, 0.0, 1.5, 2.0]).unwrap();
+        assert_eq!(samples.n_distinct(), 2);
+        assert_eq!(samples.weights(), Some(&[2.0, 2.0][..]));
+        assert_eq!(samples.means(), [1.0, 0.5]);
+    }
+
+    #[test]
+    fn weights_that_no_mean_can_show_vanish() {
+        let x = array![[1u8, 0], [0, 1], [1, 1]];
+        let states = States::from_binary(x.view()).unwrap();
+        let samples = Samples::weighted(&states, &[1e-300, 1e10, 1e10]).unwrap();
+        assert_eq!(samples.n_distinct(), 2);
+        let samples = Samples::weighted(&states, &[1e-290, 1e10, 1e10]).unwrap();
+        assert_eq!(samples.n_distinct(), 3);
+        for (weights, error) in [
+            ([1e-31, 0.0, 0.0], Error::WeightSum { sum: 1e-31 }),
+            ([1e308; 3], Error::WeightSum { sum: f64::INFINITY }),
+        ] {
+            assert_eq!(Samples::weighted(&states, &weights).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn columns_and_moments_agree_with_the_array() {
+        for (n, d) in [(1, 1), (63, 65), (64, 64), (200, 100)] {
+            let x = random(n, d, 0.3, (n + d) as u64);
+            let samples = Samples::from_binary(x.view()).unwrap();
+            for u in 0..d {
+                for m in 0..samples.n_distinct() {
+                    let column: Vec<u64> = samples.column(u).collect();
+                    assert_eq!(get_bit(&column, m), samples.states().get(m, u));
+                    let words = words_for(samples.n_distinct());
+                    let columns = samples.states().columns();
+                    assert_eq!(columns[u * words..(u + 1) * words], column[..words]);
+                }
+            }
+            let xf = x.mapv(f64::from);
+            let expected = xf.t().dot(&xf) / n as f64;
+            let found = samples.pair_means();
+            assert!((&found - &expected).iter().all(|e| e.abs() < 1e-15));
+            assert!(
+                samples
+                    .means()
+                    .iter()
+                    .zip(found.diag())
+                    .all(|(a, b)| a == b)
+            );
+        }
+    }
+
+    #[test]
+    fn joint_values_name_the_cells_that_occur() {
+        let x = array![[0u8, 0, 1], [1, 0, 1], [0, 0, 1]];
+        let samples = Samples::from_binary(x.view()).unwrap();
+        assert_eq!(samples.joint_values(0, 1), 0b0011);
+        assert_eq!(samples.joint_values(0, 2), 0b1100);
+        assert_eq!(samples.joint_values(1, 0), 0b0101);
+    }
+
+    #[test]
+    fn an_entry_costs_at_most_three_bits() {
+        // 10⁷ × 4096 would need 10 GB here; the cost per entry does not depend on M.
+        for (n, d) in [(20_000, 100), (5_000, 4096), (10_000, 64)] {
+            let samples = Samples::from_binary(random(n, d, 0.5, 9).view()).unwrap();
+            let bits_per_entry = 8.0 * samples.bytes() as f64 / (n * d) as f64;
+            assert!(bits_per_entry <= 3.0, "{bits_per_entry} at d = {d}");
+        }
+    }
+
+    #[test]
+    fn bad_weights_are_errors_that_name_the_place() {
+        let states = States::from_binary(array![[0u8], [1]].view()).unwrap();
+        assert!(matches!(
+            Samples::weighted(&states, &[1.0]),
+            Err(Error::WeightCount {
+                weights: 1,
+                samples: 2
+            })
+        ));
+        assert!(matches!(
+            Samples::weighted(&states, &[1.0, -1.0]),
+            Err(Error::Weight { row: 1, .. })
+        ));
+        assert_eq!(
+            Samples::weighted(&states, &[0.0, 0.0]).unwrap_err(),
+            Error::NoWeight
+        );
+    }
+}
