@@ -27,8 +27,6 @@ pub use options::{ContrastiveOptions, LearningRate};
 pub use snapshot::ContrastiveSnapshot;
 
 use crate::Result;
-#[cfg(doc)]
-use crate::error::Error;
 use chains::{Chains, Moments};
 use mpf_core::{StopReason, TracePoint};
 use mpf_ising::{Fit, FitProgress, Samples, Warning};
@@ -45,7 +43,7 @@ use std::time::Instant;
 /// In the [`Fit`], an iteration is an update, and there is no objective: `value` is the root mean
 /// square over the free parameters, and `kkt_residual` the largest size, of the last ⟨·⟩_k − ⟨·⟩_0
 /// (noise included, so about 1/√M at best). `stop` is [`StopReason::IterationLimit`] when all
-/// updates were made.
+/// updates were made. All of it is finite.
 ///
 /// ```
 /// use mpf_baselines::{ContrastiveDivergence, ContrastiveOptions};
@@ -71,7 +69,7 @@ impl ContrastiveDivergence {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for no sweeps, no updates, empty batches, a learning rate that is not
+    /// [`Error::Option`](crate::Error::Option) for no sweeps, no updates, empty batches, a learning rate that is not
     /// positive and finite, or a time limit that is negative or NaN.
     pub fn new(options: ContrastiveOptions) -> Result<Self> {
         options.check()?;
@@ -81,10 +79,14 @@ impl ContrastiveDivergence {
     /// Learns.
     ///
     /// # Errors
-    /// [`Error::Diverged`] when a parameter runs away;
+    /// [`Error::Diverged`](crate::Error::Diverged) when a parameter runs away;
+    /// [`Error::Option`](crate::Error::Option) for a start that has;
     /// [`mpf_ising::Error::UnitCount`], [`mpf_ising::Error::NotFinite`] and
     /// [`mpf_ising::Error::Edge`] for a start, biases or a support of other units;
-    /// [`Error::OtherSnapshot`] for a snapshot that cannot be one of this run.
+    /// [`mpf_ising::Error::TooLarge`] for fixed biases whose energies overflow;
+    /// [`Error::TooManySamples`](crate::Error::TooManySamples);
+    /// [`Error::OtherSnapshot`](crate::Error::OtherSnapshot) for a snapshot that cannot be one of
+    /// this run.
     pub fn fit(&self, samples: &Samples) -> Result<Fit> {
         self.fit_observed(samples, |_| {})
     }
@@ -115,13 +117,14 @@ impl ContrastiveDivergence {
         let options = &self.options;
         let mut clock = Instant::now();
         let mut parameters = Parameters::new(options, samples)?;
-        let mut chains = Chains::new(options, samples);
+        let mut chains = Chains::new(options, samples)?;
         let data = chains
             .is_full_batch()
             .then(|| Moments::of_samples(samples, &parameters.pairs));
         let mut trace: Vec<TracePoint> = Vec::new();
         let mut seconds = 0.0;
         if let Some(earlier) = &options.resume {
+            earlier.check_trace()?;
             parameters.resume(earlier)?;
             chains.resume(earlier)?;
             trace.clone_from(&earlier.trace);

@@ -123,7 +123,14 @@ struct ChunkRun {
 }
 
 impl<'a> Chains<'a> {
-    pub(super) fn new(options: &ContrastiveOptions, samples: &'a Samples) -> Self {
+    pub(super) fn new(options: &ContrastiveOptions, samples: &'a Samples) -> Result<Self> {
+        // Chains know their sample by 32 bits.
+        if u32::try_from(samples.n_distinct()).is_err() {
+            return Err(Error::TooManySamples {
+                n_samples: samples.n_distinct(),
+                limit: u32::MAX as usize,
+            });
+        }
         let counts = samples.weights().unwrap_or(&[]);
         let weighted =
             counts.iter().any(|w| w.fract() != 0.0) || samples.total_weight() > MAX_CHAINS;
@@ -157,7 +164,7 @@ impl<'a> Chains<'a> {
             let batch = &chains.origins[chains.next - chains.batch_size..chains.next];
             chains.persistent = Some((chains.states(batch), chains.weights(batch)));
         }
-        chains
+        Ok(chains)
     }
 
     pub(super) fn snapshot(
@@ -196,16 +203,23 @@ impl<'a> Chains<'a> {
         } else if !earlier.origins.is_empty() {
             return wrong("mini-batches");
         }
-        let starts = earlier.next.checked_sub(self.batch_size);
-        if starts.is_none() || earlier.next > self.origins.len() {
+        let batches = earlier.updates() + usize::from(self.persistent.is_some());
+        let (next, epoch) = self.place_after(batches);
+        if (earlier.next, earlier.epoch) != (next, epoch) {
             return wrong("batches of another size");
         }
-        (self.next, self.epoch) = (earlier.next, earlier.epoch);
-        let shape = |chains: &Option<(States, Vec<f64>)>| {
-            let chains = chains.as_ref();
-            chains.map(|(states, weights)| (states.n_units(), states.n_samples(), weights.len()))
+        (self.next, self.epoch) = (next, epoch);
+        // Chains move, but their weights are those that they began with.
+        let same = match (&self.persistent, &earlier.persistent) {
+            (None, None) => true,
+            (Some((states, weights)), Some((earlier, earlier_weights))) => {
+                states.n_units() == earlier.n_units()
+                    && states.n_samples() == earlier.n_samples()
+                    && weights == earlier_weights
+            }
+            _ => false,
         };
-        if shape(&self.persistent) != shape(&earlier.persistent) {
+        if !same {
             return wrong("other chains");
         }
         self.persistent.clone_from(&earlier.persistent);
@@ -214,6 +228,16 @@ impl<'a> Chains<'a> {
 
     pub(super) fn is_full_batch(&self) -> bool {
         self.batch_size == self.origins.len()
+    }
+
+    /// `next` and `epoch` after so many batches: see [`Chains::next_batch`].
+    fn place_after(&self, batches: usize) -> (usize, u64) {
+        if self.is_full_batch() || batches == 0 {
+            return (self.origins.len(), 0);
+        }
+        let per_epoch = self.origins.len() / self.batch_size;
+        let next = ((batches - 1) % per_epoch + 1) * self.batch_size;
+        (next, batches.div_ceil(per_epoch) as u64)
     }
 
     /// Moves on to the next batch, which then ends at `next`.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use mpf_core::Cancel;
 use mpf_ising::{Biases, Couplings, Support};
 
-/// η_t, linear in t from the first update to the last.
+/// η_t, linear in t from the first update to the last. Both must be positive and finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearningRate {
     /// η of the first update.
@@ -52,11 +52,11 @@ pub struct ContrastiveOptions {
     pub support: Support,
     /// The biases. Default: free.
     pub biases: Biases,
-    /// Where to start. Default: zero (every state equally likely).
+    /// Where to start; within ±1000. Default: zero (every state equally likely).
     pub start: Option<Couplings>,
     /// What all randomness comes from. Default 0.
     pub seed: u64,
-    /// Most seconds of learning time. Default unlimited.
+    /// Most seconds of learning time; +∞ for no limit, the default.
     pub max_seconds: f64,
     /// The handle that stops the run before its next update. Default: one that nobody else holds.
     pub cancel: Cancel,

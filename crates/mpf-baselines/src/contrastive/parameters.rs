@@ -74,21 +74,53 @@ impl Parameters {
         if pairs.is_empty() && free_biases.is_empty() {
             return Err(mpf_ising::Error::NothingFree.into());
         }
-        Ok(Self {
+        let parameters = Self {
             couplings: Couplings::new(j)?,
             pairs,
             means,
             free_biases,
             fixed_fields,
-        })
+        };
+        for (a, b) in parameters.learned() {
+            let value = parameters.couplings.get(a, b);
+            if value.abs() > LIMIT {
+                return Err(Error::Option {
+                    name: "start",
+                    value,
+                    requirement: "couplings and biases within ±1000",
+                });
+            }
+        }
+        Ok(parameters)
+    }
+
+    /// (i, j) of the parameters that are learned, (i, i) for biases.
+    fn learned(&self) -> impl Iterator<Item = (usize, usize)> {
+        let biases = self.free_biases.iter().map(|&i| (i, i));
+        self.pairs.iter().copied().chain(biases)
     }
 
     /// Goes to where `earlier` was.
     pub(super) fn resume(&mut self, earlier: &ContrastiveSnapshot) -> Result<()> {
+        let wrong = |what| Err(Error::OtherSnapshot { what });
         if earlier.couplings.n_units() != self.couplings.n_units() {
-            return Err(Error::OtherSnapshot {
-                what: "other units",
-            });
+            return wrong("other units");
+        }
+        // What is not learned is where it was at the start.
+        let mut j = self.couplings.as_array().clone();
+        for (a, b) in self.learned() {
+            let value = earlier.couplings.get(a, b);
+            if value.abs() > LIMIT {
+                return wrong("parameters that ran away");
+            }
+            j[[a, b]] = value;
+            j[[b, a]] = value;
+        }
+        if let Some(fields) = &self.fixed_fields {
+            set_fields(&mut j, fields);
+        }
+        if j != earlier.couplings.as_array() {
+            return wrong("other biases or another support");
         }
         self.couplings = earlier.couplings.clone();
         Ok(())
@@ -120,18 +152,19 @@ impl Parameters {
         if let Some(fields) = &self.fixed_fields {
             set_fields(&mut j, fields);
         }
-        if let Some(((i, k), &value)) = j
-            .indexed_iter()
-            .find(|(_, v)| v.is_nan() || v.abs() > LIMIT)
-        {
-            return Err(Error::Diverged {
-                update,
-                i,
-                j: k,
-                value,
-                limit: LIMIT,
-                rate,
-            });
+        // Fixed biases may be as large as they like.
+        for (i, k) in self.learned() {
+            let value = j[[i, k]];
+            if value.is_nan() || value.abs() > LIMIT {
+                return Err(Error::Diverged {
+                    update,
+                    i,
+                    j: k,
+                    value,
+                    limit: LIMIT,
+                    rate,
+                });
+            }
         }
         self.couplings = Couplings::new(j)?;
         let n_free = self.pairs.len() + self.free_biases.len();
