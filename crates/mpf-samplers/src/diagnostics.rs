@@ -270,6 +270,10 @@ fn split_rhat(chains: &[Vec<f64>]) -> f64 {
     if is_constant(chains) {
         return f64::NAN;
     }
+    // Their means round, so that their variances would be small but not zero.
+    if chains.chunks(1).all(is_constant) {
+        return f64::INFINITY;
+    }
     let n = chains[0].len() as f64;
     let (within, between) = variances(chains);
     ((n - 1.0) / n + between / within).sqrt()
@@ -418,8 +422,10 @@ mod tests {
         assert!(tail_ess(&binary).unwrap() > 1.0);
         assert!(rhat(&binary).unwrap().is_finite());
         // Two chains that never leave different states disagree as much as chains can.
-        let stuck = [vec![0.0; 20], vec![1.0; 20]];
-        assert_eq!(rhat(&stuck).unwrap(), f64::INFINITY);
+        for n in [12, 20] {
+            let stuck = [vec![0.0; n], vec![1.0; n]];
+            assert_eq!(rhat(&stuck).unwrap(), f64::INFINITY);
+        }
     }
 
     #[test]
