@@ -119,8 +119,9 @@ pub fn tail_ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
 }
 
 /// Rank-normalised split R̂: the larger of that of the draws, which sees differences of location,
-/// and of their distances from the median, which sees differences of scale. NaN for a constant, +∞
-/// when no half of a chain changes but they differ; finite else.
+/// and of their distances from the median, which sees differences of scale. NaN for a constant; +∞
+/// when the draws, or the distances, are all equal within every half of a chain but not between
+/// them; finite else.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
@@ -200,7 +201,8 @@ fn pooled<C: AsRef<[f64]>>(chains: &[C]) -> (Vec<f64>, Scale) {
 /// As [`split`], scaled: for what is computed from the draws themselves, not from their order.
 fn scaled_split<C: AsRef<[f64]>>(chains: &[C]) -> Result<Vec<Vec<f64>>> {
     let mut halves = split(chains)?;
-    let scale = Scale::of(chains);
+    // Not that of the draws that were left out.
+    let scale = Scale::of(&halves);
     if !scale.is_one() {
         let all = halves.iter_mut().flatten();
         all.for_each(|x| *x = scale.apply(*x));
