@@ -154,7 +154,7 @@ fn snapshots_that_were_changed_are_refused() {
                     bits: vec![1; 5],
                 },
                 vec![],
-            ))
+            ));
         }),
         ("", |s| {
             let rows = Rows {
@@ -223,7 +223,7 @@ fn biases_that_are_fixed_cannot_be_changed() {
             ..Default::default()
         };
         let message = resumed(&options, &samples(), &|s| {
-            s.couplings.couplings[1][1] += 1e-3
+            s.couplings.couplings[1][1] += 1e-3;
         });
         assert!(message.unwrap_err().contains("other biases"));
     }

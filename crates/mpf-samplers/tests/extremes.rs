@@ -64,7 +64,7 @@ enum Energy {
     /// A bowl whose gradient is `scale` beyond ±1.
     BadGradient(f64),
     /// A bowl whose energy is `scale` beyond ±1.
-    BadEnergy(f64),
+    BadValue(f64),
 }
 
 impl SmoothEnergy for Energy {
@@ -95,7 +95,7 @@ impl SmoothEnergy for Energy {
                 }
                 0.5 * square
             }
-            Self::BadEnergy(scale) => {
+            Self::BadValue(scale) => {
                 if far {
                     scale
                 } else {
@@ -112,7 +112,7 @@ fn energy() -> impl Strategy<Value = Energy> {
         1 => Energy::Flat(scale),
         2 => Energy::Slope(scale),
         3 => Energy::BadGradient(scale),
-        _ => Energy::BadEnergy(scale),
+        _ => Energy::BadValue(scale),
     })
 }
 

@@ -180,16 +180,16 @@ fn gibbs_by_table() {
     wrong_units::<_, GibbsStored, [u64; 2]>(&gibbs);
     type S = Units<GibbsStored, [u64; 2]>;
     refused(&gibbs, "state of other units", |s: &mut S| {
-        s.chains[0].state.row = vec![]
+        s.chains[0].state.row = vec![];
     });
     refused(&gibbs, "state of other units", |s: &mut S| {
-        s.chains[0].state.row.push(0)
+        s.chains[0].state.row.push(0);
     });
     refused(&gibbs, "state of other units", |s: &mut S| {
-        s.chains[0].state.row[0] |= 1 << 9
+        s.chains[0].state.row[0] |= 1 << 9;
     });
     refused(&gibbs, "surroundings", |s: &mut S| {
-        s.chains[0].state.row[0] ^= 1
+        s.chains[0].state.row[0] ^= 1;
     });
     for numbers in [vec![], vec![255; 9], vec![0; 8], vec![0; 100]] {
         refused(&gibbs, "surroundings", move |s: &mut S| {
@@ -220,7 +220,7 @@ fn gibbs_by_log_odds() {
     }
     for value in [f64::NAN, f64::INFINITY, 1e300, 1e-3] {
         refused(&gibbs, "surroundings", move |s: &mut S| {
-            odds(s).0[3] = value
+            odds(s).0[3] = value;
         });
     }
     refused(&gibbs, "surroundings", |s: &mut S| _ = odds(s).0.pop());
@@ -237,17 +237,17 @@ fn clusters() {
     wrong_units::<_, ClustersStored, [u64; 4]>(&sampler);
     type S = Units<ClustersStored, [u64; 4]>;
     refused(&sampler, "state of other units", |s: &mut S| {
-        s.chains[0].state.row = vec![]
+        s.chains[0].state.row = vec![];
     });
     refused(&sampler, "state of other units", |s: &mut S| {
-        s.chains[0].state.row[0] = u64::MAX
+        s.chains[0].state.row[0] = u64::MAX;
     });
     refused(&sampler, "clusters", |s: &mut S| {
-        _ = s.chains[0].state.parent.pop()
+        _ = s.chains[0].state.parent.pop();
     });
     // A step begins by forgetting them.
     let wild = resumed(&sampler, |s: &mut S| {
-        s.chains[0].state.parent.fill(u32::MAX)
+        s.chains[0].state.parent.fill(u32::MAX);
     });
     assert_eq!(wild, Ok(()));
 }
@@ -269,10 +269,10 @@ fn tempering() {
         });
     }
     refused(&sampler, "levels", |s: &mut S| {
-        _ = s.chains[0].state.heated.pop()
+        _ = s.chains[0].state.heated.pop();
     });
     refused(&sampler, "levels", |s: &mut S| {
-        _ = s.chains[0].state.replicas.pop()
+        _ = s.chains[0].state.replicas.pop();
     });
     refused(&sampler, "state of other units", |s: &mut S| {
         s.chains[0].state.replicas[2].row[0] = u64::MAX;
@@ -281,21 +281,21 @@ fn tempering() {
         s.chains[0].state.replicas[1].local = Local::Number(vec![64; 9]);
     });
     refused(&sampler, "swaps", |s: &mut S| {
-        _ = s.chains[0].info.attempts.pop()
+        _ = s.chains[0].info.attempts.pop();
     });
     refused(&sampler, "swaps", |s: &mut S| {
-        s.chains[0].info.accepted.push(1)
+        s.chains[0].info.accepted.push(1);
     });
     refused(&sampler, "swaps", |s: &mut S| {
-        s.chains[0].info.acceptance.clear()
+        s.chains[0].info.acceptance.clear();
     });
     for value in [f64::NAN, -1.0, 1e300] {
         refused(&sampler, "swaps", move |s: &mut S| {
-            s.chains[1].info.acceptance[0] = value
+            s.chains[1].info.acceptance[0] = value;
         });
     }
     let most = resumed(&sampler, |s: &mut S| {
-        s.chains[0].info.attempts[0] = u64::MAX
+        s.chains[0].info.attempts[0] = u64::MAX;
     });
     assert_eq!(most, Ok(()));
 }
@@ -309,13 +309,13 @@ fn exact_draws() {
     wrong_units::<_, Vec<u64>, ()>(&enumerated);
     type S = Units<Vec<u64>, ()>;
     refused(&exact, "state of other units", |s: &mut S| {
-        s.chains[0].state.clear()
+        s.chains[0].state.clear();
     });
     refused(&enumerated, "state of other units", |s: &mut S| {
-        s.chains[0].state.clear()
+        s.chains[0].state.clear();
     });
     refused(&exact, "state of other units", |s: &mut S| {
-        s.chains[0].state[0] = u64::MAX
+        s.chains[0].state[0] = u64::MAX;
     });
 }
 
