@@ -20,7 +20,7 @@ use serde::Serialize;
 /// Chains that are started.
 const CHAINS: usize = 2000;
 
-/// What became of chains that started at the data.
+/// What became of chains that started at the data. All finite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Drift {
     /// The mean activity at the start.
@@ -35,7 +35,7 @@ impl Drift {
     /// Runs chains of `sweeps` sweeps. Equal for any number of threads.
     ///
     /// # Errors
-    /// Those of [`Gibbs::new`], and couplings of other units.
+    /// Those of [`Gibbs::new`]; [`mpf_ising::Error::UnitCount`] for couplings of other units.
     pub fn measure(
         couplings: &Couplings,
         samples: &Samples,
@@ -44,6 +44,14 @@ impl Drift {
     ) -> Result<Self> {
         let gibbs = Gibbs::new(couplings)?;
         let states = samples.states();
+        if couplings.n_units() != states.n_units() {
+            return Err(mpf_ising::Error::UnitCount {
+                what: "couplings",
+                expected: states.n_units(),
+                found: couplings.n_units(),
+            }
+            .into());
+        }
         // Distinct rows in proportion to their weight: evenly spaced along the sum of weights.
         let step = samples.total_weight() / CHAINS as f64;
         let (mut reached, mut row) = (samples.weight(0), 0);

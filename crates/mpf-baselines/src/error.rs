@@ -77,10 +77,56 @@ pub enum Error {
         rate: f64,
     },
     /// A snapshot that cannot be one of this run.
-    #[error("the snapshot is of a run with {what}: data or options have changed")]
+    #[error(
+        "the snapshot is of a run with {what}: data or options have changed, or the snapshot has"
+    )]
     OtherSnapshot {
         /// What differs.
         what: &'static str,
+    },
+    /// More distinct samples than chains are numbered for.
+    #[error(
+        "{n_samples} distinct samples are more chains than the {limit} of contrastive divergence: \
+         use fewer samples, or pseudolikelihood"
+    )]
+    TooManySamples {
+        /// Distinct samples of the data.
+        n_samples: usize,
+        /// The most that are allowed.
+        limit: usize,
+    },
+    /// Moments of one kind that are too few or too many.
+    #[error("{what}: found {found}, expected {expected}")]
+    Count {
+        /// What has the wrong number.
+        what: &'static str,
+        /// How many there should be.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A number that cannot be a moment of 0/1 units, or the error of one.
+    #[error(
+        "entry {index} of the {what} is {value} ± {standard_error}: moments of 0/1 units are \
+         within ±1, and their errors are finite and not negative"
+    )]
+    NotAMoment {
+        /// Whose entry it is.
+        what: &'static str,
+        /// Which, from 0.
+        index: usize,
+        /// The value found.
+        value: f64,
+        /// The standard error found.
+        standard_error: f64,
+    },
+    /// A result, or what it would be made from, that is not finite.
+    #[error("{what} is {value}: it must be finite; are the couplings too large?")]
+    NotFinite {
+        /// What it is.
+        what: &'static str,
+        /// What was found.
+        value: f64,
     },
     /// An error of the data, the support or the couplings.
     #[error(transparent)]
@@ -91,4 +137,13 @@ pub enum Error {
     /// An error of the sampler.
     #[error(transparent)]
     Sampler(#[from] mpf_samplers::Error),
+}
+
+/// Checks that `mean` and its error are finite, naming `what` when they are not.
+pub(crate) fn check_mean(what: &'static str, mean: &mpf_ising::blocks::Mean) -> Result<(), Error> {
+    let both = [mean.value, mean.standard_error];
+    match both.into_iter().find(|v| !v.is_finite()) {
+        None => Ok(()),
+        Some(value) => Err(Error::NotFinite { what, value }),
+    }
 }

@@ -14,11 +14,13 @@
 //! δ_i δ_j δ_k − T_ijk − C_jk δ_i − C_ik δ_j − C_ij δ_k.
 
 use crate::Result;
+use crate::error::{Error, check_mean};
 use mpf_ising::blocks::{self, Mean};
 use mpf_ising::{Couplings, Exact, States};
 use serde::Serialize;
 
-/// The first three central moments and the distribution of the number of active units.
+/// The first three central moments and the distribution of the number of active units. Finite, and
+/// within ±1 but for rounding, as made here; the fields are open, and what reads them checks them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moments {
     /// m_i.
@@ -45,6 +47,10 @@ pub fn triplets(n_units: usize) -> impl Iterator<Item = (usize, usize, usize)> {
 fn pair_index(d: usize, i: usize, j: usize) -> usize {
     i * d + j - (i + 1) * (i + 2) / 2
 }
+
+/// Beyond it a number is no moment, nor the error of one: moments are within ±1, and the influence
+/// of a sample on a triplet within ±5, which leaves errors below 10 even with two blocks.
+const LARGEST: f64 = 10.0;
 
 /// Means of x_i, x_i x_j, x_i x_j x_k and of "n are active" over some samples.
 struct Raw {
@@ -134,7 +140,7 @@ impl Raw {
 
 impl Moments {
     /// Of data, or of draws from a model in their order, with errors from blocks of
-    /// `block_length`. O(d³ M/64).
+    /// `block_length`; finite. O(d³ M/64).
     ///
     /// # Errors
     /// [`mpf_ising::Error::BlockLength`].
@@ -142,8 +148,8 @@ impl Moments {
         Self::with_or_without_triplets(states, block_length, true)
     }
 
-    /// As [`Moments::of_states`] but with no triplets, of which a thousand units have 166 million.
-    /// O(d² M/64).
+    /// As [`Moments::of_states`] but with no triplets, of which a thousand units have 166 million;
+    /// finite. O(d² M/64).
     ///
     /// # Errors
     /// [`mpf_ising::Error::BlockLength`].
@@ -204,7 +210,7 @@ impl Moments {
         Ok(found)
     }
 
-    /// Of a small model, without error. O(d 2^d), and 8 · 2^d bytes.
+    /// Of a small model, without error; finite. O(d 2^d), and 8 · 2^d bytes.
     pub fn exact(exact: &Exact) -> Self {
         let d = exact.couplings().n_units();
         Self::central(&Raw::of_probabilities(d, exact.probabilities()))
@@ -232,6 +238,49 @@ impl Moments {
         }
     }
 
+    /// Checks that these can be moments of so many units.
+    fn check(&self, n_units: usize) -> Result<()> {
+        if self.means.len() != n_units {
+            return Err(mpf_ising::Error::UnitCount {
+                what: "moments of the model",
+                expected: n_units,
+                found: self.means.len(),
+            }
+            .into());
+        }
+        let n_pairs = n_units * n_units.saturating_sub(1) / 2;
+        let n_triplets = if self.triplets.is_empty() {
+            0
+        } else {
+            n_pairs * n_units.saturating_sub(2) / 3
+        };
+        for (what, moments, expected) in [
+            ("means", &self.means, n_units),
+            ("pair moments", &self.pairs, n_pairs),
+            ("triplet moments", &self.triplets, n_triplets),
+            ("chances of n active units", &self.n_active, n_units + 1),
+        ] {
+            if moments.len() != expected {
+                return Err(Error::Count {
+                    what,
+                    expected,
+                    found: moments.len(),
+                });
+            }
+            let is_moment =
+                |m: &Mean| m.value.abs() <= LARGEST && (0.0..=LARGEST).contains(&m.standard_error);
+            if let Some(index) = moments.iter().position(|m| !is_moment(m)) {
+                return Err(Error::NotAMoment {
+                    what,
+                    index,
+                    value: moments[index].value,
+                    standard_error: moments[index].standard_error,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn all(&self) -> impl Iterator<Item = &Mean> {
         let first = self.means.iter().chain(&self.pairs);
         first.chain(&self.triplets).chain(&self.n_active)
@@ -250,7 +299,8 @@ impl Moments {
     }
 }
 
-/// How far one kind of moment of a model is from that of data.
+/// How far one kind of moment of a model is from that of data. Finite; all zero where there are
+/// none of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// √⟨(model − data)²⟩.
@@ -312,23 +362,22 @@ pub struct GoodnessOfFit {
 }
 
 impl GoodnessOfFit {
-    /// Compares.
+    /// Compares. Triplets are, where both have them.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::UnitCount`] for moments of other units.
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`Error::Count`] and
+    /// [`Error::NotAMoment`] for fields that were set to what moments cannot be.
     pub fn new(model: Moments, data: Moments) -> Result<Self> {
-        if model.means.len() != data.means.len() {
-            return Err(mpf_ising::Error::UnitCount {
-                what: "moments of the model",
-                expected: data.means.len(),
-                found: model.means.len(),
-            }
-            .into());
-        }
+        model.check(data.means.len())?;
+        data.check(data.means.len())?;
         Ok(Self {
             means: Agreement::of(&model.means, &data.means),
             pairs: Agreement::of(&model.pairs, &data.pairs),
-            triplets: Agreement::of(&model.triplets, &data.triplets),
+            triplets: if model.triplets.len() == data.triplets.len() {
+                Agreement::of(&model.triplets, &data.triplets)
+            } else {
+                Agreement::of(&[], &[])
+            },
             n_active: Agreement::of(&model.n_active, &data.n_active),
             model,
             data,
@@ -336,7 +385,7 @@ impl GoodnessOfFit {
     }
 }
 
-/// Entropies of a model whose ln Z is known, in nats.
+/// Entropies of a model whose ln Z is known, in nats. All finite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Entropies {
     /// S of the model.
@@ -354,31 +403,27 @@ impl Entropies {
     /// independent of each other: a guide, not a bound. They are zero for exact moments.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::UnitCount`] for moments of other units.
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`Error::Count`] and
+    /// [`Error::NotAMoment`] for fields that were set to what moments cannot be;
+    /// [`Error::NotFinite`] for a ln Z that is not, and for couplings so large that a result is not.
     pub fn new(couplings: &Couplings, log_z: Mean, model: &Moments) -> Result<Self> {
         let d = couplings.n_units();
-        if model.means.len() != d {
-            return Err(mpf_ising::Error::UnitCount {
-                what: "moments of the model",
-                expected: d,
-                found: model.means.len(),
-            }
-            .into());
-        }
+        model.check(d)?;
+        check_mean("ln Z", &log_z)?;
         let m: Vec<f64> = model.means.iter().map(|m| m.value).collect();
         let mut energy = 0.0;
-        // ∂E/∂m_i and the variance of the pairs' part.
+        // ∂E/∂m_i, and the errors that ln Z and the pairs make.
         let mut slopes: Vec<f64> = (0..d).map(|i| couplings.get(i, i)).collect();
-        let mut variance = log_z.standard_error.powi(2);
+        let mut errors = vec![log_z.standard_error];
         for (q, (i, j)) in pairs(d).enumerate() {
             let strength = 2.0 * couplings.get(i, j);
             energy += strength * (model.pairs[q].value + m[i] * m[j]);
-            variance += (strength * model.pairs[q].standard_error).powi(2);
+            errors.push(strength * model.pairs[q].standard_error);
             slopes[i] += strength * m[j];
             slopes[j] += strength * m[i];
         }
         let mut independent = 0.0;
-        let (mut information_variance, mut independent_variance) = (variance, 0.0);
+        let (mut information_errors, mut independent_errors) = (errors.clone(), Vec::new());
         for i in 0..d {
             energy += couplings.get(i, i) * m[i];
             let error = model.means[i].standard_error;
@@ -390,19 +435,39 @@ impl Entropies {
             } else {
                 0.0
             };
-            variance += (slopes[i] * error).powi(2);
-            independent_variance += (slope * error).powi(2);
-            information_variance += ((slope - slopes[i]) * error).powi(2);
+            errors.push(slopes[i] * error);
+            independent_errors.push(slope * error);
+            information_errors.push((slope - slopes[i]) * error);
         }
         let entropy = log_z.value + energy;
-        let with = |value: f64, variance: f64| Mean {
-            value,
-            standard_error: variance.sqrt(),
+        let with = |what: &'static str, value: f64, errors: &[f64]| {
+            let mean = Mean {
+                value,
+                standard_error: root_of_squares(errors),
+            };
+            check_mean(what, &mean).map(|()| mean)
         };
         Ok(Self {
-            entropy: with(entropy, variance),
-            independent: with(independent, independent_variance),
-            multi_information: with(independent - entropy, information_variance),
+            entropy: with("the entropy", entropy, &errors)?,
+            independent: with(
+                "the entropy of independent units",
+                independent,
+                &independent_errors,
+            )?,
+            multi_information: with(
+                "the multi-information",
+                independent - entropy,
+                &information_errors,
+            )?,
         })
     }
+}
+
+/// √Σ e², where the squares may overflow but the root does not.
+fn root_of_squares(errors: &[f64]) -> f64 {
+    let sum = errors.iter().map(|e| e * e).sum::<f64>();
+    if sum.is_finite() {
+        return sum.sqrt();
+    }
+    errors.iter().fold(0.0, |root: f64, e| root.hypot(*e))
 }

@@ -13,7 +13,7 @@
 //! sampling errors of ln Z are added to theirs.
 
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_mean};
 use crate::method::{Fitted, Method};
 use crate::objectives::Objectives;
 use mpf_core::{Cancel, EnergyModel};
@@ -81,14 +81,16 @@ pub enum Criterion {
     LogLikelihood,
 }
 
-/// One method's scores on samples that it has not seen.
+/// One method's scores on samples that it has not seen. Finite but for those of MPF.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entrant {
     /// The method.
     pub name: &'static str,
-    /// Its own objective: K, PL, Σ ln RISE or −LL; `None` for those without (CD, mean field).
+    /// Its own objective: K, PL, Σ ln RISE or −LL; `None` for those without (CD, mean field). +∞
+    /// where K is.
     pub own: Option<f64>,
-    /// K of MPF.
+    /// K of MPF. +∞, with an error that is NaN or +∞, where a sample is so unlikely that it
+    /// overflows.
     pub mpf: Mean,
     /// Minus the log-pseudolikelihood in nats.
     pub pseudolikelihood: Mean,
@@ -164,7 +166,8 @@ impl Tournament {
     ///
     /// # Errors
     /// [`mpf_ising::Error::Folds`], [`mpf_ising::Error::BlockLength`], and
-    /// [`mpf_ising::Error::Cancelled`]. A method that fails is a [`Dropout`], not an error.
+    /// [`mpf_ising::Error::Cancelled`]. A method that fails, or whose likelihoods are not finite, is
+    /// a [`Dropout`], not an error.
     pub fn run(
         &self,
         methods: &[Method],
@@ -201,11 +204,13 @@ impl Tournament {
                 }
                 observer(at, fold);
             }
-            match failed {
-                None => comparison
-                    .entrants
-                    .push(entry.finish(options.block_length)?),
-                Some(error) => comparison.dropouts.push(Dropout {
+            let finished = match failed {
+                None => entry.finish(options.block_length),
+                Some(error) => Err(error),
+            };
+            match finished {
+                Ok(entrant) => comparison.entrants.push(entrant),
+                Err(error) => comparison.dropouts.push(Dropout {
                     name: method.name(),
                     error,
                 }),
@@ -320,8 +325,10 @@ impl<'a> Entry<'a> {
             Ok(blocks::mean(&values, block_length)?)
         };
         let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
+        check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
         let log_likelihood = if self.has_likelihood {
             let of_samples = mean(2)?;
+            check_mean("the held-out log-likelihood", &of_samples)?;
             let variance = of_samples.standard_error.powi(2) + self.log_z_variance;
             Some(Mean {
                 standard_error: variance.sqrt(),
@@ -406,9 +413,10 @@ impl Comparison {
     }
 
     /// The score of entrant `a` minus that of `b`, paired by samples; `None` when one has none.
+    /// That of [`Criterion::Mpf`] is not finite where one of the two is not.
     ///
     /// # Errors
-    /// None for scores of one comparison.
+    /// [`Error::NotFinite`] for likelihoods whose difference overflows.
     ///
     /// # Panics
     /// When there is no such entrant.
@@ -422,6 +430,9 @@ impl Comparison {
         let pairs = a.scores.iter().zip(&b.scores);
         let values: Vec<f64> = pairs.map(|(a, b)| a[k] - b[k]).collect();
         let mut found = blocks::mean(&values, self.block_length)?;
+        if criterion != Criterion::Mpf {
+            check_mean("the difference of two methods", &found)?;
+        }
         if likelihood && !std::ptr::eq(a, b) {
             let variance =
                 found.standard_error.powi(2) + a.log_z_error.powi(2) + b.log_z_error.powi(2);

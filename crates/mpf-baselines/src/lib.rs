@@ -21,6 +21,13 @@
 //! [`Objectives`] puts the objectives of one model on one data set side by side.
 //!
 //! This crate knows no files and no experiments; those are in `xtask`.
+//!
+//! # Numbers
+//!
+//! What comes back in `Ok` is finite, but for K of MPF and RISE as a score: they are +∞ for a model
+//! that finds a sample all but impossible, and then their standard errors are not finite either.
+//! Options, starts, biases, moments and snapshots that would lead to anything else are typed
+//! errors, and so is learning that runs away.
 
 pub mod contrastive;
 pub mod drift;

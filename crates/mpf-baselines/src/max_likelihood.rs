@@ -57,7 +57,7 @@ impl Objective for NegativeLogLikelihood {
         self.pair_means.nrows() + self.pairs.len()
     }
 
-    /// +∞ for parameters that overflow.
+    /// +∞, with a zero gradient, for parameters that overflow or are not finite; finite else.
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let d = self.pair_means.nrows();
         let (fields, couplings) = theta.split_at(d);
@@ -178,7 +178,8 @@ impl MaximumLikelihood {
 /// Independent units, any number of them: J_ii = ln((1 − p_i)/p_i) with p_i the mean of unit i,
 /// no couplings. The maximum of the likelihood among such models, in closed form; `value` is −LL.
 ///
-/// A constant unit gets the bias of half a pseudo-count, as in every fit, and a warning.
+/// A constant unit gets the bias of half a pseudo-count, as in every fit, and a warning. All
+/// finite.
 ///
 /// # Errors
 /// None that checked samples can cause.

@@ -58,7 +58,7 @@ pub struct MeanField {
     lambda: f64,
 }
 
-/// What mean field theory makes of a data set.
+/// What mean field theory makes of a data set. All finite.
 #[derive(Clone, Debug, Serialize)]
 #[must_use = "look at `clipped` and `warnings` before using the couplings"]
 pub struct MeanFieldFit {
@@ -99,7 +99,9 @@ impl MeanField {
     /// in every fit, and a warning.
     ///
     /// # Errors
-    /// With λ = 0, [`Error::ConstantUnit`] and [`Error::SingularSusceptibility`].
+    /// With λ = 0, [`Error::ConstantUnit`] and [`Error::SingularSusceptibility`]. With a λ so small
+    /// that a coupling or a field overflows, [`mpf_ising::Error::NotFinite`] and
+    /// [`mpf_ising::Error::TooLarge`].
     pub fn fit(&self, samples: &Samples) -> Result<MeanFieldFit> {
         let clock = std::time::Instant::now();
         let d = samples.n_units();

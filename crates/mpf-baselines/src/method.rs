@@ -50,7 +50,7 @@ pub enum Method {
     Independent,
 }
 
-/// What any method makes of data.
+/// What any method makes of data. All finite.
 #[derive(Clone, Debug)]
 pub struct Fitted {
     /// The paper's J.
@@ -90,7 +90,7 @@ impl std::fmt::Display for MethodSnapshot {
     }
 }
 
-/// How learning went: see the fields of the same names of [`Fit`].
+/// How learning went: see the fields of the same names of [`Fit`]. All finite.
 #[derive(Clone, Debug)]
 pub struct Course {
     /// The objective at the end, penalties included.
@@ -239,7 +239,8 @@ impl Method {
     /// The method, going on from `snapshot`, and taking snapshots itself.
     ///
     /// # Errors
-    /// [`Error::OtherSnapshot`] for one of another method.
+    /// [`Error::OtherSnapshot`] for one of another method. Whether it is of these data and options
+    /// shows when it is fitted.
     pub fn resumed(mut self, snapshot: Option<MethodSnapshot>) -> Result<Self> {
         let other = |what| Err(Error::OtherSnapshot { what });
         match &mut self {

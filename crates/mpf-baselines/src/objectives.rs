@@ -8,6 +8,7 @@
 //! ```
 
 use crate::Result;
+use crate::error::Error;
 use crate::pseudolikelihood::LogisticLoss;
 use mpf_core::{Form, Objective};
 use mpf_ising::flow::{MarginSum, Terms};
@@ -15,7 +16,7 @@ use mpf_ising::kernel::MarginLoss;
 use mpf_ising::{Couplings, Estimator, Exact, Mpf, Samples, Support, exact};
 use serde::Serialize;
 
-/// The objectives of a model on a data set, without penalties.
+/// The objectives of a model on a data set, without penalties. Never NaN.
 ///
 /// ```
 /// use mpf_baselines::Objectives;
@@ -37,20 +38,22 @@ pub struct Objectives {
     pub log_likelihood: Option<f64>,
     /// K of MPF over all single flips. +∞ when couplings are so large that it overflows.
     pub mpf: f64,
-    /// Minus the log-pseudolikelihood, in nats per sample.
+    /// Minus the log-pseudolikelihood, in nats per sample. +∞ only near the end of `f64`.
     pub pseudolikelihood: f64,
-    /// RISE of every unit. Their sum is `mpf`.
+    /// RISE of every unit. Their sum is `mpf`. +∞ where it overflows.
     pub rise: Vec<f64>,
-    /// logRISE summed over the units.
+    /// logRISE summed over the units; finite.
     pub log_rise: f64,
 }
 
 impl Objectives {
-    /// Computes all of them. O(M d²), and O(2^d d) where the likelihood is. Never NaN, but `mpf`
-    /// and `rise` are +∞ where they are too large for a number.
+    /// Computes all of them. O(M d²), and O(2^d d) where the likelihood is. `mpf` and `rise` are +∞
+    /// where they are too large for a number, and so is the pseudolikelihood for couplings near the
+    /// largest number; `log_rise` is finite, and so is the likelihood.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::UnitCount`] when model and data differ in size.
+    /// [`mpf_ising::Error::UnitCount`] when model and data differ in size; [`Error::NotFinite`] for
+    /// a likelihood that overflows.
     pub fn of(couplings: &Couplings, samples: &Samples) -> Result<Self> {
         let d = couplings.n_units();
         if samples.n_units() != d {
@@ -62,7 +65,12 @@ impl Objectives {
             .into());
         }
         let log_likelihood = if d <= exact::MAX_UNITS {
-            Some(Exact::new(couplings)?.log_likelihood(samples)?)
+            let value = Exact::new(couplings)?.log_likelihood(samples)?;
+            if !value.is_finite() {
+                let what = "the log-likelihood";
+                return Err(Error::NotFinite { what, value });
+            }
+            Some(value)
         } else {
             None
         };

@@ -2,10 +2,11 @@
 //! libraries below: what comes back is finite or a typed error, never a panic.
 
 use mpf_baselines::drift::Drift;
+use mpf_baselines::heldout::Criterion;
 use mpf_baselines::{
-    ContrastiveDivergence, ContrastiveOptions, Entropies, Expansion, GoodnessOfFit, LearningRate,
-    MaximumLikelihood, MeanField, Method, Moments, Objectives, Pseudolikelihood,
-    PseudolikelihoodSum, independent, log_rise, rise,
+    ContrastiveDivergence, ContrastiveOptions, Entropies, Error, Expansion, GoodnessOfFit,
+    LearningRate, MaximumLikelihood, MeanField, Method, Moments, Objectives, Pseudolikelihood,
+    PseudolikelihoodSum, Tournament, TournamentOptions, independent, log_rise, rise,
 };
 use mpf_core::connectivity::DenseConnectivity;
 use mpf_core::dynamics::kl_divergence;
@@ -173,8 +174,8 @@ proptest! {
         // K itself may be too large for a number; it then is +∞ and never NaN.
         let values = Objectives::of(&model, &samples).unwrap();
         no_nan("rise", &values.rise)?;
-        no_nan("objectives", [&values.mpf, &values.pseudolikelihood, &values.log_rise])?;
-        all_finite("log-likelihood", &values.log_likelihood)?;
+        no_nan("objectives", [&values.mpf, &values.pseudolikelihood])?;
+        all_finite("log-likelihood", values.log_likelihood.iter().chain([&values.log_rise]))?;
         for form in [Form::Sum, Form::Log] {
             for hood in [Neighbourhood::SingleFlips, Neighbourhood::SingleFlipsAndComplement] {
                 let mut flow = IsingFlow::new(&samples, hood, form).unwrap();
@@ -246,7 +247,10 @@ proptest! {
                 prop_assert!(outcome.is_err());
             }
         }
-        let _ = diagnostics::summary(&chains);
+        prop_assert_eq!(
+            diagnostics::summary(&chains).is_err(),
+            diagnostics::ess(&chains).is_err()
+        );
     }
 
     #[test]
@@ -489,4 +493,240 @@ proptest! {
             }
         }
     }
+}
+
+/// Every method, each with an option that may be anything.
+fn methods(number: f64, biases: &Biases) -> Vec<Method> {
+    let options = FitOptions {
+        biases: biases.clone(),
+        minimizer: MinimizerOptions {
+            max_iterations: 8,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let plain = FitOptions {
+        l2: number,
+        ..options.clone()
+    };
+    vec![
+        Method::Mpf(plain.clone()),
+        Method::Pseudolikelihood(plain.clone()),
+        Method::MaximumLikelihood(plain),
+        Method::Rise {
+            lambda: number,
+            options: options.clone(),
+        },
+        Method::LogRise {
+            lambda: number,
+            options,
+        },
+        Method::ContrastiveDivergence(ContrastiveOptions {
+            updates: 3,
+            learning_rate: LearningRate {
+                first: number,
+                last: 0.1,
+            },
+            biases: biases.clone(),
+            ..Default::default()
+        }),
+        Method::MeanField {
+            expansion: Expansion::Naive,
+            lambda: number,
+        },
+        Method::MeanField {
+            expansion: Expansion::Tap,
+            lambda: number,
+        },
+        Method::Independent,
+    ]
+}
+
+proptest! {
+    #![proptest_config(few(250))]
+
+    #[test]
+    fn every_method_is_finite_or_refused_and_goes_on_from_its_snapshot(
+        states in data(),
+        number in prop_oneof![Just(0.0), Just(0.5), number()],
+        fixed in proptest::option::weighted(0.3, vec(finite(), 70)),
+        fields in any::<bool>(),
+    ) {
+        let d = states.n_units();
+        let biases = match fixed {
+            None => Biases::Free,
+            Some(values) if fields => Biases::FixedFields(values[..d].to_vec()),
+            Some(values) => Biases::Fixed(values[..d].to_vec()),
+        };
+        let samples = Samples::new(&states).unwrap();
+        for method in methods(number, &biases) {
+            let Ok(fitted) = method.fit(&samples) else { continue };
+            all_finite("J", fitted.couplings.as_array())?;
+            all_finite("seconds", [&fitted.seconds])?;
+            if let Some(course) = &fitted.course {
+                all_finite("course", [&course.value, &course.kkt_residual])?;
+                all_finite("course", course.asymmetry.iter().chain([&course.left_out_fraction]))?;
+            }
+            // Going on from the end changes nothing.
+            let kept = method.clone().resumed(None).unwrap().fit(&samples).unwrap();
+            let resumed = method.resumed(kept.snapshot.clone()).unwrap();
+            let again = resumed.fit(&samples).unwrap();
+            prop_assert_eq!(&again.couplings, &kept.couplings);
+            // Nor does a snapshot of these data fit others.
+            if kept.snapshot.is_some() {
+                let other = packed(d + 1, &vec![vec![0; (d + 1).div_ceil(64)]; 4]);
+                prop_assert!(resumed.fit(&Samples::new(&other).unwrap()).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn moments_that_are_none_are_refused(
+        d in 1..4usize,
+        values in vec(number(), 1..20),
+        moments in vec(number(), 1..12),
+        (place, kind, in_error) in (0..9usize, 0..4usize, any::<bool>()),
+        (log_z, log_z_error) in (number(), number()),
+        shorter in any::<bool>(),
+    ) {
+        let Ok(model) = couplings(d, &values) else { return Ok(()) };
+        let exact = Exact::new(&model).unwrap();
+        let truth = Moments::exact(&exact);
+        let mut changed = truth.clone();
+        let list = match kind {
+            0 => &mut changed.means,
+            1 => &mut changed.pairs,
+            2 => &mut changed.triplets,
+            _ => &mut changed.n_active,
+        };
+        let mut found = true;
+        if shorter {
+            // Triplets are all or none.
+            found = list.pop().is_none() || kind == 2 && list.is_empty();
+        } else {
+            for (mean, value) in list.iter_mut().skip(place).zip(&moments) {
+                *(if in_error { &mut mean.standard_error } else { &mut mean.value }) = *value;
+                found &= if in_error { (0.0..=10.0).contains(value) } else { value.abs() <= 10.0 };
+            }
+        }
+        for pair in [(truth.clone(), changed.clone()), (changed.clone(), truth)] {
+            match GoodnessOfFit::new(pair.0, pair.1) {
+                Err(_) => prop_assert!(!found),
+                Ok(fit) => {
+                    prop_assert!(found);
+                    for part in [fit.means, fit.pairs, fit.triplets, fit.n_active] {
+                        all_finite("agreement", [
+                            &part.rms_difference,
+                            &part.rms_error,
+                            &part.within_two_errors,
+                            &part.largest_z,
+                        ])?;
+                    }
+                }
+            }
+        }
+        let log_z = Mean { value: log_z, standard_error: log_z_error };
+        match Entropies::new(&model, log_z, &changed) {
+            Err(Error::NotFinite { value, .. }) => prop_assert!(!value.is_finite()),
+            Err(_) => prop_assert!(!found),
+            Ok(of) => {
+                for mean in [of.entropy, of.independent, of.multi_information] {
+                    all_finite("entropies", [&mean.value, &mean.standard_error])?;
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few(300))]
+
+    #[test]
+    fn tournaments_are_finite_but_for_k(
+        states in data(),
+        number in prop_oneof![Just(0.0), Just(0.5), number()],
+        fixed in proptest::option::weighted(0.5, vec(finite(), 70)),
+        (n_folds, block_length) in (0..5usize, 0..4usize),
+        annealed in proptest::option::of((0..4usize, 0..4usize)),
+    ) {
+        let d = states.n_units();
+        let biases = fixed.map_or(Biases::Free, |values| Biases::Fixed(values[..d].to_vec()));
+        let tournament = Tournament::new(TournamentOptions {
+            n_folds,
+            block_length,
+            annealed: annealed.map(|(n_chains, n_levels)| AnnealedOptions {
+                n_chains,
+                n_levels,
+                ..Default::default()
+            }),
+            ..Default::default()
+        });
+        let methods = methods(number, &biases);
+        let Ok(table) = tournament.run(&methods, &states, |_, _| {}) else { return Ok(()) };
+        prop_assert_eq!(table.entrants.len() + table.dropouts.len(), methods.len());
+        let _ = table.to_string();
+        for entrant in &table.entrants {
+            let pl = entrant.pseudolikelihood;
+            all_finite("PL", [&pl.value, &pl.standard_error, &entrant.log_z_error])?;
+            if let Some(ll) = entrant.log_likelihood {
+                all_finite("LL", [&ll.value, &ll.standard_error])?;
+            }
+            no_nan("K", entrant.own.iter().chain([&entrant.mpf.value]))?;
+            if entrant.mpf.value.is_finite() {
+                no_nan("K's error", [&entrant.mpf.standard_error])?;
+            }
+        }
+        for at in 0..table.entrants.len() {
+            for criterion in [Criterion::Pseudolikelihood, Criterion::LogLikelihood] {
+                match table.difference(at, 0, criterion) {
+                    Ok(None) => {}
+                    Ok(Some(mean)) => {
+                        all_finite("difference", [&mean.value, &mean.standard_error])?;
+                    }
+                    Err(error) => prop_assert!(matches!(error, Error::NotFinite { .. }), "{error}"),
+                }
+            }
+            prop_assert!(table.difference(at, 0, Criterion::Mpf).unwrap().is_some());
+        }
+    }
+}
+
+#[test]
+fn couplings_of_other_units_do_not_drift() {
+    // Both have one word per state: their sizes alone do not tell.
+    let samples = Samples::new(&packed(3, &[vec![5], vec![2]])).unwrap();
+    let error = Drift::measure(&Couplings::zeros(5).unwrap(), &samples, 1, 0).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::Ising(mpf_ising::Error::UnitCount {
+            expected: 3,
+            found: 5,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_fixed_bias_is_not_blamed_on_the_learning_rate_but_a_start_is_refused() {
+    let samples = Samples::new(&packed(2, &[vec![0], vec![3], vec![1], vec![2]])).unwrap();
+    let fit = |options: ContrastiveOptions| {
+        let options = ContrastiveOptions {
+            updates: 5,
+            ..options
+        };
+        ContrastiveDivergence::new(options).and_then(|l| l.fit(&samples))
+    };
+    let fixed = fit(ContrastiveOptions {
+        biases: Biases::Fixed(vec![5000.0, 0.0]),
+        ..Default::default()
+    });
+    assert_eq!(fixed.unwrap().couplings.get(0, 0), 5000.0);
+    let started = fit(ContrastiveOptions {
+        start: Some(Couplings::unpack(2, &[0.0, 1e4, 0.0]).unwrap()),
+        ..Default::default()
+    });
+    assert!(matches!(
+        started.unwrap_err(),
+        Error::Option { name: "start", value, .. } if value == 1e4
+    ));
 }

@@ -46,7 +46,7 @@ impl Default for AnnealedOptions {
     }
 }
 
-/// ln Z with its error.
+/// ln Z with its error; all finite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AnnealedEstimate {
     /// ln Z.
@@ -57,7 +57,7 @@ pub struct AnnealedEstimate {
     pub effective_chains: f64,
 }
 
-/// Estimates ln Z. The same for any number of threads. O(chains · levels · d) for sparse models.
+/// Estimates ln Z; finite. The same for any number of threads. O(chains · levels · d) for sparse models.
 ///
 /// ```
 /// use mpf_ising::Couplings;

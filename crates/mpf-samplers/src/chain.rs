@@ -9,8 +9,8 @@
 //! of threads, nor chain c on the number of chains.
 
 use crate::Result;
-use crate::error::{check_count, check_option};
-use crate::gibbs::random_row;
+use crate::error::{Error, check_count, check_option};
+use crate::gibbs::{check_row, random_row};
 use crate::lattice::ExactLattice;
 use crate::sampler::{ChainSampler, Sampler, Tally};
 use mpf_core::Cancel;
@@ -99,7 +99,8 @@ pub struct Chain<D, I> {
 /// [`ChainRunner::advance`].
 ///
 /// It can be written and read with any `serde` format that keeps every bit of a number. It does
-/// not know the sampler: whoever keeps one must see to it that it is the same.
+/// not know the sampler: whoever keeps one must see to it that it is the same. What cannot be of
+/// the sampler is refused by [`ChainRunner::advance`], by 0 steps too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chains<S, D, I> {
     under_way: Vec<UnderWay<S, D, I>>,
@@ -136,7 +137,7 @@ impl ChainRunner {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for no chains, no draws or a thinning of 0.
+    /// [`Error::Option`] for no chains, no draws or a thinning of 0, [`Error::TooManySteps`].
     pub fn new(options: ChainOptions) -> Result<Self> {
         for (name, value) in [
             ("n_chains", options.n_chains),
@@ -144,6 +145,20 @@ impl ChainRunner {
             ("thinning", options.thinning),
         ] {
             check_option(name, value as f64, "at least 1", value > 0)?;
+        }
+        let ChainOptions {
+            burn_in,
+            n_draws,
+            thinning,
+            ..
+        } = options;
+        let steps = n_draws.checked_mul(thinning);
+        if steps.and_then(|n| n.checked_add(burn_in)).is_none() {
+            return Err(Error::TooManySteps {
+                burn_in,
+                n_draws,
+                thinning,
+            });
         }
         Ok(Self { options })
     }
@@ -185,7 +200,8 @@ impl ChainRunner {
     /// Runs all chains from the given states, one each.
     ///
     /// # Errors
-    /// [`Error::Count`](crate::Error::Count) when there is not one start per chain.
+    /// [`Error::Count`] when there is not one start per chain, [`Error::ForeignChain`] for a start
+    /// that is not of this sampler.
     pub fn run_from<S>(
         &self,
         sampler: &S,
@@ -239,10 +255,8 @@ impl ChainRunner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Count`](crate::Error::Count) for another number of chains than this runner's.
-    ///
-    /// # Panics
-    /// May panic when the chains are of another model.
+    /// [`Error::Count`] for another number of chains than this runner's, [`Error::ForeignChain`]
+    /// for chains that cannot be of this sampler and these options.
     pub fn advance<S>(
         &self,
         sampler: &S,
@@ -260,6 +274,12 @@ impl ChainRunner {
             ..
         } = self.options;
         check_count("chains", self.options.n_chains, chains.under_way.len())?;
+        for (chain, this) in chains.under_way.iter().enumerate() {
+            if let Some(what) = self.fault(sampler, this) {
+                return Err(Error::ForeignChain { chain, what });
+            }
+        }
+        // It was checked that this does not overflow.
         let total_steps = burn_in + n_draws * thinning;
         let all = chains.under_way.par_iter_mut().enumerate();
         all.for_each(|(number, this)| {
@@ -285,6 +305,24 @@ impl ChainRunner {
             }
         });
         Ok(())
+    }
+
+    /// What is wrong with a chain, if anything is.
+    fn fault<S: ChainSampler>(
+        &self,
+        sampler: &S,
+        this: &UnderWay<S::State, S::Draws, S::Info>,
+    ) -> Option<&'static str> {
+        let counted = this.steps.saturating_sub(self.options.burn_in);
+        if this.chain.n_draws != counted / self.options.thinning {
+            return Some("another number of draws than its steps make");
+        }
+        // All zeros is the one state that Xoshiro256++ never leaves.
+        let mut rng = this.rng.clone();
+        if (0..4).all(|_| rng.next_u64() == 0) {
+            return Some("a random stream that stands still");
+        }
+        sampler.fault(&this.state, &this.chain)
     }
 
     /// What the chains gave so far.
@@ -324,17 +362,19 @@ impl<S, D, I: Tally> Chains<S, D, I> {
 
 impl<I> Run<States, I> {
     /// All draws, chain after chain.
+    ///
+    /// # Panics
+    /// Without chains, and for chains of different units: no [`ChainRunner`] gives such a run.
     pub fn pooled(&self) -> States {
-        let mut chains = self.chains.iter();
-        let first = chains.next().expect("there is at least one chain");
-        let mut all = first.draws.clone();
-        for chain in chains {
+        let mut all = self.chains[0].draws.clone();
+        for chain in &self.chains[1..] {
             all.append(&chain.draws);
         }
         all
     }
 
-    /// A number for every draw, by chain: what [`diagnostics`](crate::diagnostics) read.
+    /// A number for every draw, by chain: what [`diagnostics`](crate::diagnostics) read. Finite
+    /// where `observable` is.
     pub fn series(&self, mut observable: impl FnMut(&[u64]) -> f64) -> Vec<Vec<f64>> {
         self.chains
             .iter()
@@ -345,6 +385,10 @@ impl<I> Run<States, I> {
 
 impl<I> Run<ndarray::Array2<f64>, I> {
     /// One coordinate of every draw, by chain: what [`diagnostics`](crate::diagnostics) read.
+    /// Finite for draws of [`Hmc`](crate::Hmc).
+    ///
+    /// # Panics
+    /// When there is no coordinate `k`.
     pub fn coordinate(&self, k: usize) -> Vec<Vec<f64>> {
         self.chains
             .iter()
@@ -371,10 +415,32 @@ impl ChainSampler for ExactLattice {
     }
 
     fn no_draws(&self) -> States {
-        States::new(self.n_units()).expect("a lattice is not empty")
+        self.empty().clone()
     }
 
     fn record(&self, state: &Vec<u64>, draws: &mut States) {
         draws.push(state);
+    }
+
+    fn fault(&self, state: &Vec<u64>, chain: &Chain<States, ()>) -> Option<&'static str> {
+        fault_of_row(state, self.n_units()).or_else(|| fault_of_draws(chain, self.n_units()))
+    }
+}
+
+/// What is wrong with a packed row of so many units.
+pub(crate) fn fault_of_row(row: &[u64], n_units: usize) -> Option<&'static str> {
+    check_row(row, n_units)
+        .err()
+        .map(|_| "a state of other units")
+}
+
+/// What is wrong with draws of so many units.
+pub(crate) fn fault_of_draws<I>(chain: &Chain<States, I>, n_units: usize) -> Option<&'static str> {
+    if chain.draws.n_units() != n_units {
+        Some("draws of other units")
+    } else if chain.draws.n_samples() != chain.n_draws {
+        Some("another number of draws than it says")
+    } else {
+        None
     }
 }

@@ -12,9 +12,11 @@
 //! indicators of the 5 % and 95 % quantiles (Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021).
 //! An AR(1) process with coefficient ρ has τ = (1 + ρ)/(1 − ρ).
 //!
-//! Every function takes one series per chain, all of one length and finite. A quantity that is
-//! the same in all draws has no diagnostics: they are NaN. None of them can see a part of the
-//! target that no chain has visited.
+//! Every function takes one series per chain, all of one length and finite; of any size, since
+//! draws near the ends of `f64` are scaled. A quantity that is the same in all draws (the middle
+//! one of an odd number aside) has no diagnostics: they are NaN. All others have finite ones, but
+//! for the cases that their functions name. None of them can see a part of the target that no
+//! chain has visited.
 
 mod autocovariance;
 mod normal;
@@ -27,12 +29,12 @@ use normal::normal_quantile;
 /// Fewest draws per chain: quarter-chains of two.
 const MIN_DRAWS: usize = 8;
 
-/// All diagnostics of one quantity.
+/// All diagnostics of one quantity; finite or not as those of the single functions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The mean of all draws.
+    /// The mean of all draws; finite.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Their standard deviation. +∞ where it is beyond the largest number.
     pub standard_deviation: f64,
     /// The Monte-Carlo standard error of the mean.
     pub mcse: f64,
@@ -46,18 +48,19 @@ pub struct Summary {
     pub autocorrelation_time: f64,
 }
 
-/// Every diagnostic of one quantity.
+/// Every diagnostic of one quantity. Those of a constant are NaN.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
 pub fn summary<C: AsRef<[f64]>>(chains: &[C]) -> Result<Summary> {
     let tau = integrated_autocorrelation_time(chains)?;
-    let all: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
+    let (all, scale) = pooled(chains);
     let (mean, variance) = mean_and_variance(&all);
     Ok(Summary {
-        mean,
-        standard_deviation: variance.sqrt(),
-        mcse: (variance * tau / all.len() as f64).sqrt(),
+        // Rounding may lead beyond the largest draw, but not beyond the largest number.
+        mean: scale.undo(mean).clamp(f64::MIN, f64::MAX),
+        standard_deviation: scale.undo(variance.sqrt()),
+        mcse: scale.undo((variance * tau / all.len() as f64).sqrt()),
         bulk_ess: bulk_ess(chains)?,
         tail_ess: tail_ess(chains)?,
         rhat: rhat(chains)?,
@@ -67,26 +70,25 @@ pub fn summary<C: AsRef<[f64]>>(chains: &[C]) -> Result<Summary> {
 
 /// τ of the mean, in draws: as many draws are worth one independent draw. At least
 /// 1 / log₁₀(number of draws), so that draws that repel each other do not make the ESS infinite.
-/// O(N) for N draws without memory, O(N log N) at worst.
+/// Finite, but NaN for a constant. O(N) for N draws without memory, O(N log N) at worst.
 ///
 /// # Errors
 /// [`Error::TooFewDraws`] (8 per chain are needed), [`Error::Count`] for chains of different
 /// lengths, [`Error::NonFiniteDraw`].
 pub fn integrated_autocorrelation_time<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
-    Ok(split_time(&split(chains)?))
+    Ok(split_time(&scaled_split(chains)?))
 }
 
-/// The effective sample size of the mean.
+/// The effective sample size of the mean. Finite, but NaN for a constant.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
 pub fn ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
-    let split = split(chains)?;
-    Ok(split_ess(&split))
+    Ok(split_ess(&scaled_split(chains)?))
 }
 
 /// The effective sample size of the rank-normalised draws: also of use when the quantity has no
-/// variance.
+/// variance. Finite, but NaN for a constant.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
@@ -95,7 +97,8 @@ pub fn bulk_ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
 }
 
 /// The smaller effective sample size of the indicators x ≤ q₅ and x ≤ q₉₅. One that is constant,
-/// as for binary draws, is left out.
+/// as for binary draws, is left out. Finite, but NaN when both are: for a constant, or where 95 %
+/// of the draws are the largest.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
@@ -116,7 +119,9 @@ pub fn tail_ess<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
 }
 
 /// Rank-normalised split R̂: the larger of that of the draws, which sees differences of location,
-/// and of their distances from the median, which sees differences of scale.
+/// and of their distances from the median, which sees differences of scale. NaN for a constant; +∞
+/// when the draws, or the distances, are all equal within every half of a chain but not between
+/// them; finite else.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
@@ -125,22 +130,84 @@ pub fn rhat<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
     let mut sorted: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
     sorted.sort_by(f64::total_cmp);
     let median = quantile(&sorted, 0.5);
+    // Halves keep their order, and their differences do not overflow.
+    let far = sorted.iter().any(|x| x.abs() > 0.25 * f64::MAX);
+    let scale = if far { 0.5 } else { 1.0 };
+    let distance = |x: &f64| (scale * x - scale * median).abs();
     let folded: Vec<Vec<f64>> = split
         .iter()
-        .map(|c| c.iter().map(|x| (x - median).abs()).collect())
+        .map(|c| c.iter().map(distance).collect())
         .collect();
     let location = split_rhat(&rank_normalise(&split));
     // Folded binary draws may all be equal, which says nothing.
     Ok(location.max(split_rhat(&rank_normalise(&folded))))
 }
 
-/// The Monte-Carlo standard error of the mean: sd / √ESS.
+/// The Monte-Carlo standard error of the mean: sd / √ESS. Finite, but NaN for a constant, and +∞
+/// where it is beyond the largest number.
 ///
 /// # Errors
 /// As [`integrated_autocorrelation_time`].
 pub fn mcse<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
-    let all: Vec<f64> = chains.iter().flat_map(AsRef::as_ref).copied().collect();
-    Ok((mean_and_variance(&all).1 / ess(chains)?).sqrt())
+    let (all, scale) = pooled(chains);
+    let error = (mean_and_variance(&all).1 / ess(chains)?).sqrt();
+    Ok(scale.undo(error))
+}
+
+/// A power of two, 2^k, that draws are multiplied by so that their squares neither overflow nor
+/// vanish: 1 for all but draws that are beyond 2^±400 altogether.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// 2^⌊k/2⌋ and 2^⌈k/2⌉: for the smallest numbers 2^k itself is too large.
+    factors: (f64, f64),
+}
+
+impl Scale {
+    fn of<C: AsRef<[f64]>>(chains: &[C]) -> Self {
+        let all = chains.iter().flat_map(AsRef::as_ref);
+        let largest = all.fold(0.0f64, |m, x| m.max(x.abs()));
+        let power = |k: i32| 2f64.powi(k);
+        if largest == 0.0 || (power(-400)..power(400)).contains(&largest) {
+            return Self {
+                factors: (1.0, 1.0),
+            };
+        }
+        let k = -largest.log2().floor() as i32;
+        Self {
+            factors: (power(k.div_euclid(2)), power(k - k.div_euclid(2))),
+        }
+    }
+
+    fn is_one(self) -> bool {
+        self.factors == (1.0, 1.0)
+    }
+
+    fn apply(self, x: f64) -> f64 {
+        x * self.factors.0 * self.factors.1
+    }
+
+    fn undo(self, x: f64) -> f64 {
+        x / self.factors.0 / self.factors.1
+    }
+}
+
+/// All draws, scaled.
+fn pooled<C: AsRef<[f64]>>(chains: &[C]) -> (Vec<f64>, Scale) {
+    let scale = Scale::of(chains);
+    let all = chains.iter().flat_map(AsRef::as_ref);
+    (all.map(|x| scale.apply(*x)).collect(), scale)
+}
+
+/// As [`split`], scaled: for what is computed from the draws themselves, not from their order.
+fn scaled_split<C: AsRef<[f64]>>(chains: &[C]) -> Result<Vec<Vec<f64>>> {
+    let mut halves = split(chains)?;
+    // Not that of the draws that were left out.
+    let scale = Scale::of(&halves);
+    if !scale.is_one() {
+        let all = halves.iter_mut().flatten();
+        all.for_each(|x| *x = scale.apply(*x));
+    }
+    Ok(halves)
 }
 
 /// Checks the chains and cuts each into halves; the middle one of an odd number of draws is left
@@ -205,6 +272,10 @@ fn split_rhat(chains: &[Vec<f64>]) -> f64 {
     if is_constant(chains) {
         return f64::NAN;
     }
+    // Their means round, so that their variances would be small but not zero.
+    if chains.chunks(1).all(is_constant) {
+        return f64::INFINITY;
+    }
     let n = chains[0].len() as f64;
     let (within, between) = variances(chains);
     ((n - 1.0) / n + between / within).sqrt()
@@ -236,7 +307,13 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     let place = (sorted.len() - 1) as f64 * q;
     let below = place.floor() as usize;
     let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (place - below as f64) * (sorted[above] - sorted[below])
+    let share = place - below as f64;
+    let gap = sorted[above] - sorted[below];
+    if gap.is_finite() {
+        sorted[below] + share * gap
+    } else {
+        sorted[below] * (1.0 - share) + sorted[above] * share
+    }
 }
 
 /// Φ⁻¹((r − 3/8)/(N + 1/4)) in place of every draw, r its rank among all N, ties sharing theirs.
@@ -347,8 +424,51 @@ mod tests {
         assert!(tail_ess(&binary).unwrap() > 1.0);
         assert!(rhat(&binary).unwrap().is_finite());
         // Two chains that never leave different states disagree as much as chains can.
-        let stuck = [vec![0.0; 20], vec![1.0; 20]];
-        assert_eq!(rhat(&stuck).unwrap(), f64::INFINITY);
+        for n in [12, 20] {
+            let stuck = [vec![0.0; n], vec![1.0; n]];
+            assert_eq!(rhat(&stuck).unwrap(), f64::INFINITY);
+        }
+    }
+
+    #[test]
+    fn scale_changes_nothing() {
+        let scaled = |factor: f64| CHAINS.map(|chain| chain.map(|x| x * factor));
+        let plain = summary(&CHAINS).unwrap();
+        // Powers of two: the draws, integers up to 78, stay exact, subnormals too.
+        for power in [-1040, -1000, -600, 300, 500, 1000, 1017] {
+            let factor = 2f64.powi(power / 2) * 2f64.powi(power - power / 2);
+            let found = summary(&scaled(factor)).unwrap();
+            for (found, expected) in [
+                (found.bulk_ess, plain.bulk_ess),
+                (found.tail_ess, plain.tail_ess),
+                (found.rhat, plain.rhat),
+                (found.autocorrelation_time, plain.autocorrelation_time),
+            ] {
+                assert_close(found, expected);
+            }
+            if power > -1000 {
+                assert_close(found.mean / factor, plain.mean);
+                assert_close(found.standard_deviation / factor, plain.standard_deviation);
+                assert_close(found.mcse / factor, plain.mcse);
+                assert_close(mcse(&scaled(factor)).unwrap(), found.mcse);
+            }
+        }
+        // The largest numbers of both signs: only their standard deviation is larger still.
+        let ends = [[
+            f64::MAX,
+            f64::MIN,
+            f64::MAX,
+            f64::MAX,
+            f64::MIN,
+            f64::MIN,
+            f64::MAX,
+            f64::MIN,
+        ]; 2];
+        let found = summary(&ends).unwrap();
+        assert_eq!(found.mean, 0.0);
+        assert_eq!(found.standard_deviation, f64::INFINITY);
+        assert!(found.rhat.is_finite() && found.bulk_ess.is_finite());
+        assert_close(summary(&[[f64::MAX; 9]]).unwrap().mean, f64::MAX);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! [`ExactLattice`](crate::ExactLattice).
 
 use crate::Result;
+use crate::chain::{Chain, fault_of_draws, fault_of_row};
 use crate::gibbs::random_row;
 use crate::sampler::{ChainSampler, Sampler};
 use mpf_core::rng::substream;
@@ -114,5 +115,9 @@ impl ChainSampler for ExactEnumeration {
 
     fn record(&self, state: &Vec<u64>, draws: &mut States) {
         draws.push(state);
+    }
+
+    fn fault(&self, state: &Vec<u64>, chain: &Chain<States, ()>) -> Option<&'static str> {
+        fault_of_row(state, self.n_units()).or_else(|| fault_of_draws(chain, self.n_units()))
     }
 }

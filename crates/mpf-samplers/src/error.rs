@@ -84,6 +84,41 @@ pub enum Error {
         /// What is allowed.
         requirement: &'static str,
     },
+    /// More steps than a number can count.
+    #[error(
+        "burn_in + n_draws · thinning = {burn_in} + {n_draws} · {thinning} steps are more than can \
+         be counted: ask for fewer"
+    )]
+    TooManySteps {
+        /// Steps before the first draw.
+        burn_in: usize,
+        /// Draws per chain.
+        n_draws: usize,
+        /// Steps per draw.
+        thinning: usize,
+    },
+    /// A chain that cannot be one of this sampler's: it was run by another one, or read from a
+    /// file that somebody changed.
+    #[error(
+        "chain {chain} has {what}: it is not of this model and these options, or was changed; \
+         begin anew"
+    )]
+    ForeignChain {
+        /// The chain, from 0.
+        chain: usize,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A number that is NaN or infinite where that makes no sense.
+    #[error("entry {index} of the {what} is {value}: it must be finite")]
+    NotFinite {
+        /// What has the entry.
+        what: &'static str,
+        /// The entry, from 0.
+        index: usize,
+        /// What was found.
+        value: f64,
+    },
     /// A continuous chain cannot begin where it was told to.
     #[error(
         "the energy is {energy} at the starting point{}: start where it is finite",
@@ -133,6 +168,18 @@ pub(crate) fn check_count(what: &'static str, expected: usize, found: usize) -> 
             expected,
             found,
         })
+    }
+}
+
+/// Checks that all `values` are finite, naming the first that is not.
+pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<(), Error> {
+    match values.iter().position(|v| !v.is_finite()) {
+        None => Ok(()),
+        Some(index) => Err(Error::NotFinite {
+            what,
+            index,
+            value: values[index],
+        }),
     }
 }
 

@@ -20,6 +20,7 @@ mod form;
 mod tests;
 
 use crate::Result;
+use crate::chain::{Chain, fault_of_draws, fault_of_row};
 use crate::error::{Error, check_count, check_magnitude, check_option};
 use crate::sampler::{ChainSampler, Sampler, Tally};
 use form::{Form, FormKind, probability, tell_dense};
@@ -104,8 +105,8 @@ pub struct FlipCount {
 
 impl Tally for FlipCount {
     fn add(&mut self, later: Self) {
-        self.updates += later.updates;
-        self.flips += later.flips;
+        self.updates = self.updates.saturating_add(later.updates);
+        self.flips = self.flips.saturating_add(later.flips);
     }
 }
 
@@ -159,7 +160,7 @@ impl Gibbs {
         self.biases.len()
     }
 
-    /// β.
+    /// β: finite and not negative.
     pub fn inverse_temperature(&self) -> f64 {
         self.inverse_temperature
     }
@@ -171,15 +172,7 @@ impl Gibbs {
     pub fn state(&self, row: &[u64]) -> Result<GibbsState> {
         check_row(row, self.n_units())?;
         let local = match &self.form {
-            Form::Table(table) => {
-                let mut numbers = vec![0u8; self.n_units()];
-                for_each_set_bit(row, |i| {
-                    for &(j, bit) in table.neighbours(i) {
-                        numbers[j as usize] ^= bit;
-                    }
-                });
-                Local::Number(numbers)
-            }
+            Form::Table(table) => Local::Number(table.numbers(row)),
             _ => Local::LogOdds {
                 values: self.sum_log_odds(row),
                 sweeps_since_refresh: 0,
@@ -191,10 +184,11 @@ impl Gibbs {
         })
     }
 
-    /// p(x_unit = 1 | the others) at this β: the very number that a step compares with.
+    /// p(x_unit = 1 | the others) at this β: the very number that a step compares with. Finite,
+    /// between 0 and 1.
     ///
     /// # Panics
-    /// When `state` is of another model.
+    /// When `state` is of another model, or there is no such unit.
     pub fn conditional_probability(&self, state: &GibbsState, unit: usize) -> f64 {
         match (&self.form, &state.local) {
             (Form::Table(table), Local::Number(numbers)) => {
@@ -210,7 +204,7 @@ impl Gibbs {
     /// Sets one unit, and tells its neighbours if that is a change.
     ///
     /// # Panics
-    /// When `state` is of another model.
+    /// When `state` is of another model, or there is no such unit.
     pub fn set(&self, state: &mut GibbsState, unit: usize, x: bool) {
         if get_bit(&state.row, unit) == x {
             return;
@@ -224,7 +218,7 @@ impl Gibbs {
         }
     }
 
-    /// E = xᵀJx of the state (at β = 1). O(d).
+    /// E = xᵀJx of the state (at β = 1); finite. O(d).
     ///
     /// # Panics
     /// When `state` is of another model.
@@ -240,6 +234,42 @@ impl Gibbs {
             _ => panic!("{FOREIGN_STATE}"),
         }
         0.5 * sum
+    }
+
+    /// What is wrong with a state that is not of this model. O(d) for tables, O(d²) else.
+    pub(crate) fn fault_of_state(&self, state: &GibbsState) -> Option<&'static str> {
+        if let Some(fault) = fault_of_row(&state.row, self.n_units()) {
+            return Some(fault);
+        }
+        let fits = match (&self.form, &state.local) {
+            (Form::Table(table), Local::Number(numbers)) => *numbers == table.numbers(&state.row),
+            (
+                Form::Sparse(_) | Form::Dense(_),
+                Local::LogOdds {
+                    values,
+                    sweeps_since_refresh,
+                },
+            ) => {
+                *sweeps_since_refresh < REFRESH_SWEEPS
+                    && values.len() == self.n_units()
+                    && self.are_log_odds(values, &state.row)
+            }
+            _ => false,
+        };
+        (!fits).then_some("surroundings that are not those of its state")
+    }
+
+    /// Whether these are the log odds of `row`, but for the rounding between two refreshes.
+    fn are_log_odds(&self, values: &[f64], row: &[u64]) -> bool {
+        let d = self.n_units();
+        // Every flip of a neighbour rounds once.
+        let roundings = (2 * REFRESH_SWEEPS) as f64 * (d + 1) as f64 * f64::EPSILON;
+        let exact = self.sum_log_odds(row);
+        (0..d).all(|unit| {
+            let largest = self.biases[unit].abs() + self.form.magnitude(unit, d);
+            // Halves cannot overflow; NaN is not close to anything.
+            (0.5 * values[unit] - 0.5 * exact[unit]).abs() <= roundings * largest
+        })
     }
 
     /// a of every unit, summed from nothing.
@@ -339,6 +369,11 @@ impl ChainSampler for Gibbs {
 
     fn record(&self, state: &GibbsState, draws: &mut States) {
         draws.push(&state.row);
+    }
+
+    fn fault(&self, state: &GibbsState, chain: &Chain<States, FlipCount>) -> Option<&'static str> {
+        self.fault_of_state(state)
+            .or_else(|| fault_of_draws(chain, self.n_units()))
     }
 }
 

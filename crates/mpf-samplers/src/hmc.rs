@@ -15,7 +15,8 @@
 //! there is one step size and no mass matrix, so whiten first.
 
 use crate::Result;
-use crate::error::{Error, check_count, check_option};
+use crate::chain::Chain;
+use crate::error::{Error, check_count, check_finite, check_option};
 use crate::sampler::{ChainSampler, Sampler, Tally};
 use mpf_core::rng::stream;
 use ndarray::{Array2, ArrayView1};
@@ -30,7 +31,8 @@ pub trait SmoothEnergy {
     /// The length of q.
     fn n_dims(&self) -> usize;
 
-    /// Writes ∇E(q) to `gradient` and returns E(q). +∞ forbids q.
+    /// Writes ∇E(q) to `gradient` and returns E(q). +∞ forbids q, and so do −∞ and NaN, here or in
+    /// the gradient: no chain stays there. A trajectory may ask at any q, infinite or NaN too.
     fn energy_and_gradient(&self, q: &[f64], gradient: &mut [f64]) -> f64;
 }
 
@@ -44,7 +46,8 @@ impl<E: SmoothEnergy + ?Sized> SmoothEnergy for &E {
     }
 }
 
-/// A point (q, v) of phase space, with E and ∇E there.
+/// A point (q, v) of phase space, with E and ∇E there. Finite when it is made; [`leapfrog`] may
+/// change that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhasePoint {
     /// q.
@@ -61,10 +64,13 @@ impl PhasePoint {
     /// The point at `position` with `momentum`.
     ///
     /// # Errors
-    /// [`Error::Count`] for a wrong length; [`Error::NonFiniteStart`] where E or ∇E is not finite.
+    /// [`Error::Count`] for a wrong length; [`Error::NotFinite`] for a position or momentum that is
+    /// not finite, [`Error::NonFiniteStart`] where E or ∇E is not.
     pub fn new<E: SmoothEnergy>(energy: &E, position: &[f64], momentum: &[f64]) -> Result<Self> {
         check_count("entries of the position", energy.n_dims(), position.len())?;
         check_count("entries of the momentum", energy.n_dims(), momentum.len())?;
+        check_finite("position", position)?;
+        check_finite("momentum", momentum)?;
         let mut gradient = vec![0.0; position.len()];
         let potential = energy.energy_and_gradient(position, &mut gradient);
         let gradient_index = gradient.iter().position(|g| !g.is_finite());
@@ -82,7 +88,7 @@ impl PhasePoint {
         })
     }
 
-    /// H = E(q) + ½ vᵀv.
+    /// H = E(q) + ½ vᵀv. +∞ where vᵀv overflows; not finite where the point is not.
     pub fn hamiltonian(&self) -> f64 {
         self.potential + 0.5 * self.momentum.iter().map(|v| v * v).sum::<f64>()
     }
@@ -99,7 +105,8 @@ impl PhasePoint {
 ///
 /// Negating the momentum and integrating again leads back to the start, to rounding, unless the
 /// trajectory is chaotic or crosses a kink of E. Stops early where E is not finite, and leaves
-/// the point there.
+/// the point there. Steps that are too long, or a gradient that is not finite, may leave numbers
+/// that are not finite in the point: look before you use it.
 ///
 /// ```
 /// use mpf_samplers::hmc::{PhasePoint, SmoothEnergy, leapfrog};
@@ -120,6 +127,9 @@ impl PhasePoint {
 /// assert!((point.position[0] - 1.0).abs() < 1e-12);
 /// # Ok::<(), mpf_samplers::Error>(())
 /// ```
+///
+/// # Panics
+/// May panic when `point` is of another energy.
 pub fn leapfrog<E: SmoothEnergy>(
     energy: &E,
     point: &mut PhasePoint,
@@ -162,7 +172,7 @@ pub struct HmcOptions {
     /// Every transition scales ε by a factor from [1 − `jitter`, 1 + `jitter`], so that no
     /// trajectory closes on itself. Default 0.1.
     pub jitter: f64,
-    /// H beyond the start by more than this is a divergence. Default 1000.
+    /// H beyond the start by more than this is a divergence; may be +∞. Default 1000.
     pub divergence: f64,
     /// Mean acceptance that the warm-up aims for. Default 0.8.
     pub target_acceptance: f64,
@@ -196,12 +206,12 @@ pub struct HmcState {
 }
 
 impl HmcState {
-    /// q.
+    /// q; finite.
     pub fn position(&self) -> &[f64] {
         &self.point.position
     }
 
-    /// E(q).
+    /// E(q); finite.
     pub fn energy(&self) -> f64 {
         self.point.potential
     }
@@ -216,7 +226,7 @@ pub struct HmcCount {
     pub accepted: u64,
     /// The sum of their acceptance probabilities.
     pub acceptance: f64,
-    /// Trajectories that ran off: H rose beyond the limit or was not finite. Any at all mean
+    /// Trajectories that ran off: H rose beyond the limit, or H or q was not finite. Any at all mean
     /// that part of the target is too steep for this step size, and is missed.
     pub divergences: u64,
     /// Leapfrog steps, each one gradient.
@@ -224,7 +234,7 @@ pub struct HmcCount {
 }
 
 impl HmcCount {
-    /// The mean acceptance probability.
+    /// The mean acceptance probability: finite, between 0 and 1, but NaN without transitions.
     pub fn acceptance_rate(&self) -> f64 {
         self.acceptance / self.transitions as f64
     }
@@ -232,11 +242,11 @@ impl HmcCount {
 
 impl Tally for HmcCount {
     fn add(&mut self, later: Self) {
-        self.transitions += later.transitions;
-        self.accepted += later.accepted;
+        self.transitions = self.transitions.saturating_add(later.transitions);
+        self.accepted = self.accepted.saturating_add(later.accepted);
         self.acceptance += later.acceptance;
-        self.divergences += later.divergences;
-        self.leapfrog_steps += later.leapfrog_steps;
+        self.divergences = self.divergences.saturating_add(later.divergences);
+        self.leapfrog_steps = self.leapfrog_steps.saturating_add(later.leapfrog_steps);
     }
 }
 
@@ -281,7 +291,8 @@ impl<E: SmoothEnergy> Hmc<E> {
     }
 
     /// Adapts the step size over `n_steps` transitions from `start`, then freezes it. Returns the
-    /// sampler, the state reached, and what the transitions did.
+    /// sampler, the state reached, and what the transitions did. The step size stays positive and
+    /// finite, whatever the energy does.
     ///
     /// # Errors
     /// As [`Hmc::new`] and [`Hmc::state`].
@@ -320,7 +331,7 @@ impl<E: SmoothEnergy> Hmc<E> {
         &self.energy
     }
 
-    /// Leapfrog steps of a transition: the trajectory divided by ε, at least 1.
+    /// Leapfrog steps of a transition: the trajectory divided by ε, at least 1 and at most 10 000.
     pub fn n_leapfrog_steps(&self) -> usize {
         // A step that a warm-up drove to nothing must not make a transition endless.
         ((self.options.trajectory / self.options.step_size).round() as usize).clamp(1, 10_000)
@@ -329,7 +340,8 @@ impl<E: SmoothEnergy> Hmc<E> {
     /// A chain's state at `position`.
     ///
     /// # Errors
-    /// [`Error::Count`] for a wrong length, [`Error::NonFiniteStart`] where E or ∇E is not finite.
+    /// [`Error::Count`] for a wrong length; [`Error::NotFinite`] for a position that is not finite,
+    /// [`Error::NonFiniteStart`] where E or ∇E is not.
     pub fn state(&self, position: &[f64]) -> Result<HmcState> {
         let point = PhasePoint::new(&self.energy, position, &vec![0.0; position.len()])?;
         Ok(HmcState {
@@ -347,7 +359,7 @@ impl<E: SmoothEnergy> Hmc<E> {
             let mut point = start.clone();
             leapfrog(&self.energy, &mut point, step_size, 1);
             // NaN counts as rejected.
-            start.hamiltonian() - point.hamiltonian() > 0.5f64.ln()
+            start.hamiltonian() - point.hamiltonian() > 0.5f64.ln() && is_finite(&point.position)
         };
         let mut step_size = self.options.step_size;
         let grow = accepted(step_size);
@@ -357,6 +369,10 @@ impl<E: SmoothEnergy> Hmc<E> {
             } else {
                 0.5 * step_size
             };
+            // Beyond the ends of `f64` there is no step size.
+            if clamp_step(next) != next {
+                return step_size;
+            }
             if accepted(next) != grow {
                 return if grow { step_size } else { next };
             }
@@ -384,7 +400,9 @@ impl<E: SmoothEnergy> Sampler for Hmc<E> {
             n_steps,
         );
         let rise = proposal.hamiltonian() - point.hamiltonian();
-        let diverged = !rise.is_finite() || rise > self.options.divergence;
+        // An energy that is flat far out would let a position overflow.
+        let diverged =
+            !rise.is_finite() || rise > self.options.divergence || !is_finite(&proposal.position);
         let acceptance = if diverged {
             0.0
         } else {
@@ -424,6 +442,50 @@ impl<E: SmoothEnergy> ChainSampler for Hmc<E> {
             .push_row(ArrayView1::from(state.position()))
             .expect("a row of the same length");
     }
+
+    fn fault(
+        &self,
+        state: &HmcState,
+        chain: &Chain<Array2<f64>, HmcCount>,
+    ) -> Option<&'static str> {
+        let point = &state.point;
+        let n = self.energy.n_dims();
+        if [&point.position, &point.momentum, &point.gradient].map(Vec::len) != [n; 3] {
+            return Some("a state of other dimensions");
+        }
+        let Ok(here) = PhasePoint::new(&self.energy, &point.position, &point.momentum) else {
+            return Some("a state where the energy is not finite");
+        };
+        // Room for energies that do not round alike every time.
+        let alike = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + a.abs());
+        let gradients = here.gradient.iter().zip(&point.gradient);
+        if !alike(here.potential, point.potential)
+            || !gradients.into_iter().all(|(a, b)| alike(*a, *b))
+        {
+            return Some("an energy that is not that of its state");
+        }
+        if chain.draws.dim() != (chain.n_draws, n) || chain.draws.iter().any(|q| !q.is_finite()) {
+            return Some("draws of other dimensions, or not finite");
+        }
+        let HmcCount {
+            acceptance,
+            transitions,
+            ..
+        } = chain.info;
+        if !(0.0..=transitions as f64).contains(&acceptance) {
+            return Some("acceptance probabilities that are none");
+        }
+        None
+    }
+}
+
+fn is_finite(values: &[f64]) -> bool {
+    values.iter().all(|v| v.is_finite())
+}
+
+/// The nearest step size that is positive and finite.
+fn clamp_step(step_size: f64) -> f64 {
+    step_size.clamp(f64::MIN_POSITIVE, f64::MAX)
 }
 
 fn draw_momentum<R: Rng + ?Sized>(momentum: &mut [f64], rng: &mut R) {
@@ -446,7 +508,7 @@ struct DualAveraging {
 impl DualAveraging {
     fn new(step_size: f64) -> Self {
         Self {
-            centre: (10.0 * step_size).ln(),
+            centre: clamp_step(10.0 * step_size).ln(),
             round: 0.0,
             shortfall: 0.0,
             log_step: step_size.ln(),
@@ -467,10 +529,10 @@ impl DualAveraging {
     }
 
     fn step_size(&self) -> f64 {
-        self.log_step.exp()
+        clamp_step(self.log_step.exp())
     }
 
     fn averaged_step_size(&self) -> f64 {
-        self.log_averaged.exp()
+        clamp_step(self.log_averaged.exp())
     }
 }

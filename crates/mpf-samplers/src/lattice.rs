@@ -55,6 +55,8 @@ pub struct ExactLattice {
     log_z: f64,
     /// For every site k, p(x_k = 1 | front after site k + w), 2^w numbers.
     leave: Vec<f64>,
+    /// No draws.
+    empty: States,
 }
 
 impl ExactLattice {
@@ -66,7 +68,8 @@ impl ExactLattice {
     /// in size.
     pub fn new(couplings: &Couplings, lattice: &Lattice) -> Result<Self> {
         let (rows, columns) = (lattice.rows(), lattice.columns());
-        check_count("units of the lattice", couplings.n_units(), rows * columns)?;
+        let on_lattice = rows.saturating_mul(columns);
+        check_count("units of the lattice", couplings.n_units(), on_lattice)?;
         let width = rows.min(columns);
         if width > MAX_WIDTH {
             return Err(Error::LatticeTooWide {
@@ -127,6 +130,7 @@ impl ExactLattice {
             units,
             log_z: log_weights[0],
             leave,
+            empty: States::new(d)?,
         })
     }
 
@@ -135,7 +139,12 @@ impl ExactLattice {
         self.units.len()
     }
 
-    /// ln Σ_x exp(−xᵀJx) over x ∈ {0,1}^d, no constant left out.
+    /// No draws yet.
+    pub(crate) fn empty(&self) -> &States {
+        &self.empty
+    }
+
+    /// ln Σ_x exp(−xᵀJx) over x ∈ {0,1}^d, no constant left out; finite.
     pub fn log_z(&self) -> f64 {
         self.log_z
     }
@@ -149,7 +158,7 @@ impl ExactLattice {
                 self.draw_chunk(n, &mut substream(seed, chunk as u64))
             })
             .collect();
-        let mut states = States::new(self.n_units()).expect("a lattice is not empty");
+        let mut states = self.empty.clone();
         for chunk in &chunks {
             states.append(chunk);
         }
@@ -170,7 +179,7 @@ impl ExactLattice {
                 row[unit / 64] |= u64::from(x) << (unit % 64);
             }
         }
-        let mut states = States::new(self.n_units()).expect("a lattice is not empty");
+        let mut states = self.empty.clone();
         for row in rows.chunks_exact(words) {
             states.push(row);
         }
@@ -190,7 +199,7 @@ impl ExactLattice {
         }
     }
 
-    /// ⟨x_i⟩ of every unit, exactly. O(d 2^w).
+    /// ⟨x_i⟩ of every unit, exactly; finite, between 0 and 1 but for rounding. O(d 2^w).
     pub fn means(&self) -> Vec<f64> {
         let mut means = vec![0.0; self.n_units()];
         let mut p = self.empty_front();
@@ -200,8 +209,8 @@ impl ExactLattice {
         means
     }
 
-    /// ⟨x_i x_j⟩ of every pair, exactly; the diagonal holds the means. O(d² 2^w), over all
-    /// threads.
+    /// ⟨x_i x_j⟩ of every pair, exactly; the diagonal holds the means. Finite, between 0 and 1 but
+    /// for rounding. O(d² 2^w), over all threads.
     pub fn pair_means(&self) -> Array2<f64> {
         let d = self.n_units();
         // For every site, the distribution of the front together with x = 1 there.
@@ -245,7 +254,8 @@ impl ExactLattice {
         means
     }
 
-    /// ⟨s_i s_j⟩ of every pair, s = 2x − 1, exactly; the diagonal is 1. O(d² 2^w).
+    /// ⟨s_i s_j⟩ of every pair, s = 2x − 1, exactly; the diagonal is 1. Finite, between −1 and 1
+    /// but for rounding. O(d² 2^w).
     pub fn spin_correlations(&self) -> Array2<f64> {
         spin_correlations(&self.pair_means())
     }

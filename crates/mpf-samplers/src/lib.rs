@@ -21,6 +21,13 @@
 //!
 //! This crate knows no data, no fitting and no files.
 //!
+//! # Numbers
+//!
+//! What comes back in `Ok` is finite, except where a function names its NaN or ∞: diagnostics of a
+//! constant, rates of what was never tried, a trajectory that ran off. Couplings, ladders, starts
+//! and options that would lead to anything else are typed errors. Every draw is finite. Chains that
+//! were read from a file are checked before their next step.
+//!
 //! ```
 //! use mpf_ising::{Boundary, IsingModel, Lattice};
 //! use mpf_core::EnergyModel;

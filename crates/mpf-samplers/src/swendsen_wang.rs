@@ -15,6 +15,7 @@
 //! its critical point.
 
 use crate::Result;
+use crate::chain::{Chain, fault_of_draws, fault_of_row};
 use crate::error::check_magnitude;
 use crate::gibbs::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler, Tally};
@@ -86,10 +87,10 @@ pub struct ClusterCount {
 
 impl Tally for ClusterCount {
     fn add(&mut self, later: Self) {
-        self.steps += later.steps;
-        self.bonds += later.bonds;
-        self.clusters += later.clusters;
-        self.flips += later.flips;
+        self.steps = self.steps.saturating_add(later.steps);
+        self.bonds = self.bonds.saturating_add(later.bonds);
+        self.clusters = self.clusters.saturating_add(later.clusters);
+        self.flips = self.flips.saturating_add(later.flips);
     }
 }
 
@@ -103,9 +104,13 @@ pub struct Clusters {
 
 impl Clusters {
     /// Every unit and the ghost alone.
+    ///
+    /// # Panics
+    /// For 2³² units or more, of which no couplings can be held.
     pub fn alone(n_units: usize) -> Self {
+        let ghost = u32::try_from(n_units).expect("fewer than 2³² units");
         Self {
-            parent: (0..=n_units as u32).collect(),
+            parent: (0..=ghost).collect(),
         }
     }
 
@@ -116,6 +121,9 @@ impl Clusters {
     }
 
     /// The root of the cluster that `member` belongs to.
+    ///
+    /// # Panics
+    /// When there is no such member.
     pub fn root(&mut self, member: usize) -> usize {
         let mut at = member;
         loop {
@@ -131,6 +139,9 @@ impl Clusters {
     }
 
     /// Joins two clusters. The larger root wins, so that the ghost stays a root.
+    ///
+    /// # Panics
+    /// When there is no such member.
     pub fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.min(b)] = a.max(b) as u32;
@@ -183,7 +194,10 @@ impl SwendsenWang {
         self.bonds.len()
     }
 
-    /// The chance that a step from `row` makes bond number `bond`.
+    /// The chance that a step from `row` makes bond number `bond`. Finite, between 0 and 1.
+    ///
+    /// # Panics
+    /// When there is no such bond, or `row` is too short.
     pub fn bond_probability(&self, row: &[u64], bond: usize) -> f64 {
         let bond = &self.bonds[bond];
         if self.is_satisfied(row, bond) {
@@ -200,6 +214,9 @@ impl SwendsenWang {
     }
 
     /// Joins the two ends of bond number `bond`.
+    ///
+    /// # Panics
+    /// When there is no such bond, or `clusters` are of fewer units.
     pub fn make_bond(&self, clusters: &mut Clusters, bond: usize) {
         let Bond { i, j, .. } = self.bonds[bond];
         clusters.join(i as usize, j as usize);
@@ -207,6 +224,9 @@ impl SwendsenWang {
 
     /// Turns over every cluster that `choose` picks; it is asked once for each cluster but the
     /// ghost's. Returns how many clusters there were and how many units changed.
+    ///
+    /// # Panics
+    /// When `row` or `clusters` are of other units.
     pub fn flip_clusters(
         &self,
         row: &mut [u64],
@@ -293,5 +313,17 @@ impl ChainSampler for SwendsenWang {
 
     fn record(&self, state: &SwendsenWangState, draws: &mut States) {
         draws.push(&state.row);
+    }
+
+    fn fault(
+        &self,
+        state: &SwendsenWangState,
+        chain: &Chain<States, ClusterCount>,
+    ) -> Option<&'static str> {
+        // A step forgets the clusters: only their room counts.
+        if state.clusters.parent.len() != self.n_units + 1 {
+            return Some("clusters of other units");
+        }
+        fault_of_row(&state.row, self.n_units).or_else(|| fault_of_draws(chain, self.n_units))
     }
 }

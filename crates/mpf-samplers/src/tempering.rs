@@ -17,6 +17,7 @@
 //! no autocorrelation at all.
 
 use crate::Result;
+use crate::chain::{Chain, fault_of_draws};
 use crate::error::{check_count, check_option};
 use crate::gibbs::{Gibbs, GibbsState, Scan};
 use crate::sampler::{ChainSampler, Sampler, Tally};
@@ -97,6 +98,9 @@ impl TemperingState {
     }
 
     /// The state at a level.
+    ///
+    /// # Panics
+    /// When there is no such level.
     pub fn level(&self, level: usize) -> &GibbsState {
         &self.replicas[self.at_level[level]]
     }
@@ -119,7 +123,8 @@ pub struct SwapCount {
 }
 
 impl SwapCount {
-    /// The mean acceptance probability between level k and k + 1; NaN for a pair never tried.
+    /// The mean acceptance probability between level k and k + 1: finite, between 0 and 1, but NaN
+    /// for a pair never tried.
     pub fn acceptance_rates(&self) -> Vec<f64> {
         self.acceptance
             .iter()
@@ -141,18 +146,21 @@ impl SwapCount {
 
 impl Tally for SwapCount {
     fn add(&mut self, later: Self) {
-        if self.attempts.is_empty() {
-            *self = Self {
-                steps: self.steps,
-                ..Self::none(later.attempts.len())
-            };
+        let count = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        count(&mut self.steps, later.steps);
+        count(&mut self.round_trips, later.round_trips);
+        // What counted nothing yet has no pairs.
+        for (sums, more) in [
+            (&mut self.attempts, later.attempts),
+            (&mut self.accepted, later.accepted),
+        ] {
+            sums.resize(sums.len().max(more.len()), 0);
+            sums.iter_mut().zip(more).for_each(|(sum, n)| count(sum, n));
         }
-        self.steps += later.steps;
-        self.round_trips += later.round_trips;
-        for k in 0..later.attempts.len() {
-            self.attempts[k] += later.attempts[k];
-            self.accepted[k] += later.accepted[k];
-            self.acceptance[k] += later.acceptance[k];
+        let pairs = self.acceptance.len().max(later.acceptance.len());
+        self.acceptance.resize(pairs, 0.0);
+        for (sum, p) in self.acceptance.iter_mut().zip(later.acceptance) {
+            *sum += p;
         }
     }
 }
@@ -161,8 +169,9 @@ impl Tempering {
     /// Parallel tempering on a given ladder: β = 1 first, then downwards.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for a ladder that does not begin at 1, does not fall strictly or goes
-    /// below 0; [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
+    /// [`Error::Option`](crate::Error::Option) for a ladder that does not begin at 1, does not fall
+    /// strictly, goes below 0 or has a NaN;
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings, ladder: &[f64], scan: Scan) -> Result<Self> {
         let first = ladder.first().copied().unwrap_or(f64::NAN);
         check_option("ladder[0]", first, "1: the model itself", first == 1.0)?;
@@ -184,8 +193,10 @@ impl Tempering {
     /// Finds a ladder in a warm-up, and freezes it.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for a `hottest` outside 0 ≤ β < 1, fewer than 2 or more than 128 levels,
-    /// or a warm-up of less than 100 steps; [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
+    /// [`Error::Option`](crate::Error::Option) for a `hottest` outside 0 ≤ β < 1 or so close to 1
+    /// that the levels between cannot be told apart, fewer than 2 or more than 128 levels, or a
+    /// warm-up of less than 100 steps;
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn tune(couplings: &Couplings, options: &TemperingOptions) -> Result<Self> {
         let hottest = options.hottest;
         check_option(
@@ -217,7 +228,7 @@ impl Tempering {
         // together they are the warm-up.
         for round in 0..5 {
             let sampler = Self::new(couplings, &ladder, options.scan)?;
-            let steps = (options.warm_up << round) / 31;
+            let steps = options.warm_up.saturating_mul(1 << round) / 31;
             let mut state = sampler.random_start(&mut rng)?;
             let mut swaps = SwapCount::default();
             for step in 0..steps {
@@ -235,7 +246,7 @@ impl Tempering {
         Self::new(couplings, &ladder, options.scan)
     }
 
-    /// β of every level, 1 first.
+    /// β of every level, 1 first: finite, falling, none negative.
     pub fn inverse_temperatures(&self) -> Vec<f64> {
         self.levels.iter().map(Gibbs::inverse_temperature).collect()
     }
@@ -246,18 +257,25 @@ impl Tempering {
     }
 
     /// The Gibbs sampler of a level.
+    ///
+    /// # Panics
+    /// When there is no such level.
     pub fn level(&self, level: usize) -> &Gibbs {
         &self.levels[level]
     }
 
     /// The chance that levels `level` and `level` + 1 swap when their energies (at β = 1) are
-    /// `energy` and `energy_above`.
+    /// `energy` and `energy_above`. Finite, between 0 and 1, for all energies but NaN and twice the
+    /// same infinity: then NaN.
+    ///
+    /// # Panics
+    /// When `level` is the last one, or none.
     pub fn swap_probability(&self, level: usize, energy: f64, energy_above: f64) -> f64 {
         let beta = self.levels[level].inverse_temperature();
         let beta_above = self.levels[level + 1].inverse_temperature();
-        ((beta - beta_above) * (energy - energy_above))
-            .exp()
-            .min(1.0)
+        let p = ((beta - beta_above) * (energy - energy_above)).exp();
+        // `min` would make 1 of NaN.
+        if p > 1.0 { 1.0 } else { p }
     }
 
     /// A chain's state from one packed row per level.
@@ -334,6 +352,47 @@ impl ChainSampler for Tempering {
 
     fn record(&self, state: &TemperingState, draws: &mut States) {
         draws.push(state.row());
+    }
+
+    fn fault(
+        &self,
+        state: &TemperingState,
+        chain: &Chain<States, SwapCount>,
+    ) -> Option<&'static str> {
+        let n = self.levels.len();
+        let mut found = vec![false; n];
+        for &replica in &state.at_level {
+            if let Some(found) = found.get_mut(replica) {
+                *found = true;
+            }
+        }
+        let lengths = [
+            state.replicas.len(),
+            state.at_level.len(),
+            state.heated.len(),
+        ];
+        if lengths != [n; 3] || !found.iter().all(|found| *found) {
+            return Some("other levels");
+        }
+        let SwapCount {
+            attempts,
+            accepted,
+            acceptance,
+            ..
+        } = &chain.info;
+        let lengths = [attempts.len(), accepted.len(), acceptance.len()];
+        if (lengths != [0; 3] && lengths != [n - 1; 3])
+            || attempts
+                .iter()
+                .zip(acceptance)
+                .any(|(&tried, sum)| !(0.0..=tried as f64).contains(sum))
+        {
+            return Some("swaps of other levels");
+        }
+        let mut replicas = state.replicas.iter();
+        replicas
+            .find_map(|replica| self.levels[0].fault_of_state(replica))
+            .or_else(|| fault_of_draws(chain, self.n_units()))
     }
 }
 

@@ -61,7 +61,7 @@ fn by_transform(centred: &[Vec<f64>]) -> Vec<f64> {
     }
     // The spectrum is real and even: forwards or backwards is the same.
     fourier(&mut power);
-    let scale = 1.0 / (size * n * centred.len()) as f64;
+    let scale = 1.0 / (size as f64 * (n * centred.len()) as f64);
     power[..n].iter().map(|p| p.0 * scale).collect()
 }
 

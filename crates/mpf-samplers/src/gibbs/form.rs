@@ -3,7 +3,7 @@
 use super::{Scan, visit};
 use crate::lattice::logistic;
 use mpf_ising::Couplings;
-use mpf_ising::bits::{flip_bit, get_bit};
+use mpf_ising::bits::{flip_bit, for_each_set_bit, get_bit};
 use rand::Rng;
 
 /// Most neighbours for which the surroundings are tabulated.
@@ -59,7 +59,9 @@ impl FormKind {
         let degree = degrees.iter().copied().max().unwrap_or(0);
         if degree <= MAX_TABLE_DEGREE && d << degree <= MAX_TABLE_ENTRIES {
             Self::Table
-        } else if 8 * degrees.iter().sum::<usize>() < d * d {
+        } else if 8 * degrees.iter().sum::<usize>() < d * d
+            && u32::try_from(degrees.iter().sum::<usize>()).is_ok()
+        {
             // A dense row is added several entries at a time, a sparse one by one.
             Self::Sparse
         } else {
@@ -88,9 +90,18 @@ impl Form {
             }
         }
     }
+
+    /// 2 Σ_j |J_ij| of a unit, j ≠ i; not for tables, which need none.
+    pub(super) fn magnitude(&self, unit: usize, d: usize) -> f64 {
+        match self {
+            Self::Table(_) => 0.0,
+            Self::Sparse(sparse) => sparse.row(unit).iter().map(|(_, v)| v.abs()).sum(),
+            Self::Dense(rows) => rows[unit * d..(unit + 1) * d].iter().map(|v| v.abs()).sum(),
+        }
+    }
 }
 
-/// −2 J_ij of every unit's neighbours.
+/// −2 J_ij of every unit's neighbours. (A matrix of 2³² units would fill 2⁶⁷ bytes.)
 fn neighbours(couplings: &Couplings) -> Vec<Vec<(u32, f64)>> {
     let rows = couplings.as_array().rows().into_iter().enumerate();
     rows.map(|(i, row)| {
@@ -137,8 +148,15 @@ impl Table {
         unit << self.degree | number as usize
     }
 
-    pub(super) fn neighbours(&self, unit: usize) -> &[(u32, u8)] {
+    fn neighbours(&self, unit: usize) -> &[(u32, u8)] {
         &self.neighbours[self.begin[unit] as usize..self.begin[unit + 1] as usize]
+    }
+
+    /// The surroundings of every unit of a state.
+    pub(super) fn numbers(&self, row: &[u64]) -> Vec<u8> {
+        let mut numbers = vec![0; self.begin.len() - 1];
+        for_each_set_bit(row, |unit| self.tell(&mut numbers, unit));
+        numbers
     }
 
     pub(super) fn tell(&self, numbers: &mut [u8], unit: usize) {
@@ -168,10 +186,13 @@ impl Table {
 }
 
 impl Sparse {
+    fn row(&self, unit: usize) -> &[(u32, f64)] {
+        &self.neighbours[self.begin[unit] as usize..self.begin[unit + 1] as usize]
+    }
+
     pub(super) fn tell(&self, values: &mut [f64], unit: usize, x: bool) {
         let sign = if x { 1.0 } else { -1.0 };
-        let range = self.begin[unit] as usize..self.begin[unit + 1] as usize;
-        for &(j, value) in &self.neighbours[range] {
+        for &(j, value) in self.row(unit) {
             values[j as usize] += sign * value;
         }
     }
@@ -196,7 +217,8 @@ pub(super) fn probability(a: f64) -> f64 {
     }
 }
 
-/// Lists one after another, and where each begins.
+/// Lists one after another, and where each begins. They have less than 2³² entries together: a
+/// table has at most six per unit, and longer ones are not made sparse.
 fn flatten<T: Copy>(lists: &[Vec<T>]) -> (Vec<u32>, Vec<T>) {
     let mut begin = vec![0];
     let mut flat = Vec::new();

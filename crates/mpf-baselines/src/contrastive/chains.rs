@@ -1,0 +1,349 @@
+//! The chains of contrastive divergence: where they start, how they run, and their moments.
+
+use super::{ContrastiveOptions, ContrastiveSnapshot};
+use crate::Result;
+use crate::error::Error;
+use mpf_core::TracePoint;
+use mpf_core::rng::substream;
+use mpf_ising::{Couplings, Samples, States};
+use mpf_samplers::{Gibbs, Sampler};
+use rand::{Rng, RngExt};
+use rayon::prelude::*;
+
+/// Chains that share a random stream and a task. Part of what a seed means.
+const CHUNK: usize = 512;
+/// Most chains that counts are spread over: one of 64 units takes 12 bytes.
+const MAX_CHAINS: f64 = 5e7;
+
+/// ⟨x_i⟩ of every unit and ⟨x_i x_j⟩ of the free pairs; sums until divided by their weight.
+#[derive(Clone, Debug)]
+pub(super) struct Moments {
+    pub(super) units: Vec<f64>,
+    pub(super) pairs: Vec<f64>,
+    weight: f64,
+}
+
+impl Moments {
+    pub(super) fn of_samples(samples: &Samples, pairs: &[(usize, usize)]) -> Self {
+        let means = samples.pair_means();
+        Self {
+            units: means.diag().to_vec(),
+            pairs: pairs.iter().map(|&pair| means[pair]).collect(),
+            weight: 1.0,
+        }
+    }
+
+    fn none(n_units: usize, n_pairs: usize) -> Self {
+        Self {
+            units: vec![0.0; n_units],
+            pairs: vec![0.0; n_pairs],
+            weight: 0.0,
+        }
+    }
+
+    /// Sums over at most one chunk of states; `weights` is empty when all are 1.
+    fn sum(states: &States, weights: &[f64], pairs: &[(usize, usize)]) -> Self {
+        let columns = states.columns();
+        let words = states.n_samples().div_ceil(64);
+        let column = |unit: usize| &columns[unit * words..(unit + 1) * words];
+        let total = |mask: &mut dyn Iterator<Item = u64>| -> f64 {
+            if weights.is_empty() {
+                return f64::from(mask.map(u64::count_ones).sum::<u32>());
+            }
+            let mut sum = 0.0;
+            for (w, mut rest) in mask.enumerate() {
+                while rest != 0 {
+                    sum += weights[64 * w + rest.trailing_zeros() as usize];
+                    rest &= rest - 1;
+                }
+            }
+            sum
+        };
+        Self {
+            units: (0..states.n_units())
+                .map(|i| total(&mut column(i).iter().copied()))
+                .collect(),
+            pairs: pairs
+                .iter()
+                .map(|&(i, j)| total(&mut column(i).iter().zip(column(j)).map(|(a, b)| a & b)))
+                .collect(),
+            weight: if weights.is_empty() {
+                states.n_samples() as f64
+            } else {
+                weights.iter().sum()
+            },
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sum, part) in self.units.iter_mut().zip(&other.units) {
+            *sum += part;
+        }
+        for (sum, part) in self.pairs.iter_mut().zip(&other.pairs) {
+            *sum += part;
+        }
+        self.weight += other.weight;
+    }
+
+    /// Our means minus those of `other`.
+    fn minus(mut self, other: &Self) -> Self {
+        let (w, v) = (self.weight, other.weight);
+        for (mean, other) in self.units.iter_mut().zip(&other.units) {
+            *mean = *mean / w - other / v;
+        }
+        for (mean, other) in self.pairs.iter_mut().zip(&other.pairs) {
+            *mean = *mean / w - other / v;
+        }
+        self
+    }
+}
+
+/// The chains and the data that they are contrasted with.
+pub(super) struct Chains<'a> {
+    samples: &'a Samples,
+    sweeps: usize,
+    seed: u64,
+    /// For every chain the distinct sample that it starts from; reordered when there are batches.
+    origins: Vec<u32>,
+    /// Whether chains carry the weights of their samples.
+    weighted: bool,
+    batch_size: usize,
+    /// Where in `origins` the next batch begins.
+    next: usize,
+    epoch: u64,
+    /// Where persistent chains are, and their weights.
+    persistent: Option<(States, Vec<f64>)>,
+}
+
+/// What one task did.
+struct ChunkRun {
+    data: Option<Moments>,
+    chains: Moments,
+    states: States,
+}
+
+impl<'a> Chains<'a> {
+    pub(super) fn new(options: &ContrastiveOptions, samples: &'a Samples) -> Result<Self> {
+        // Chains know their sample by 32 bits.
+        if u32::try_from(samples.n_distinct()).is_err() {
+            return Err(Error::TooManySamples {
+                n_samples: samples.n_distinct(),
+                limit: u32::MAX as usize,
+            });
+        }
+        let counts = samples.weights().unwrap_or(&[]);
+        let weighted =
+            counts.iter().any(|w| w.fract() != 0.0) || samples.total_weight() > MAX_CHAINS;
+        let origins: Vec<u32> = (0..samples.n_distinct())
+            .flat_map(|m| {
+                let n = if weighted {
+                    1
+                } else {
+                    samples.weight(m) as usize
+                };
+                std::iter::repeat_n(m as u32, n)
+            })
+            .collect();
+        let batch_size = options
+            .batch_size
+            .map_or(origins.len(), |b| b.min(origins.len()));
+        let mut chains = Self {
+            samples,
+            sweeps: options.sweeps,
+            seed: options.seed,
+            // Past the end: the first batch shuffles.
+            next: origins.len(),
+            origins,
+            weighted,
+            batch_size,
+            epoch: 0,
+            persistent: None,
+        };
+        if options.persistent {
+            chains.next_batch();
+            let batch = &chains.origins[chains.next - chains.batch_size..chains.next];
+            chains.persistent = Some((chains.states(batch), chains.weights(batch)));
+        }
+        Ok(chains)
+    }
+
+    pub(super) fn snapshot(
+        &self,
+        couplings: &Couplings,
+        trace: &[TracePoint],
+    ) -> ContrastiveSnapshot {
+        ContrastiveSnapshot {
+            couplings: couplings.clone(),
+            trace: trace.to_vec(),
+            origins: if self.is_full_batch() {
+                Vec::new()
+            } else {
+                self.origins.clone()
+            },
+            next: self.next,
+            epoch: self.epoch,
+            persistent: self.persistent.clone(),
+        }
+    }
+
+    /// Goes to where `earlier` was.
+    pub(super) fn resume(&mut self, earlier: &ContrastiveSnapshot) -> Result<()> {
+        let wrong = |what| Err(Error::OtherSnapshot { what });
+        if !self.is_full_batch() {
+            // The same chains in another order.
+            let sorted = |origins: &[u32]| {
+                let mut sorted = origins.to_vec();
+                sorted.sort_unstable();
+                sorted
+            };
+            if sorted(&self.origins) != sorted(&earlier.origins) {
+                return wrong("other samples");
+            }
+            self.origins.clone_from(&earlier.origins);
+        } else if !earlier.origins.is_empty() {
+            return wrong("mini-batches");
+        }
+        let batches = earlier.updates() + usize::from(self.persistent.is_some());
+        let (next, epoch) = self.place_after(batches);
+        if (earlier.next, earlier.epoch) != (next, epoch) {
+            return wrong("batches of another size");
+        }
+        (self.next, self.epoch) = (next, epoch);
+        // Chains move, but their weights are those that they began with.
+        let same = match (&self.persistent, &earlier.persistent) {
+            (None, None) => true,
+            (Some((states, weights)), Some((earlier, earlier_weights))) => {
+                states.n_units() == earlier.n_units()
+                    && states.n_samples() == earlier.n_samples()
+                    && weights == earlier_weights
+            }
+            _ => false,
+        };
+        if !same {
+            return wrong("other chains");
+        }
+        self.persistent.clone_from(&earlier.persistent);
+        Ok(())
+    }
+
+    pub(super) fn is_full_batch(&self) -> bool {
+        self.batch_size == self.origins.len()
+    }
+
+    /// `next` and `epoch` after so many batches: see [`Chains::next_batch`].
+    fn place_after(&self, batches: usize) -> (usize, u64) {
+        if self.is_full_batch() || batches == 0 {
+            return (self.origins.len(), 0);
+        }
+        let per_epoch = self.origins.len() / self.batch_size;
+        let next = ((batches - 1) % per_epoch + 1) * self.batch_size;
+        (next, batches.div_ceil(per_epoch) as u64)
+    }
+
+    /// Moves on to the next batch, which then ends at `next`.
+    fn next_batch(&mut self) {
+        if self.is_full_batch() {
+            self.next = self.origins.len();
+            return;
+        }
+        if self.next + self.batch_size > self.origins.len() {
+            // Streams from the top of the range are not those of an update.
+            let mut rng = substream(self.seed, u64::MAX - self.epoch);
+            for last in (1..self.origins.len()).rev() {
+                self.origins.swap(last, rng.random_range(0..=last));
+            }
+            self.epoch += 1;
+            self.next = 0;
+        }
+        self.next += self.batch_size;
+    }
+
+    fn states(&self, origins: &[u32]) -> States {
+        let mut states = States::new(self.samples.n_units()).expect("samples have units");
+        for &m in origins {
+            states.push(self.samples.states().row(m as usize));
+        }
+        states
+    }
+
+    /// Empty when all are 1.
+    fn weights(&self, origins: &[u32]) -> Vec<f64> {
+        if !self.weighted {
+            return Vec::new();
+        }
+        origins
+            .iter()
+            .map(|&m| self.samples.weight(m as usize))
+            .collect()
+    }
+
+    /// ⟨·⟩_k − ⟨·⟩_0 of one update. `data` are the moments of all data, for full batches.
+    pub(super) fn run(
+        &mut self,
+        gibbs: &Gibbs,
+        pairs: &[(usize, usize)],
+        update: usize,
+        data: Option<&Moments>,
+    ) -> Moments {
+        self.next_batch();
+        let batch = &self.origins[self.next - self.batch_size..self.next];
+        let seed = substream(self.seed, update as u64).next_u64();
+        let this = &*self;
+        let runs: Vec<ChunkRun> = (0..self.batch_size.div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| {
+                let range = chunk * CHUNK..this.batch_size.min((chunk + 1) * CHUNK);
+                let mut rng = substream(seed, chunk as u64);
+                this.run_chunk(gibbs, pairs, batch, range, data.is_none(), &mut rng)
+            })
+            .collect();
+        let none = || Moments::none(self.samples.n_units(), pairs.len());
+        let (mut chains, mut batch_data) = (none(), none());
+        for run in &runs {
+            chains.add(&run.chains);
+            if let Some(data) = &run.data {
+                batch_data.add(data);
+            }
+        }
+        if let Some((states, _)) = &mut self.persistent {
+            *states = States::new(states.n_units()).expect("samples have units");
+            for run in &runs {
+                states.append(&run.states);
+            }
+        }
+        chains.minus(data.unwrap_or(&batch_data))
+    }
+
+    fn run_chunk<R: Rng + ?Sized>(
+        &self,
+        gibbs: &Gibbs,
+        pairs: &[(usize, usize)],
+        batch: &[u32],
+        range: std::ops::Range<usize>,
+        with_data: bool,
+        rng: &mut R,
+    ) -> ChunkRun {
+        let origins = &batch[range.clone()];
+        let data_weights = self.weights(origins);
+        let (starts, weights) = match &self.persistent {
+            None => (self.states(origins), data_weights.clone()),
+            Some((states, weights)) => (
+                states.slice(range.clone()),
+                weights.get(range).unwrap_or(&[]).to_vec(),
+            ),
+        };
+        let mut states = States::new(self.samples.n_units()).expect("samples have units");
+        for row in starts.rows() {
+            let mut state = gibbs.state(row).expect("rows have the model's units");
+            for _ in 0..self.sweeps {
+                gibbs.step(&mut state, rng);
+            }
+            states.push(state.row());
+        }
+        ChunkRun {
+            data: with_data.then(|| Moments::sum(&self.states(origins), &data_weights, pairs)),
+            chains: Moments::sum(&states, &weights, pairs),
+            states,
+        }
+    }
+}

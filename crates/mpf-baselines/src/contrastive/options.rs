@@ -1,0 +1,124 @@
+//! Options of contrastive divergence, and what is refused.
+
+use super::ContrastiveSnapshot;
+use crate::Result;
+use crate::error::Error;
+use mpf_core::Cancel;
+use mpf_ising::{Biases, Couplings, Support};
+
+/// η_t, linear in t from the first update to the last. Both must be positive and finite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LearningRate {
+    /// η of the first update.
+    pub first: f64,
+    /// η of the last.
+    pub last: f64,
+}
+
+impl LearningRate {
+    /// η of an update; finite and positive, as both ends are.
+    pub(super) fn at(self, update: usize, updates: usize) -> f64 {
+        let done = update as f64 / (updates.max(2) - 1) as f64;
+        self.first + done * (self.last - self.first)
+    }
+}
+
+impl Default for LearningRate {
+    /// The paper's: from 3.0 to 0.1.
+    fn default() -> Self {
+        Self {
+            first: 3.0,
+            last: 0.1,
+        }
+    }
+}
+
+/// Options of [`ContrastiveDivergence`](super::ContrastiveDivergence), unchecked.
+#[derive(Clone, Debug)]
+pub struct ContrastiveOptions {
+    /// k: Gibbs sweeps per update. Default 1.
+    pub sweeps: usize,
+    /// How many updates. Default 1000.
+    pub updates: usize,
+    /// The learning rate. Default: the paper's.
+    pub learning_rate: LearningRate,
+    /// Chains per update, drawn from the data without repeats until all have had their turn.
+    /// Default `None`, and whatever is not fewer than the data: all, as in the paper.
+    pub batch_size: Option<usize>,
+    /// Whether chains go on where the last update left them, instead of starting at the data
+    /// again: stochastic maximum likelihood. Default no.
+    pub persistent: bool,
+    /// The free couplings. Default: all.
+    pub support: Support,
+    /// The biases. Default: free.
+    pub biases: Biases,
+    /// Where to start; within ±1000. Default: zero (every state equally likely).
+    pub start: Option<Couplings>,
+    /// What all randomness comes from. Default 0.
+    pub seed: u64,
+    /// Most seconds of learning time; +∞ for no limit, the default.
+    pub max_seconds: f64,
+    /// The handle that stops the run before its next update. Default: one that nobody else holds.
+    pub cancel: Cancel,
+    /// Goes on from a snapshot of an earlier run on the same data with the same options, instead
+    /// of from `start`. Default: none.
+    pub resume: Option<ContrastiveSnapshot>,
+}
+
+impl Default for ContrastiveOptions {
+    fn default() -> Self {
+        Self {
+            sweeps: 1,
+            updates: 1000,
+            learning_rate: LearningRate::default(),
+            batch_size: None,
+            persistent: false,
+            support: Support::default(),
+            biases: Biases::default(),
+            start: None,
+            seed: 0,
+            max_seconds: f64::INFINITY,
+            cancel: Cancel::new(),
+            resume: None,
+        }
+    }
+}
+
+impl ContrastiveOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        for (name, count) in [
+            ("sweeps", self.sweeps),
+            ("updates", self.updates),
+            ("batch_size", self.batch_size.unwrap_or(1)),
+        ] {
+            if count == 0 {
+                return Err(Error::Option {
+                    name,
+                    value: 0.0,
+                    requirement: "at least 1",
+                });
+            }
+        }
+        for (name, rate) in [
+            ("learning_rate.first", self.learning_rate.first),
+            ("learning_rate.last", self.learning_rate.last),
+        ] {
+            if !(rate > 0.0 && rate.is_finite()) {
+                return Err(Error::Option {
+                    name,
+                    value: rate,
+                    requirement: "positive and finite",
+                });
+            }
+        }
+        // NaN is not a limit.
+        if self.max_seconds.is_nan() || self.max_seconds < 0.0 {
+            return Err(Error::Option {
+                name: "max_seconds",
+                value: self.max_seconds,
+                requirement: "a number that is not negative",
+            });
+        }
+        Ok(())
+    }
+}
