@@ -29,6 +29,8 @@
 //! Options, starts, biases, moments and snapshots that would lead to anything else are typed
 //! errors, and so is learning that runs away.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod contrastive;
 pub mod drift;
 pub mod error;

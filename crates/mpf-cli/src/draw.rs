@@ -247,7 +247,11 @@ impl Task<'_> {
         };
         let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
         let mut chains = match keeper.get(Clone::clone) {
-            Some(chains) => chains,
+            Some(mut chains) => {
+                // By no steps: only looks whether they are chains of this sampler.
+                runner.advance(sampler, &mut chains, 0, |_| {})?;
+                chains
+            }
             None => runner.begin(sampler)?,
         };
         while chains.steps() < total {

@@ -40,6 +40,8 @@
 //! those may be ±∞ or NaN. Models and objectives may be so at any θ: to the minimiser that is "step
 //! too long", and only at its start an error.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod checkpoint;
 pub mod connectivity;
 pub mod dynamics;

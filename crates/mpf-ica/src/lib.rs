@@ -41,6 +41,8 @@
 //! ±∞ or NaN; objectives are so where J is too large, which to a minimiser is "step too long".
 //! Images and drawn neighbours may hold anything: whitening and the flow refuse what is not finite.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod batch;
 pub mod compare;
 pub mod connectivity;

@@ -22,6 +22,8 @@
 //! ([`IsingFlow`], [`Fitter::objective_value`], held-out scores, EBIC), and [`ErrorBars`] are NaN for
 //! what was not free.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod basis;
 pub mod bits;
 pub mod blocks;

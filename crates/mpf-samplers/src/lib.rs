@@ -47,6 +47,8 @@
 //! # Ok::<(), mpf_samplers::Error>(())
 //! ```
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod annealed;
 pub mod chain;
 pub mod diagnostics;
