@@ -1,15 +1,16 @@
 //! What every fuzz target does with its bytes. Readers and fits end with something whole and
 //! finite or with a typed error; everything else is a panic, which is what is looked for.
 
-use mpf_baselines::{ContrastiveOptions, Expansion, Method, Objectives};
+use mpf_baselines::{ContrastiveOptions, Expansion, Method, MethodSnapshot, Objectives};
 use mpf_cli::data::{DataArgs, Raster};
 use mpf_cli::edges;
 use mpf_cli::model::{Convention, Model};
-use mpf_core::{Form, MinimizerOptions, Snapshot, checkpoint};
+use mpf_core::{Form, MinimizerOptions, checkpoint};
 use mpf_ising::{
-    Biases, Couplings, FitOptions, FitSnapshot, Fitter, Mode, Neighbourhood, Preflight, Samples,
-    States, Support,
+    Biases, Couplings, Dealing, FitOptions, Fitter, Folds, Mode, Mpf, Neighbourhood, PathOptions,
+    PathSnapshot, PenaltyPath, Preflight, Samples, States, Support,
 };
+use mpf_samplers::{ChainOptions, ChainRunner, Chains, Gibbs, Sampler};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -90,12 +91,11 @@ pub fn model(bytes: &[u8]) {
     }
 }
 
-/// A checkpoint: as it is, and with the bytes as the contents of one whose header is right.
+/// A checkpoint: as it is, and with the bytes as the contents of one whose header is right. What
+/// can be read is resumed.
 pub fn checkpoint(bytes: &[u8]) {
     const HEADER: usize = 28;
-    if let Ok(snapshot) = checkpoint::open::<Snapshot>(bytes) {
-        resume(snapshot);
-    }
+    resume(bytes);
     let contents = match bytes.strip_prefix(b"mpf-ckpt") {
         Some(_) => bytes.get(HEADER..).unwrap_or_default(),
         None => bytes,
@@ -111,36 +111,110 @@ pub fn checkpoint(bytes: &[u8]) {
         });
     sealed.extend_from_slice(&sum.to_le_bytes());
     sealed.extend_from_slice(contents);
-    let _ = checkpoint::open::<Snapshot>(&sealed);
-    let _ = checkpoint::open::<(String, Vec<Vec<f64>>, Option<u64>)>(&sealed);
+    resume(&sealed);
 }
 
-/// The fit that the checkpoints among the seeds are of.
-pub fn checkpointed(max_iterations: usize) -> (FitOptions, Samples) {
-    let mut states = States::new(3).expect("three units");
-    for row in [0b001, 0b011, 0b110, 0b000, 0b101, 0b111, 0b000] {
-        states.push(&[row]);
-    }
-    let options = FitOptions {
-        minimizer: MinimizerOptions {
-            max_iterations,
-            snapshots: true,
+/// What the checkpoints among the seeds are of.
+pub struct Checkpointed {
+    pub states: States,
+    pub samples: Samples,
+    pub fit: FitOptions,
+    pub updates: ContrastiveOptions,
+    pub path: PenaltyPath,
+    pub folds: Folds,
+    pub gibbs: Gibbs,
+    pub runner: ChainRunner,
+}
+
+/// Chains of Gibbs sweeps that are under way.
+pub type Sweeps = Chains<<Gibbs as Sampler>::State, States, <Gibbs as Sampler>::Info>;
+
+impl Checkpointed {
+    pub fn new() -> Self {
+        let mut states = States::new(3).expect("three units");
+        for row in [0b001, 0b011, 0b110, 0b000, 0b101, 0b111, 0b000] {
+            states.push(&[row]);
+        }
+        let path = PathOptions {
+            lambdas: Some(vec![0.2, 0.1]),
             ..Default::default()
-        },
-        ..Default::default()
-    };
-    (options, Samples::new(&states).expect("there are samples"))
+        };
+        let chains = ChainOptions {
+            n_chains: 2,
+            n_draws: 4,
+            burn_in: 1,
+            thinning: 2,
+            ..Default::default()
+        };
+        let couplings = Couplings::unpack(3, &[0.5, -0.25, 0.125, 1.0, 0.75, -0.5]);
+        Self {
+            samples: Samples::new(&states).expect("there are samples"),
+            fit: FitOptions {
+                minimizer: MinimizerOptions {
+                    max_iterations: 20,
+                    snapshots: true,
+                    ..Default::default()
+                },
+                ..Default::default()
+            },
+            updates: ContrastiveOptions {
+                updates: 6,
+                batch_size: Some(3),
+                persistent: true,
+                ..Default::default()
+            },
+            path: PenaltyPath::new(path).expect("two penalties"),
+            folds: Folds::new(states.n_samples(), 2, Dealing::Blocks).expect("two folds"),
+            gibbs: Gibbs::new(&couplings.expect("finite")).expect("three units"),
+            runner: ChainRunner::new(chains).expect("a few steps"),
+            states,
+        }
+    }
 }
 
-fn resume(snapshot: Snapshot) {
-    let (options, samples) = checkpointed(20);
-    let options = FitOptions {
-        resume: Some(FitSnapshot::Joint(snapshot)),
-        ..options
-    };
-    if let Ok(fit) = Fitter::new(options).and_then(|fitter| fitter.fit(&samples)) {
-        assert!(fit.value.is_finite());
-        assert!(fit.couplings.as_array().iter().all(|j| j.is_finite()));
+impl Default for Checkpointed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Goes on with what these bytes hold, whatever that is.
+fn resume(bytes: &[u8]) {
+    let work = Checkpointed::new();
+    if let Ok(snapshot) = checkpoint::open::<MethodSnapshot>(bytes) {
+        for method in [
+            Method::Mpf(work.fit.clone()),
+            Method::ContrastiveDivergence(work.updates.clone()),
+        ] {
+            let resumed = method.resumed(Some(snapshot.clone()));
+            if let Ok(fitted) = resumed.and_then(|m| m.fit(&work.samples)) {
+                assert!(fitted.couplings.as_array().iter().all(|j| j.is_finite()));
+            }
+        }
+    }
+    if let Ok(snapshot) = checkpoint::open::<PathSnapshot>(bytes) {
+        let fitter = Fitter::new(work.fit.clone()).expect("options that can be");
+        let found = work.path.cross_validate_from(
+            Some(snapshot),
+            &fitter,
+            &Mpf::default(),
+            &work.states,
+            &work.folds,
+            |_, _| {},
+        );
+        for point in found.iter().flat_map(|f| &f.path) {
+            let couplings = &point.fit.couplings;
+            assert!(couplings.as_array().iter().all(|j| j.is_finite()));
+        }
+    }
+    if let Ok(mut chains) = checkpoint::open::<Sweeps>(bytes)
+        && work
+            .runner
+            .advance(&work.gibbs, &mut chains, 9, |_| {})
+            .is_ok()
+    {
+        let run = work.runner.finish(chains);
+        assert_eq!(run.pooled().n_samples(), 8);
     }
 }
 

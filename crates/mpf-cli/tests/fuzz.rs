@@ -6,10 +6,11 @@
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 
+use mpf_baselines::{Method, MethodSnapshot};
 use mpf_cli::model::{Convention, FitRecord, Model};
 use mpf_core::checkpoint;
 use mpf_core::rng::{Xoshiro256PlusPlus, stream};
-use mpf_ising::{Couplings, Fitter};
+use mpf_ising::{Couplings, Fitter, Mpf, PathSnapshot};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -143,6 +144,17 @@ macro_rules! targets {
 
 targets!(npy, npz, text, edges, model, checkpoint, fit);
 
+/// The seeds of the checkpoints are read and resumed: mutations of them are near what is.
+#[test]
+fn checkpoints_among_the_seeds_are_whole() {
+    let seeds = seeds("checkpoint");
+    let count = |is: fn(&[u8]) -> bool| seeds.iter().filter(|seed| is(seed)).count();
+    let methods = count(|seed| checkpoint::open::<MethodSnapshot>(seed).is_ok());
+    let paths = count(|seed| checkpoint::open::<PathSnapshot>(seed).is_ok());
+    let chains = count(|seed| checkpoint::open::<targets::Sweeps>(seed).is_ok());
+    assert_eq!((methods, paths, chains), (3, 1, 1));
+}
+
 /// `cargo test -p mpf-cli --test fuzz -- --ignored` makes the seeds again.
 #[test]
 #[ignore = "writes fuzz/seeds"]
@@ -215,13 +227,38 @@ fn write_seeds() {
     );
     write("model", "table", b"unit,a,b\na,0.5,-1\nb,-1,2\n");
 
-    for iterations in [0, 3] {
-        let (options, samples) = targets::checkpointed(iterations);
-        let fit = Fitter::new(options).unwrap().fit(&samples).unwrap();
-        let snapshot = fit.snapshot.expect("one was asked for");
-        let name = format!("{iterations}-iterations");
-        write("checkpoint", &name, &checkpoint::seal(&snapshot).unwrap());
+    let work = targets::Checkpointed::new();
+    for (name, method, at) in [
+        ("fit-start", Method::Mpf(work.fit.clone()), 0),
+        ("fit", Method::Mpf(work.fit.clone()), 3),
+        ("updates", Method::ContrastiveDivergence(work.updates), 3),
+    ] {
+        let mut iteration = 0;
+        let fitted = method.fit_with_snapshots(&work.samples, |_, now| {
+            if iteration == at {
+                write(
+                    "checkpoint",
+                    name,
+                    &checkpoint::seal(&now().unwrap()).unwrap(),
+                );
+            }
+            iteration += 1;
+        });
+        drop(fitted.unwrap());
     }
+    let fitter = Fitter::new(work.fit).unwrap();
+    let mpf = Mpf::default();
+    let found =
+        work.path
+            .cross_validate_from(None, &fitter, &mpf, &work.states, &work.folds, |_, now| {
+                write("checkpoint", "path", &checkpoint::seal(&now()).unwrap())
+            });
+    drop(found.unwrap());
+    let mut chains = work.runner.begin(&work.gibbs).unwrap();
+    work.runner
+        .advance(&work.gibbs, &mut chains, 4, |_| {})
+        .unwrap();
+    write("checkpoint", "chains", &checkpoint::seal(&chains).unwrap());
 
     // Units, samples, method, neighbours and support, switches, rows, numbers.
     for (name, input) in [

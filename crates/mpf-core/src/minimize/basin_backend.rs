@@ -60,9 +60,10 @@ impl Constraints for Boxed<'_, '_> {
 /// What L-BFGS-B remembers.
 pub(super) type Memory = ExactCheckpoint<Lbfgsb<Vec<f64>>, FirstOrderState<Vec<f64>>>;
 
-/// What an earlier run encoded.
+/// What an earlier run sealed: `basin` trusts what it is given, so that it has a checksum of its own
+/// even where a snapshot is part of something else.
 pub(super) fn recall(bytes: &[u8]) -> crate::Result<Memory> {
-    let (solver, state, counts) = checkpoint::decode(bytes)?;
+    let (solver, state, counts) = checkpoint::open(bytes)?;
     Ok(Memory::from_parts(solver, state, counts))
 }
 
@@ -104,7 +105,7 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Memory>) -> Halt {
             completed = stepper.iter();
             let state = stepper.state();
             let grad = state.gradient().expect("a completed step has a gradient");
-            let memory = || checkpoint::encode(&(stepper.solver(), state, stepper.counts())).ok();
+            let memory = || checkpoint::seal(&(stepper.solver(), state, stepper.counts())).ok();
             let done = matches!(outcome, StepOutcome::Stopped(_));
             let accepted =
                 search
