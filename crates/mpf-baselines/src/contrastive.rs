@@ -143,6 +143,9 @@ impl ContrastiveDivergence {
             }
             let gibbs = Gibbs::new(&parameters.couplings)?;
             let moments = chains.run(&gibbs, &parameters.pairs, update, data.as_ref());
+            let Some(moments) = moments else {
+                break StopReason::Cancelled;
+            };
             let rate = options.learning_rate.at(update, options.updates);
             let (value, gradient_norm) = parameters.update(&moments, rate, update + 1)?;
             seconds += clock.elapsed().as_secs_f64();

@@ -500,3 +500,51 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
         ));
     }
 }
+
+/// A handle that is cancelled after a while.
+fn cancelled_soon(milliseconds: u64) -> Cancel {
+    let cancel = Cancel::new();
+    let later = cancel.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        later.cancel();
+    });
+    cancel
+}
+
+#[test]
+fn an_update_that_is_cut_short_is_made_again() {
+    let samples = common::random_samples(60, 5, seed());
+    let mut options = ContrastiveOptions {
+        updates: 12,
+        sweeps: 2000,
+        persistent: true,
+        batch_size: Some(17),
+        ..Default::default()
+    };
+    let whole = ContrastiveDivergence::new(options.clone()).unwrap();
+    let whole = whole.fit(&samples).unwrap();
+    let mut patience = 1;
+    let found = loop {
+        // Longer every time, so that an update is done in the end on any machine.
+        options.cancel = cancelled_soon(patience);
+        patience += 1;
+        let learner = ContrastiveDivergence::new(options.clone()).unwrap();
+        let (fit, snapshot) = learner.fit_with_snapshots(&samples, |_, _| {}).unwrap();
+        assert_eq!(fit.iterations, snapshot.updates());
+        if fit.stop == StopReason::IterationLimit {
+            break fit;
+        }
+        assert_eq!(fit.stop, StopReason::Cancelled);
+        options.resume = Some(snapshot);
+    };
+    assert_eq!(found.couplings, whole.couplings);
+
+    let endless = ContrastiveDivergence::new(ContrastiveOptions {
+        sweeps: usize::MAX,
+        cancel: cancelled_soon(20),
+        ..Default::default()
+    });
+    let fit = endless.unwrap().fit(&samples).unwrap();
+    assert_eq!((fit.stop, fit.iterations), (StopReason::Cancelled, 0));
+}

@@ -3,8 +3,8 @@
 use super::{ContrastiveOptions, ContrastiveSnapshot};
 use crate::Result;
 use crate::error::Error;
-use mpf_core::TracePoint;
 use mpf_core::rng::substream;
+use mpf_core::{Cancel, TracePoint};
 use mpf_ising::{Couplings, Samples, States};
 use mpf_samplers::{Gibbs, Sampler};
 use rand::{Rng, RngExt};
@@ -103,6 +103,7 @@ pub(super) struct Chains<'a> {
     samples: &'a Samples,
     sweeps: usize,
     seed: u64,
+    cancel: Cancel,
     /// For every chain the distinct sample that it starts from; reordered when there are batches.
     origins: Vec<u32>,
     /// Whether chains carry the weights of their samples.
@@ -151,6 +152,7 @@ impl<'a> Chains<'a> {
             samples,
             sweeps: options.sweeps,
             seed: options.seed,
+            cancel: options.cancel.clone(),
             // Past the end: the first batch shuffles.
             next: origins.len(),
             origins,
@@ -240,13 +242,18 @@ impl<'a> Chains<'a> {
         (next, batches.div_ceil(per_epoch) as u64)
     }
 
+    /// Whether the next batch is the first of an epoch.
+    fn shuffles_next(&self) -> bool {
+        !self.is_full_batch() && self.next + self.batch_size > self.origins.len()
+    }
+
     /// Moves on to the next batch, which then ends at `next`.
     fn next_batch(&mut self) {
         if self.is_full_batch() {
             self.next = self.origins.len();
             return;
         }
-        if self.next + self.batch_size > self.origins.len() {
+        if self.shuffles_next() {
             // Streams from the top of the range are not those of an update.
             let mut rng = substream(self.seed, u64::MAX - self.epoch);
             for last in (1..self.origins.len()).rev() {
@@ -277,14 +284,17 @@ impl<'a> Chains<'a> {
             .collect()
     }
 
-    /// ⟨·⟩_k − ⟨·⟩_0 of one update. `data` are the moments of all data, for full batches.
+    /// ⟨·⟩_k − ⟨·⟩_0 of one update. `data` are the moments of all data, for full batches. Nothing
+    /// when cancelled on the way: all is then as it was before.
     pub(super) fn run(
         &mut self,
         gibbs: &Gibbs,
         pairs: &[(usize, usize)],
         update: usize,
         data: Option<&Moments>,
-    ) -> Moments {
+    ) -> Option<Moments> {
+        let place = (self.next, self.epoch);
+        let order = self.shuffles_next().then(|| self.origins.clone());
         self.next_batch();
         let batch = &self.origins[self.next - self.batch_size..self.next];
         let seed = substream(self.seed, update as u64).next_u64();
@@ -297,6 +307,13 @@ impl<'a> Chains<'a> {
                 this.run_chunk(gibbs, pairs, batch, range, data.is_none(), &mut rng)
             })
             .collect();
+        if self.cancel.is_cancelled() {
+            (self.next, self.epoch) = place;
+            if let Some(order) = order {
+                self.origins = order;
+            }
+            return None;
+        }
         let none = || Moments::none(self.samples.n_units(), pairs.len());
         let (mut chains, mut batch_data) = (none(), none());
         for run in &runs {
@@ -311,7 +328,7 @@ impl<'a> Chains<'a> {
                 states.append(&run.states);
             }
         }
-        chains.minus(data.unwrap_or(&batch_data))
+        Some(chains.minus(data.unwrap_or(&batch_data)))
     }
 
     fn run_chunk<R: Rng + ?Sized>(
@@ -336,6 +353,9 @@ impl<'a> Chains<'a> {
         for row in starts.rows() {
             let mut state = gibbs.state(row).expect("rows have the model's units");
             for _ in 0..self.sweeps {
+                if self.cancel.is_cancelled() {
+                    break;
+                }
                 gibbs.step(&mut state, rng);
             }
             states.push(state.row());
