@@ -236,7 +236,7 @@ impl Tournament {
         }
         if let Some(log_z) = log_z {
             entry.source = Some(log_z.source);
-            entry.log_z_variance += (share * log_z.value.standard_error).powi(2);
+            entry.log_z_error = entry.log_z_error.hypot(share * log_z.value.standard_error);
         } else {
             entry.has_likelihood = false;
         }
@@ -299,7 +299,7 @@ struct Entry<'a> {
     scores: Vec<[f64; 3]>,
     source: Option<LogZSource>,
     has_likelihood: bool,
-    log_z_variance: f64,
+    log_z_error: f64,
     log_rise: f64,
     seconds: f64,
     warnings: Vec<String>,
@@ -312,7 +312,7 @@ impl<'a> Entry<'a> {
             scores: vec![[f64::NAN; 3]; n_samples],
             source: None,
             has_likelihood: true,
-            log_z_variance: 0.0,
+            log_z_error: 0.0,
             log_rise: 0.0,
             seconds: 0.0,
             warnings: Vec::new(),
@@ -329,9 +329,8 @@ impl<'a> Entry<'a> {
         let log_likelihood = if self.has_likelihood {
             let of_samples = mean(2)?;
             check_mean("the held-out log-likelihood", &of_samples)?;
-            let variance = of_samples.standard_error.powi(2) + self.log_z_variance;
             Some(Mean {
-                standard_error: variance.sqrt(),
+                standard_error: of_samples.standard_error.hypot(self.log_z_error),
                 ..of_samples
             })
         } else {
@@ -352,7 +351,7 @@ impl<'a> Entry<'a> {
             pseudolikelihood,
             log_likelihood,
             log_z: self.source.filter(|_| self.has_likelihood),
-            log_z_error: self.log_z_variance.sqrt(),
+            log_z_error: self.log_z_error,
             seconds: self.seconds,
             warnings: self.warnings,
             scores: self.scores,
@@ -434,9 +433,8 @@ impl Comparison {
             check_mean("the difference of two methods", &found)?;
         }
         if likelihood && !std::ptr::eq(a, b) {
-            let variance =
-                found.standard_error.powi(2) + a.log_z_error.powi(2) + b.log_z_error.powi(2);
-            found.standard_error = variance.sqrt();
+            let of_log_z = a.log_z_error.hypot(b.log_z_error);
+            found.standard_error = found.standard_error.hypot(of_log_z);
         }
         Ok(Some(found))
     }

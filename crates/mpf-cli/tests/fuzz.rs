@@ -251,7 +251,7 @@ fn write_seeds() {
     let found =
         work.path
             .cross_validate_from(None, &fitter, &mpf, &work.states, &work.folds, |_, now| {
-                write("checkpoint", "path", &checkpoint::seal(&now()).unwrap())
+                write("checkpoint", "path", &checkpoint::seal(&now()).unwrap());
             });
     drop(found.unwrap());
     let mut chains = work.runner.begin(&work.gibbs).unwrap();

@@ -62,11 +62,11 @@ impl SampledConnectivity<[f64]> for HamiltonianNeighbours {
     }
 }
 
-/// A state, unless its energy is not finite.
+/// A state, unless it or its energy is not finite.
 fn finite<T>(state: Result<T, Error>) -> Option<T> {
     match state {
         Ok(state) => Some(state),
-        Err(Error::NonFiniteStart { .. }) => None,
+        Err(Error::NonFiniteStart { .. } | Error::NotFinite { .. }) => None,
         Err(error) => panic!("{error}"),
     }
 }

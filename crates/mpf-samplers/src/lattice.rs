@@ -68,8 +68,8 @@ impl ExactLattice {
     /// in size.
     pub fn new(couplings: &Couplings, lattice: &Lattice) -> Result<Self> {
         let (rows, columns) = (lattice.rows(), lattice.columns());
-        let on_lattice = rows.saturating_mul(columns);
-        check_count("units of the lattice", couplings.n_units(), on_lattice)?;
+        let d = lattice.n_units();
+        check_count("units of the lattice", couplings.n_units(), d)?;
         let width = rows.min(columns);
         if width > MAX_WIDTH {
             return Err(Error::LatticeTooWide {
@@ -84,7 +84,6 @@ impl ExactLattice {
         }
         check_edges(couplings, rows, columns)?;
 
-        let d = rows * columns;
         let units: Vec<usize> = if columns <= rows {
             (0..d).collect()
         } else {

@@ -407,13 +407,6 @@ fn more_steps_than_can_be_counted_are_refused() {
     }
 }
 
-#[test]
-fn a_lattice_larger_than_can_be_counted_is_refused() {
-    let lattice = Lattice::new(1 << 40, 1 << 40, Boundary::Open).unwrap();
-    let error = ExactLattice::new(&Couplings::zeros(4).unwrap(), &lattice).unwrap_err();
-    assert!(matches!(error, Error::Count { expected: 4, .. }), "{error}");
-}
-
 /// Constants, and rates of what was never tried.
 #[test]
 fn documented_nans() {
