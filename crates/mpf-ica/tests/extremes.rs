@@ -22,6 +22,7 @@ use mpf_samplers::{HmcOptions, SmoothEnergy};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 /// Any number, and often one at the edge.
 fn number() -> impl Strategy<Value = f64> {
@@ -136,8 +137,10 @@ fn whole(fit: &Fit) -> Result<(), TestCaseError> {
 }
 
 fn few(cases: u32) -> ProptestConfig {
+    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
     ProptestConfig {
         cases,
+        rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()
     }
 }

@@ -13,6 +13,7 @@ use mpf_samplers::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 /// Any number, and often one at the edge.
 fn number() -> impl Strategy<Value = f64> {
@@ -42,8 +43,10 @@ fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
 }
 
 fn few(cases: u32) -> ProptestConfig {
+    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
     ProptestConfig {
         cases,
+        rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()
     }
 }
