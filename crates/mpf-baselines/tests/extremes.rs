@@ -1,6 +1,9 @@
 //! Numbers at the edge of `f64` and data at the edge of sense, through every public door of the
 //! libraries below: what comes back is finite or a typed error, never a panic.
 
+#[path = "../../mpf-core/tests/extremes/numbers.rs"]
+mod numbers;
+
 use mpf_baselines::drift::Drift;
 use mpf_baselines::heldout::Criterion;
 use mpf_baselines::{
@@ -27,26 +30,9 @@ use mpf_samplers::{
     annealed_log_z, diagnostics,
 };
 use ndarray::{Array1, Array2};
+use numbers::{all_finite, cycle, few, finite, no_nan, number};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-/// Any number, and often one at the edge.
-fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        6 => -4.0..4.0f64,
-        3 => proptest::sample::select(vec![
-            0.0, -0.0, 1.0, 5e-324, -5e-324, f64::MIN_POSITIVE, 1e-300, 1e16, -1e16, 800.0, -800.0,
-            1e5, -1e5, 1e154, -1e154, 1e300, -1e300, f64::MAX, f64::MIN,
-        ]),
-        1 => proptest::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-    ]
-}
-
-/// The same, but finite.
-fn finite() -> impl Strategy<Value = f64> {
-    number().prop_map(|v| if v.is_finite() { v } else { -1e300 })
-}
 
 /// Data of every awkward kind: one unit, one sample, equal rows, all states, repeated columns.
 fn data() -> impl Strategy<Value = States> {
@@ -90,26 +76,7 @@ fn packed(d: usize, rows: &[Vec<u64>]) -> States {
 
 /// Couplings of `d` units, where they are any.
 fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
-    let n = d * (d + 1) / 2;
-    let packed: Vec<f64> = values.iter().copied().cycle().take(n).collect();
-    Couplings::unpack(d, &packed)
-}
-
-fn all_finite<'a>(
-    what: &str,
-    values: impl IntoIterator<Item = &'a f64>,
-) -> Result<(), TestCaseError> {
-    for (k, value) in values.into_iter().enumerate() {
-        prop_assert!(value.is_finite(), "{what}[{k}] = {value}");
-    }
-    Ok(())
-}
-
-fn no_nan<'a>(what: &str, values: impl IntoIterator<Item = &'a f64>) -> Result<(), TestCaseError> {
-    for (k, value) in values.into_iter().enumerate() {
-        prop_assert!(!value.is_nan(), "{what}[{k}] = {value}");
-    }
-    Ok(())
+    Couplings::unpack(d, &cycle(values, d * (d + 1) / 2))
 }
 
 fn whole(fit: &Fit) -> Result<(), TestCaseError> {
@@ -123,15 +90,6 @@ fn whole(fit: &Fit) -> Result<(), TestCaseError> {
         all_finite("trace", [&point.value, &point.gradient_norm])?;
     }
     Ok(())
-}
-
-fn few(cases: u32) -> ProptestConfig {
-    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        ..ProptestConfig::default()
-    }
 }
 
 proptest! {

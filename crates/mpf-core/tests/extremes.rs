@@ -1,6 +1,9 @@
 //! Numbers at the edge of `f64` through the doors of this crate that `mpf-baselines`'s test of the
 //! same name does not reach: what comes back is finite, documented not to be, or a typed error.
 
+#[path = "extremes/numbers.rs"]
+mod numbers;
+
 use mpf_core::connectivity::{
     Connectivity, DenseConnectivity, Drawn, OutsideData, SampledConnectivity,
 };
@@ -16,26 +19,9 @@ use mpf_core::{
     Objective, Ridge, ScoreMatching, Snapshot, TracePoint, checkpoint,
 };
 use ndarray::{Array1, Array2};
+use numbers::{all_finite, few, finite, number};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-/// Any number, and often one at the edge.
-fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        6 => -4.0..4.0f64,
-        3 => proptest::sample::select(vec![
-            0.0, -0.0, 1.0, 5e-324, -5e-324, f64::MIN_POSITIVE, 1e-300, 1e-160, 1e16, -1e16, 800.0,
-            -800.0, 1e5, -1e5, 1e154, -1e154, 1e300, -1e300, f64::MAX, f64::MIN,
-        ]),
-        1 => proptest::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-    ]
-}
-
-/// The same, but finite.
-fn finite() -> impl Strategy<Value = f64> {
-    number().prop_map(|v| if v.is_finite() { v } else { -1e300 })
-}
 
 /// A probability, and often one at the edge.
 fn probability() -> impl Strategy<Value = f64> {
@@ -51,16 +37,6 @@ fn square(n: usize, values: &[f64]) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, n), || values.next().unwrap())
 }
 
-fn all_finite<'a>(
-    what: &str,
-    values: impl IntoIterator<Item = &'a f64>,
-) -> Result<(), TestCaseError> {
-    for (k, value) in values.into_iter().enumerate() {
-        prop_assert!(value.is_finite(), "{what}[{k}] = {value}");
-    }
-    Ok(())
-}
-
 fn whole(found: &Minimum) -> Result<(), TestCaseError> {
     all_finite("θ", &found.theta)?;
     all_finite(
@@ -71,15 +47,6 @@ fn whole(found: &Minimum) -> Result<(), TestCaseError> {
         all_finite("trace", [&point.value, &point.gradient_norm])?;
     }
     Ok(())
-}
-
-fn few(cases: u32) -> ProptestConfig {
-    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        ..ProptestConfig::default()
-    }
 }
 
 /// K and ln K with their gradients, of states `0..n` with `weights`.

@@ -2,6 +2,9 @@
 //! crate: what comes back is finite, documented not to be, or a typed error; never a panic, and
 //! never an endless loop.
 
+#[path = "../../mpf-core/tests/extremes/numbers.rs"]
+mod numbers;
+
 use mpf_core::energy::EnergyModel;
 use mpf_core::rng::stream;
 use mpf_core::{Objective, SampledConnectivity, checkpoint};
@@ -20,21 +23,9 @@ use mpf_ica::{
 };
 use mpf_samplers::{HmcOptions, SmoothEnergy};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
+use numbers::{all_finite, few, number};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-/// Any number, and often one at the edge.
-fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        6 => -4.0..4.0f64,
-        3 => proptest::sample::select(vec![
-            0.0, -0.0, 1.0, 5e-324, -5e-324, f64::MIN_POSITIVE, 1e-300, 1e-160, 1e16, -1e16, 800.0,
-            -800.0, 1e5, -1e5, 1e154, -1e154, 1e300, -1e300, f64::MAX, f64::MIN,
-        ]),
-        1 => proptest::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-    ]
-}
 
 /// Mostly `usual`, sometimes any number.
 fn mostly(usual: f64) -> impl Strategy<Value = f64> {
@@ -94,16 +85,6 @@ fn trajectory() -> impl Strategy<Value = Trajectory> {
     )
 }
 
-fn all_finite<'a>(
-    what: &str,
-    values: impl IntoIterator<Item = &'a f64>,
-) -> Result<(), TestCaseError> {
-    for (k, value) in values.into_iter().enumerate() {
-        prop_assert!(value.is_finite(), "{what}[{k}] = {value}");
-    }
-    Ok(())
-}
-
 fn is_finite(data: &Array2<f64>) -> bool {
     data.iter().all(|v| v.is_finite())
 }
@@ -134,15 +115,6 @@ fn whole(fit: &Fit) -> Result<(), TestCaseError> {
         )?;
     }
     Ok(())
-}
-
-fn few(cases: u32) -> ProptestConfig {
-    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        ..ProptestConfig::default()
-    }
 }
 
 proptest! {

@@ -2,6 +2,9 @@
 //! the test of the same name in `mpf-baselines` leaves shut: what comes back is finite, or what its
 //! documentation says, or a typed error, never a panic.
 
+#[path = "../../mpf-core/tests/extremes/numbers.rs"]
+mod numbers;
+
 use mpf_core::rng::stream;
 use mpf_core::{Form, MinimizerOptions, Objective};
 use mpf_ising::blocks;
@@ -13,27 +16,9 @@ use mpf_ising::{
     PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, States, Support, Warning,
     bootstrap, mosaic,
 };
+use numbers::{all_finite, cycle, few, finite, number};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-/// Any number, and often one at the edge: of `f64`, of its squares, of its exponentials.
-fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        6 => -4.0..4.0f64,
-        4 => proptest::sample::select(vec![
-            0.0, -0.0, 1.0, 5e-324, -5e-324, f64::MIN_POSITIVE, 1e-300, 1e-160, 1e16, -1e16,
-            709.5, -709.5, 1419.0, -1419.0, 1e5, -1e5, 1e154, -1e154, 1e200, 1e300, -1e300, 4e307,
-            -4e307, f64::MAX, f64::MIN,
-        ]),
-        1 => proptest::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-    ]
-}
-
-/// The same, but finite.
-fn finite() -> impl Strategy<Value = f64> {
-    number().prop_map(|v| if v.is_finite() { v } else { -1e300 })
-}
 
 /// A weight, and seldom one that is refused.
 fn weight() -> impl Strategy<Value = f64> {
@@ -70,11 +55,6 @@ fn data(most_units: usize) -> impl Strategy<Value = States> {
     })
 }
 
-/// `n` of the values, again and again.
-fn cycle(values: &[f64], n: usize) -> Vec<f64> {
-    values.iter().copied().cycle().take(n).collect()
-}
-
 fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
     Couplings::unpack(d, &cycle(values, d * (d + 1) / 2))
 }
@@ -92,16 +72,6 @@ fn mode(nodewise: bool) -> Mode {
     } else {
         Mode::Joint
     }
-}
-
-fn all_finite<'a>(
-    what: &str,
-    values: impl IntoIterator<Item = &'a f64>,
-) -> Result<(), TestCaseError> {
-    for (k, value) in values.into_iter().enumerate() {
-        prop_assert!(value.is_finite(), "{what}[{k}] = {value}");
-    }
-    Ok(())
 }
 
 /// A number or +∞.
@@ -162,15 +132,6 @@ fn bars(found: &ErrorBars, free: impl Fn(usize) -> bool) -> Result<(), TestCaseE
         }
     }
     Ok(())
-}
-
-fn few(cases: u32) -> ProptestConfig {
-    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        ..ProptestConfig::default()
-    }
 }
 
 proptest! {

@@ -1,6 +1,9 @@
 //! Numbers at the edge of `f64` through every door of this crate: what comes back is finite, a
 //! documented NaN or ∞, or a typed error, never a panic.
 
+#[path = "../../mpf-core/tests/extremes/numbers.rs"]
+mod numbers;
+
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Couplings, Lattice};
 use mpf_samplers::diagnostics;
@@ -11,44 +14,18 @@ use mpf_samplers::{
     ExactLattice, Gibbs, Hmc, HmcOptions, Sampler, Scan, SmoothEnergy, SwendsenWang, Tempering,
     TemperingOptions, annealed_log_z,
 };
+use numbers::{cycle, few, number};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-/// Any number, and often one at the edge.
-fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        6 => -4.0..4.0f64,
-        3 => proptest::sample::select(vec![
-            0.0, -0.0, 1.0, 5e-324, -5e-324, f64::MIN_POSITIVE, 1e-300, 1e-160, 1e16, -1e16, 800.0,
-            -800.0, 1e154, -1e154, 1e300, -1e300, f64::MAX, f64::MIN,
-        ]),
-        1 => proptest::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-    ]
-}
 
 /// Mostly positive.
 fn size() -> impl Strategy<Value = f64> {
     prop_oneof![8 => number().prop_map(f64::abs), 1 => number()]
 }
 
+/// Couplings of `d` units, where they are any.
 fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
-    let packed: Vec<f64> = values
-        .iter()
-        .copied()
-        .cycle()
-        .take(d * (d + 1) / 2)
-        .collect();
-    Couplings::unpack(d, &packed)
-}
-
-fn few(cases: u32) -> ProptestConfig {
-    let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().expect("a number"));
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        ..ProptestConfig::default()
-    }
+    Couplings::unpack(d, &cycle(values, d * (d + 1) / 2))
 }
 
 fn is_probability(p: f64) -> bool {
