@@ -429,9 +429,10 @@ impl Entropies {
             let error = model.means[i].standard_error;
             let own = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
             independent += own(m[i]) + own(1.0 - m[i]);
-            // S′(m) = ln((1 − m)/m); a unit that never changes adds nothing.
+            // S′(m) = ln((1 − m)/m), whose quotient may overflow; a unit that never changes adds
+            // nothing.
             let slope = if m[i] > 0.0 && m[i] < 1.0 {
-                ((1.0 - m[i]) / m[i]).ln()
+                (-m[i]).ln_1p() - m[i].ln()
             } else {
                 0.0
             };

@@ -85,7 +85,8 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
         cancel: cancel.clone(),
         ..Default::default()
     });
-    let bar = progress::bar((methods.len() * args.folds) as u64).with_prefix("fits");
+    let n_fits = methods.len().saturating_mul(args.folds);
+    let bar = progress::bar(n_fits as u64).with_prefix("fits");
     let comparison = tournament.run(&methods, &states, |at, _| {
         bar.inc(1);
         bar.set_message(methods[at].name());

@@ -173,7 +173,7 @@ fn options_that_ask_for_more_than_there_is() {
     }
     for steps in ["--thin", "--thin 2 --burn-in"] {
         let arguments = format!("sample m.json -o s.npy -n 10 {steps} {}", usize::MAX);
-        refused(&arguments, "too many to be counted");
+        refused(&arguments, "more than can be counted");
     }
     refused("sample m.json -o s.npy --chains 0", "--chains 0");
     refused(
