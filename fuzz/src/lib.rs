@@ -13,6 +13,7 @@ use mpf_ising::{
 use mpf_samplers::{ChainOptions, ChainRunner, Chains, Gibbs, Sampler};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// An array in a file of its own.
 pub fn npy(bytes: &[u8]) {
@@ -129,6 +130,7 @@ pub struct Checkpointed {
 /// Chains of Gibbs sweeps that are under way.
 pub type Sweeps = Chains<<Gibbs as Sampler>::State, States, <Gibbs as Sampler>::Info>;
 
+#[allow(clippy::new_without_default)] // It is the one that the seeds are of, not a default.
 impl Checkpointed {
     pub fn new() -> Self {
         let mut states = States::new(3).expect("three units");
@@ -170,20 +172,24 @@ impl Checkpointed {
             states,
         }
     }
-}
 
-impl Default for Checkpointed {
-    fn default() -> Self {
-        Self::new()
+    /// The fit, row by row.
+    pub fn by_rows(&self) -> FitOptions {
+        FitOptions {
+            mode: Mode::NodeWise,
+            ..self.fit.clone()
+        }
     }
 }
 
 /// Goes on with what these bytes hold, whatever that is.
 fn resume(bytes: &[u8]) {
-    let work = Checkpointed::new();
+    static WORK: LazyLock<Checkpointed> = LazyLock::new(Checkpointed::new);
+    let work = &*WORK;
     if let Ok(snapshot) = checkpoint::open::<MethodSnapshot>(bytes) {
         for method in [
             Method::Mpf(work.fit.clone()),
+            Method::Mpf(work.by_rows()),
             Method::ContrastiveDivergence(work.updates.clone()),
         ] {
             let resumed = method.resumed(Some(snapshot.clone()));

@@ -390,5 +390,20 @@ fn a_path_that_was_stopped_goes_on_to_the_same_bits() {
             |_, _| {},
         );
         assert!(matches!(other, Err(Error::OtherPath { .. })));
+        let mut forged: Stored = mpf_core::checkpoint::open(&snapshots[0]).unwrap();
+        forged.found.scores[0].mean = -f64::NAN;
+        let forged = mpf_core::checkpoint::seal(&forged).unwrap();
+        let forged = mpf_core::checkpoint::open(&forged).unwrap();
+        let mpf = Mpf::default();
+        let found =
+            path.cross_validate_from(Some(forged), &fitter, &mpf, &states, &folds, |_, _| {});
+        assert!(matches!(found, Err(Error::OtherPath { what }) if what.contains("numbers")));
     }
+}
+
+/// What is in a [`PathSnapshot`].
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Stored {
+    found: CrossValidation,
+    folds: Vec<Couplings>,
 }

@@ -60,13 +60,16 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     let states = raster.every_sample("mpf compare")?;
     let methods = methods(args, states.n_units(), cancel)?;
     let d = states.n_units();
-    // One fit at a time, to most of the samples; those that are held out are there as well.
+    // One fit at a time, but the samples of all folds.
+    let samples = raster.samples()?;
+    let folds = (args.folds as u64).saturating_mul(samples.bytes() as u64);
     memory::check(
-        "the largest of these fits",
-        memory::of_fit(&raster, &raster.samples()?, n_packed(d)),
+        "this comparison",
+        memory::of_fit(&raster, &samples, n_packed(d)).saturating_add(folds),
         args.room.bytes(),
-        "compare on fewer units or samples; --memory-limit sets another limit",
+        "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
+    drop(samples);
     let dealing = match raster.weights {
         None => Dealing::Blocks,
         Some(_) => Dealing::Random {

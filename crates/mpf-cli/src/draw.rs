@@ -142,7 +142,7 @@ pub fn draw_and<T>(
         "so many draws",
         memory::of_draws(options.n_draws, couplings.n_units()),
         None,
-        "draw fewer at a time, with another --seed each time",
+        "ask for fewer at a time",
     )?;
     let task = Task {
         couplings,

@@ -150,28 +150,59 @@ impl FitArgs {
         }
     }
 
+    /// Bytes of the largest part of the work, given those of one fit. Refuses what has no room.
+    fn check_memory(&self, fit: u64, n_units: usize, n_couplings: usize) -> Result<u64, Failure> {
+        let room = self.room.bytes();
+        memory::check(
+            "this fit",
+            fit,
+            room,
+            "fit fewer units, give the couplings that may differ from zero with --support, or fit \
+             every row by itself with --nodewise; --memory-limit sets another limit",
+        )?;
+        let auto = [self.options.l1, self.options.l2].contains(&Strength::Auto);
+        // All folds and all data are fitted at the same time.
+        let fits = if auto { self.folds as u64 } else { 0 };
+        let choice = fit.saturating_mul(fits.saturating_add(1));
+        memory::check(
+            "choosing the penalty",
+            choice,
+            room,
+            "use fewer --folds, or give a penalty; --memory-limit sets another limit",
+        )?;
+        let errors = self.bytes_of_errors(fit, n_units as u64, n_couplings as u64);
+        memory::check(
+            "the error bars",
+            errors,
+            room,
+            "use fewer --resamples, or leave out --errors; --memory-limit sets another limit",
+        )?;
+        Ok(choice.max(errors))
+    }
+
     /// Bytes of a process that computes the error bars of a fit which takes `fit` bytes.
-    fn bytes_of_errors(&self, fit: u64, n_units: usize, n_couplings: usize) -> u64 {
-        let (d, n_couplings) = (n_units as u64, n_couplings as u64);
+    fn bytes_of_errors(&self, fit: u64, d: u64, n_couplings: u64) -> u64 {
         match self.errors {
             ErrorsName::None => 0,
             // A Hessian per unit and its inverse, over the unit's bias and couplings.
             ErrorsName::Sandwich => {
-                let row = 1 + (2 * n_couplings).div_ceil(d);
-                fit.saturating_add(16 * d * row * row)
+                let row = 1 + n_couplings.saturating_mul(2).div_ceil(d);
+                let hessians = row.saturating_mul(row).saturating_mul(16 * d);
+                fit.saturating_add(hessians)
             }
-            // The couplings of every resample.
+            // A fit per thread, and the couplings of every resample in both conventions.
             ErrorsName::Bootstrap => {
-                let resamples = (self.resamples as u64).saturating_mul(8 * d * d);
-                fit.saturating_mul(2).saturating_add(resamples)
+                let resamples = self.resamples as u64;
+                let at_once = resamples.min(rayon::current_num_threads() as u64);
+                let couplings = d
+                    .saturating_mul(d)
+                    .saturating_mul(16)
+                    .saturating_mul(resamples);
+                fit.saturating_mul(1 + at_once).saturating_add(couplings)
             }
         }
     }
 }
-
-/// What to do when a fit is too large.
-const FIT_LESS: &str = "fit fewer units, give the couplings that may differ from zero with \
-     --support, or fit every row by itself with --nodewise; --memory-limit sets another limit";
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -230,11 +261,11 @@ fn make(
     names: Vec<String>,
 ) -> Result<u8, Failure> {
     let (args, cancel) = (job.args, job.cancel);
-    let n_free = support.pairs(names.len())?.len();
-    let n_parameters = args.n_parameters(names.len(), n_free);
+    let most = support.most_pairs(names.len());
+    let n_parameters = args.n_parameters(names.len(), most);
     let fit = memory::of_fit(job.raster, job.samples, n_parameters);
-    let needed = fit.max(args.bytes_of_errors(fit, names.len(), n_free));
-    memory::check("this fit", needed, args.room.bytes(), FIT_LESS)?;
+    let needed = args.check_memory(fit, names.len(), most)?;
+    let n_free = support.pairs(names.len())?.len();
     let preflight = Preflight::new(job.samples, job.raster.names.as_deref())?;
     tell_preflight(console, job.raster, &preflight, needed);
 

@@ -33,7 +33,8 @@ pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
     let states = &raster.states;
     let rows = 8 * states.n_samples() * states.words_per_row();
     let counts = 8 * raster.weights.as_ref().map_or(0, Vec::len);
-    PROGRAM + (rows + counts + bytes_of_fit(samples, n_parameters)) as u64
+    let fit = bytes_of_fit(samples, n_parameters) as u64;
+    (PROGRAM + (rows + counts) as u64).saturating_add(fit)
 }
 
 /// Bytes of a process that holds `n_draws` states of `n_units`: twice, in chains and in a row, or

@@ -161,7 +161,7 @@ fn options_that_ask_for_more_than_there_is() {
             ),
             (
                 "fit x.csv -o o.json --errors bootstrap --resamples",
-                "this fit would take",
+                "use fewer --resamples",
             ),
             ("fit x.csv -o o.json --l1 auto --folds", "folds"),
             ("fit x.csv -o o.json --threads", "more than 1024 threads"),

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 const MAGIC: &[u8; 8] = b"mpf-ckpt";
 /// The format that this version writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const HEADER: usize = 28;
 
 const ENCODING: Configuration = config::standard();

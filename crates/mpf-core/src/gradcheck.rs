@@ -16,7 +16,9 @@ use crate::objective::Objective;
 pub fn gradient_error(objective: &mut impl Objective, theta: &[f64], step: f64) -> f64 {
     let n = objective.n_params();
     let mut grad = vec![0.0; n];
-    objective.value_and_gradient(theta, &mut grad);
+    if !objective.value_and_gradient(theta, &mut grad).is_finite() {
+        return f64::INFINITY;
+    }
     let scale = 1.0 + grad.iter().fold(0.0f64, |m, g| m.max(g.abs()));
     let mut unused = vec![0.0; n];
     let mut point = theta.to_vec();

@@ -49,8 +49,8 @@ pub enum Error {
     #[error(
         "the {n_dims} × {n_dims} covariance is singular: its eigenvalues run from {smallest:.3e} \
          to {largest:.3e}, and only {rank} of them are not zero. Some dimensions are copies or \
-         combinations of others (a patch minus its own mean has one too many): drop them. (Data \
-         below 1e-145 have no squares in `f64`: scale them up)"
+         combinations of others (a patch minus its own mean has one too many), or too small to be \
+         squared: drop them, or scale the data"
     )]
     SingularCovariance {
         /// Its size.

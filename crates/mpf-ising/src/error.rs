@@ -55,7 +55,9 @@ pub enum Error {
         value: f64,
     },
     /// Weights that add up to more, or to less, than numbers can be divided by.
-    #[error("the weights add up to {sum:e}: scale them, only their ratios matter")]
+    #[error(
+        "the weights add up to {sum:e}: scale them to between 1e-30 and 1e30, only their ratios matter"
+    )]
     WeightSum {
         /// Their sum.
         sum: f64,

@@ -192,6 +192,26 @@ impl PathSnapshot {
         self.found.path.len()
     }
 
+    /// Whether every number is one that a run can have written.
+    fn has_numbers(&self) -> bool {
+        let fits = self.found.path.iter().all(|p| {
+            let fit = &p.fit;
+            let finite = [
+                fit.value,
+                fit.kkt_residual,
+                fit.seconds,
+                fit.left_out_fraction,
+            ];
+            finite.iter().all(|v| v.is_finite())
+                && ![p.objective].iter().chain(&p.ebic).any(|v| v.is_nan())
+        });
+        let scores = self.found.scores.iter().all(|s| {
+            let mut all = s.folds.iter().chain([&s.mean, &s.standard_error]);
+            all.all(|v| !v.is_nan())
+        });
+        fits && scores
+    }
+
     /// Refuses to go on with anything else.
     fn check<E>(
         &self,
@@ -212,6 +232,11 @@ impl PathSnapshot {
                 "number of points",
             ),
             (self.folds.len() == n_folds, "number of folds"),
+            (
+                scores.iter().all(|s| s.folds.len() == n_folds),
+                "number of scores",
+            ),
+            (self.has_numbers(), "kind of numbers, which no run writes"),
             (
                 fits.chain(&self.folds).all(|j| j.n_units() == d),
                 "number of units",

@@ -39,6 +39,14 @@ impl Support {
         Ok(Self::Edges(edges))
     }
 
+    /// How many pairs of `n_units` units are free at the most: edges may be given twice.
+    pub fn most_pairs(&self, n_units: usize) -> usize {
+        match self {
+            Self::Full => all_pairs(n_units),
+            Self::Edges(edges) => edges.len(),
+        }
+    }
+
     /// The free pairs (i, j), i < j, of `n_units` units, sorted and without repeats.
     ///
     /// # Errors

@@ -658,6 +658,18 @@ fn rows_that_are_done_are_not_fitted_again() {
     assert_eq!(again.couplings, whole.couplings);
     assert_eq!(again.stop, StopReason::Converged);
 
+    let mut forged = serde_json::to_value(&whole.snapshot).unwrap();
+    forged["NodeWise"]["seconds"] = (-1.0).into();
+    let forged = FitOptions {
+        resume: serde_json::from_value(forged).unwrap(),
+        ..options.clone()
+    };
+    let error = Fitter::new(forged).unwrap().fit(&samples);
+    assert!(matches!(
+        error.unwrap_err(),
+        Error::Core(mpf_core::Error::Checkpoint { .. })
+    ));
+
     options.support = Support::Edges(vec![(0, 1)]);
     let error = Fitter::new(options.clone()).unwrap().fit(&samples);
     assert!(matches!(

@@ -313,8 +313,17 @@ impl ChainRunner {
         sampler: &S,
         this: &UnderWay<S::State, S::Draws, S::Info>,
     ) -> Option<&'static str> {
-        let counted = this.steps.saturating_sub(self.options.burn_in);
-        if this.chain.n_draws != counted / self.options.thinning {
+        let ChainOptions {
+            n_draws,
+            burn_in,
+            thinning,
+            ..
+        } = self.options;
+        if this.steps > burn_in + n_draws * thinning {
+            return Some("more steps than were asked for");
+        }
+        let counted = this.steps.saturating_sub(burn_in);
+        if this.chain.n_draws != counted / thinning {
             return Some("another number of draws than its steps make");
         }
         // All zeros is the one state that Xoshiro256++ never leaves.

@@ -138,7 +138,7 @@ where
         ("chains: found 0", Box::new(|s| s.chains.clear())),
         ("than its steps", Box::new(|s| s.chains[1].steps = 0)),
         (
-            "than its steps",
+            "more steps than were asked for",
             Box::new(|s| s.chains[1].steps = usize::MAX),
         ),
         ("than its steps", Box::new(|s| s.chains[0].n_draws += 1)),

@@ -109,9 +109,12 @@ impl Fitter {
                     .into_par_iter()
                     .map(|unit| pulls(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5))
                     .collect::<Result<Vec<Vec<f64>>>>()?;
-                let mut rows: Vec<_> = rows.into_iter().map(Vec::into_iter).collect();
                 // Sorted pairs come in the order in which each row lists its own.
-                let mut next = |unit: usize| rows[unit].next().unwrap_or_default();
+                let mut taken = vec![0; d];
+                let mut next = |unit: usize| {
+                    taken[unit] += 1;
+                    rows[unit][taken[unit] - 1]
+                };
                 Ok(problem
                     .pairs
                     .iter()

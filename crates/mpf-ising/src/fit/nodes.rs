@@ -26,9 +26,22 @@ impl NodeSnapshot {
         self.rows.iter().flatten().count()
     }
 
-    /// Learning time so far, in seconds; finite.
+    /// Learning time so far, in seconds: finite, in every snapshot that a fit goes on from.
     pub fn seconds(&self) -> f64 {
         self.seconds
+    }
+
+    /// Whether every number is one that a fit can have written.
+    fn is_finite(&self) -> bool {
+        // Thirty million years, and more evaluations than they have milliseconds.
+        const MOST: f64 = 1e15;
+        (0.0..MOST).contains(&self.seconds)
+            && self.rows.iter().flatten().all(|row| {
+                let last = row.last.iter().flat_map(|p| [p.value, p.gradient_norm]);
+                let numbers = [row.value, row.kkt_residual];
+                let mut all = row.spins.iter().copied().chain(numbers).chain(last);
+                all.all(f64::is_finite) && row.evaluations.max(row.iterations) as f64 <= MOST
+            })
     }
 }
 
@@ -122,6 +135,10 @@ impl Problem<'_> {
 
     /// The snapshot, if it can be one of this problem.
     fn checked<'s>(&self, snapshot: &'s NodeSnapshot) -> Result<&'s NodeSnapshot> {
+        if !snapshot.is_finite() {
+            let problem = "it has numbers that no fit writes".to_owned();
+            return Err(mpf_core::Error::Checkpoint { problem }.into());
+        }
         let d = self.samples.n_units();
         let rows = snapshot.rows.iter().enumerate();
         let n_params = |unit| 1 + pairs_of(&self.pairs, unit).len();
