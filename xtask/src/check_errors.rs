@@ -168,6 +168,13 @@ impl Coverage {
     }
 }
 
+/// Adds the intervals of one repetition to those `found` before.
+fn merge(found: &mut [Coverage], one: &[Coverage]) {
+    for (all, one) in found.iter_mut().zip(one) {
+        all.merge(one);
+    }
+}
+
 fn dense_model(seed: u64) -> Result<Couplings> {
     let mut rng = rng::stream(seed, 0);
     let mut couplings = Array2::zeros((N_UNITS, N_UNITS));
@@ -324,10 +331,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         if cancel.is_cancelled() {
             return journal.finish();
         }
-        found
-            .iter_mut()
-            .zip(&one)
-            .for_each(|(all, one)| all.merge(one));
+        merge(&mut found, &one);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -365,10 +369,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         if cancel.is_cancelled() {
             return journal.finish();
         }
-        found
-            .iter_mut()
-            .zip(&one)
-            .for_each(|(all, one)| all.merge(one));
+        merge(&mut found, &one);
         if repetition == 0 {
             time = tau;
         }

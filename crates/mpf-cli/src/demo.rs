@@ -80,14 +80,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
     let names: Vec<String> = (0..ROWS * COLUMNS).map(name).collect();
     let means = Samples::new(&drawn.states)?.means();
     let mean_activity = means.iter().sum::<f64>() / means.len() as f64;
-    let truth = Model {
-        program: Model::this_program(),
-        couplings,
-        names,
-        errors: None,
-        fit: None,
-        data: None,
-    };
+    let truth = Model::unfitted(couplings, names);
     truth.write(&args.truth, Convention::Binary)?;
     raster_file::write(&args.output, &drawn.states, &truth.names, Coding::Binary)?;
     console.result(&format!(

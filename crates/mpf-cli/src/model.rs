@@ -359,6 +359,18 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 }
 
 impl Model {
+    /// Couplings that were not fitted.
+    pub fn unfitted(couplings: Couplings, names: Vec<String>) -> Self {
+        Self {
+            program: Self::this_program(),
+            couplings,
+            names,
+            errors: None,
+            fit: None,
+            data: None,
+        }
+    }
+
     /// This program and its version.
     pub fn this_program() -> String {
         format!("mpf {}", env!("CARGO_PKG_VERSION"))
@@ -617,14 +629,8 @@ mod tests {
 
     #[test]
     fn every_changed_byte_of_a_small_file_is_noticed_or_harmless() {
-        let model = Model {
-            program: String::new(),
-            couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
-            names: vec!["a".into(), "b".into()],
-            errors: None,
-            fit: None,
-            data: None,
-        };
+        let couplings = Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap();
+        let model = Model::unfitted(couplings, vec!["a".into(), "b".into()]);
         for form in [Form::Json, Form::Csv, Form::Npz] {
             let every = |byte| (0..=255).filter(|v| *v != byte).collect();
             let noticed = damage(&model, form, Convention::Binary, every);

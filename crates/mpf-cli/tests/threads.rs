@@ -47,14 +47,7 @@ fn write_example(folder: &Path) {
     let states = Exact::new(&couplings).unwrap().draw(3000, &mut rng);
     let names: Vec<String> = (0..d).map(|i| format!("u{i}")).collect();
     raster_file::write(&folder.join("x.csv"), &states, &names, Coding::Binary).unwrap();
-    let truth = Model {
-        program: Model::this_program(),
-        couplings,
-        names,
-        errors: None,
-        fit: None,
-        data: None,
-    };
+    let truth = Model::unfitted(couplings, names);
     truth
         .write(&folder.join("truth.json"), Convention::Binary)
         .unwrap();
