@@ -1,174 +1,612 @@
-//! Work that was interrupted, as bytes that can be trusted when they are read again.
+//! One mechanism by which every long computation can be stopped and resumed to the same bits.
 //!
-//! ```text
-//! "mpf-ckpt"  format version (u32)  length n (u64)  checksum (u64)  n bytes
+//! A [`Checkpoint`] is a handle to one entry of one file. A loop that takes one does three things:
+//! it asks for the state that an earlier run left ([`Checkpoint::resume`]), offers its state
+//! between two steps ([`Checkpoint::offer`]), and leaves its last state when it ends, for whatever
+//! reason ([`Checkpoint::note`]). Work that has a result rather than a state is a
+//! [`Checkpoint::unit`]. A program opens the file once, with the [`Settings`] that its result
+//! depends on; data, options and checksum are checked there and nowhere else. Entries that pass
+//! are trusted: a forged one may give wrong numbers, but no panic.
+//!
 //! ```
+//! use mpf_core::{Cancel, Checkpoint, CheckpointStore, Settings};
+//! use std::sync::{Arc, Mutex};
+//! use std::time::Duration;
 //!
-//! Numbers are little-endian. The checksum is 64-bit FNV-1a over version, length and contents:
-//! every step of it is a bijection of the state for a given byte, so that no change of a single
-//! byte goes unnoticed. The contents are `bincode`'s encoding, which keeps every bit of a number.
+//! /// Keeps the file in memory.
+//! #[derive(Clone, Default)]
+//! struct Memory(Arc<Mutex<Option<Vec<u8>>>>);
 //!
-//! This is the one module that knows `bincode`, which is complete but no longer maintained: to
-//! leave it, write another encoding here and raise [`VERSION`].
+//! impl CheckpointStore for Memory {
+//!     fn read(&self) -> std::io::Result<Option<Vec<u8>>> {
+//!         Ok(self.0.lock().unwrap().clone())
+//!     }
+//!     fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
+//!         *self.0.lock().unwrap() = Some(bytes.to_vec());
+//!         Ok(())
+//!     }
+//!     fn remove(&self) -> std::io::Result<()> {
+//!         *self.0.lock().unwrap() = None;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn add_up(checkpoint: &Checkpoint, steps: u64) -> mpf_core::Result<u64> {
+//!     let (mut step, mut sum) = checkpoint.resume()?.unwrap_or((0, 0));
+//!     while step < steps {
+//!         step += 1;
+//!         sum += step;
+//!         checkpoint.offer(|| (step, sum));
+//!     }
+//!     Ok(sum)
+//! }
+//!
+//! let (file, settings) = (Memory::default(), Settings::new("add up").with("--seed", 1));
+//! let open = || Checkpoint::new(file.clone(), settings.clone(), Duration::ZERO, &Cancel::new());
+//! add_up(&open(), 3)?;
+//! let second = open();
+//! assert!(second.load()?);
+//! assert_eq!(add_up(&second, 5)?, 15); // two more steps
+//! # Ok::<(), mpf_core::Error>(())
+//! ```
+
+mod seal;
 
 use crate::Result;
+use crate::cancel::Cancel;
 use crate::error::Error;
-use bincode::config::{self, Configuration};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-const MAGIC: &[u8; 8] = b"mpf-ckpt";
-/// The format that this version writes and reads.
-pub const VERSION: u32 = 2;
-const HEADER: usize = 28;
+pub(crate) use seal::{decode, encode};
 
-const ENCODING: Configuration = config::standard();
+/// Where a checkpoint is kept: one file, replaced as a whole.
+pub trait CheckpointStore: Send + Sync {
+    /// Returns the bytes of the file, `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn read(&self) -> io::Result<Option<Vec<u8>>>;
 
-/// `value` with a header that lets [`open`] detect any damage. NaN and ±∞ are kept like other
-/// numbers, bit by bit.
-///
-/// # Errors
-/// [`Error::Checkpoint`] for a value that cannot be encoded.
-pub fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let contents = encode(value)?;
-    let mut bytes = Vec::with_capacity(HEADER + contents.len());
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&(contents.len() as u64).to_le_bytes());
-    let sum = checksum(&[&bytes[8..20], &contents]);
-    bytes.extend_from_slice(&sum.to_le_bytes());
-    bytes.extend_from_slice(&contents);
-    Ok(bytes)
+    /// Replaces the file. After an error or a crash the old one must still be there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn write(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Removes the file, if there is one.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn remove(&self) -> io::Result<()>;
+
+    /// Learns that a write failed while the work goes on: called once, until a write succeeds.
+    fn failed(&self, error: &io::Error) {
+        let _ = error;
+    }
 }
 
-/// What was sealed, every bit of it: numbers are finite if they were.
-///
-/// # Errors
-/// [`Error::Checkpoint`] for bytes that are not a checkpoint, are of another version, were cut
-/// short or changed, or hold something else.
-pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    let wrong = |problem: &str| Error::Checkpoint {
-        problem: problem.to_owned(),
-    };
-    let header = bytes.split_first_chunk::<HEADER>();
-    let Some((header, contents)) = header.filter(|(header, _)| header.starts_with(MAGIC)) else {
-        return Err(wrong(
-            "it is not a checkpoint, or only the beginning of one",
-        ));
-    };
-    let little_endian = |bytes: &[u8]| {
-        bytes
+/// What the result of a run depends on: names and values, data fingerprints included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    /// Starts the list with the command.
+    pub fn new(command: impl fmt::Display) -> Self {
+        Self(Vec::new()).with("the command", command)
+    }
+
+    /// Adds a setting.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl fmt::Display) -> Self {
+        self.0.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Lists the differences, "NAME was VALUE and is VALUE", from `earlier` to `self`.
+    fn differences(&self, earlier: &Self) -> Vec<String> {
+        let find = |list: &Self, name: &str| {
+            let found = list.0.iter().find(|(key, _)| key == name);
+            found.map_or("not given".to_owned(), |(_, value)| value.clone())
+        };
+        let only_earlier = earlier
+            .0
             .iter()
-            .rfold(0, |word, &byte| word << 8 | u64::from(byte))
-    };
-    let version = little_endian(&header[8..12]);
-    if version != u64::from(VERSION) {
-        return Err(Error::Checkpoint {
-            problem: format!("it has format version {version}, this program reads {VERSION}"),
-        });
-    }
-    if little_endian(&header[12..20]) != contents.len() as u64 {
-        return Err(wrong("it was cut short, or something follows it"));
-    }
-    if little_endian(&header[20..]) != checksum(&[&header[8..20], contents]) {
-        return Err(wrong("its checksum does not match: the file is damaged"));
-    }
-    decode(contents)
-}
-
-/// The bare encoding, for parts of a checkpoint.
-pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
-    bincode::serde::encode_to_vec(value, ENCODING).map_err(|e| Error::Checkpoint {
-        problem: e.to_string(),
-    })
-}
-
-/// The inverse of [`encode`]; all bytes must be used.
-///
-/// A text is allocated before it is read, so that what a few bytes may ask for is limited. (No
-/// number takes more than eight times its room in the file.)
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    const MIB: usize = 1 << 20;
-    let decoded = match bytes.len() {
-        0..MIB => bincode::serde::decode_from_slice(bytes, ENCODING.with_limit::<{ 8 * MIB }>()),
-        _ => bincode::serde::decode_from_slice(
-            bytes,
-            ENCODING.with_limit::<{ isize::MAX as usize }>(),
-        ),
-    };
-    match decoded {
-        Ok((value, used)) if used == bytes.len() => Ok(value),
-        Ok(_) => Err(Error::Checkpoint {
-            problem: "it holds something else than was expected".to_owned(),
-        }),
-        Err(error) => Err(Error::Checkpoint {
-            problem: format!("it holds something else than was expected ({error})"),
-        }),
+            .filter(|(name, _)| self.0.iter().all(|(ours, _)| ours != name));
+        self.0
+            .iter()
+            .chain(only_earlier)
+            .map(|(name, _)| (name, find(earlier, name), find(self, name)))
+            .filter(|(_, was, is)| was != is)
+            .map(|(name, was, is)| format!("{name} was {was} and is {is}"))
+            .collect()
     }
 }
 
-/// FNV-1a.
-fn checksum(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.iter());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+/// What is in the file.
+#[derive(Serialize, Deserialize)]
+struct Contents<'a> {
+    settings: std::borrow::Cow<'a, Settings>,
+    /// Encoded results of units.
+    finished: BTreeMap<String, Vec<u8>>,
+    /// Encoded states of loops.
+    under_way: BTreeMap<String, Vec<u8>>,
+}
+
+/// A state that is not encoded before it is written.
+type Unencoded = Box<dyn Fn() -> Result<Vec<u8>> + Send>;
+
+enum State {
+    Encoded(Vec<u8>),
+    Live(Unencoded),
+}
+
+struct Entries {
+    finished: BTreeMap<String, Vec<u8>>,
+    under_way: BTreeMap<String, State>,
+    written: Instant,
+    /// Whether the last write failed.
+    failing: bool,
+}
+
+struct File {
+    store: Box<dyn CheckpointStore>,
+    settings: Settings,
+    every: Duration,
+    cancel: Cancel,
+    entries: Mutex<Entries>,
+}
+
+/// An entry of a checkpoint file. Clones share the file; the default keeps nothing and costs
+/// nothing.
+#[derive(Clone, Default)]
+pub struct Checkpoint {
+    file: Option<Arc<File>>,
+    name: String,
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = if self.is_on() { &self.name } else { "off" };
+        f.debug_tuple("Checkpoint").field(&kept).finish()
+    }
+}
+
+impl Checkpoint {
+    /// Returns an empty checkpoint that is written to `store` at most once in `every`. Units during
+    /// which `cancel` is set do not count as finished.
+    pub fn new(
+        store: impl CheckpointStore + 'static,
+        settings: Settings,
+        every: Duration,
+        cancel: &Cancel,
+    ) -> Self {
+        Self {
+            file: Some(Arc::new(File {
+                store: Box::new(store),
+                settings,
+                every,
+                cancel: cancel.clone(),
+                entries: Mutex::new(Entries {
+                    finished: BTreeMap::new(),
+                    under_way: BTreeMap::new(),
+                    written: Instant::now(),
+                    failing: false,
+                }),
+            })),
+            name: String::new(),
+        }
+    }
+
+    /// Reads what an earlier run wrote, to be resumed. Returns false if there is no file.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] for a file that cannot be read, is damaged or of another version, and
+    /// for other settings, naming each difference.
+    pub fn load(&self) -> Result<bool> {
+        let Some(file) = &self.file else {
+            return Ok(false);
+        };
+        let bytes = file.store.read();
+        let Some(bytes) = bytes.map_err(|e| Error::checkpoint(e.to_string()))? else {
+            return Ok(false);
+        };
+        let contents: Contents<'_> = seal::open(&bytes)?;
+        let differences = file.settings.differences(&contents.settings);
+        if !differences.is_empty() {
+            return Err(Error::checkpoint(format!(
+                "it is of another run: {}",
+                differences.join(", ")
+            )));
+        }
+        let mut entries = file.entries();
+        entries.finished = contents.finished;
+        let states = contents.under_way.into_iter();
+        entries.under_way = states.map(|(k, v)| (k, State::Encoded(v))).collect();
+        Ok(true)
+    }
+
+    /// Returns whether anything is kept.
+    pub fn is_on(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns the entry `name` below this one.
+    #[must_use]
+    pub fn entry(&self, name: impl fmt::Display) -> Self {
+        match &self.file {
+            None => Self::default(),
+            Some(_) if self.name.is_empty() => Self {
+                file: self.file.clone(),
+                name: name.to_string(),
+            },
+            Some(_) => Self {
+                file: self.file.clone(),
+                name: format!("{}/{name}", self.name),
+            },
+        }
+    }
+
+    /// Returns the state that an earlier run left in this entry.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] for a state of another kind.
+    pub fn resume<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        match file.entries().under_way.get(&self.name) {
+            None => Ok(None),
+            Some(State::Encoded(bytes)) => decode(bytes).map(Some),
+            Some(State::Live(encode)) => decode(&encode()?).map(Some),
+        }
+    }
+
+    /// Keeps `state` in memory, to be written with the next write. An observer that adds to the
+    /// state of the loop that calls it uses this: both are then written together.
+    pub fn note<T: Serialize + Send + 'static>(&self, state: T) {
+        if let Some(file) = &self.file {
+            let live = State::Live(Box::new(move || encode(&state)));
+            file.entries().under_way.insert(self.name.clone(), live);
+        }
+    }
+
+    /// Calls `state` and writes the file, if it is time to.
+    pub fn offer<T: Serialize>(&self, state: impl FnOnce() -> T) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let mut entries = file.entries();
+        if entries.written.elapsed() < file.every {
+            return;
+        }
+        // A state that cannot be encoded is a bug of the caller; the one before stays.
+        if let Ok(bytes) = encode(&state()) {
+            let state = State::Encoded(bytes);
+            entries.under_way.insert(self.name.clone(), state);
+        }
+        file.write_and_go_on(&mut entries);
+    }
+
+    /// Writes the file if it is time to, with what was noted.
+    pub fn write_if_due(&self) {
+        if let Some(file) = &self.file {
+            let mut entries = file.entries();
+            if entries.written.elapsed() >= file.every {
+                file.write_and_go_on(&mut entries);
+            }
+        }
+    }
+
+    /// Returns the result of the unit of work `name`: that of an earlier run if it was finished,
+    /// or else that of `work`, which gets the entry of the unit for states of its own. A result is
+    /// not kept if the run was cancelled in the meantime.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Checkpoint`] for a result of another kind.
+    pub fn unit<T, E>(
+        &self,
+        name: impl fmt::Display,
+        work: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<Error>,
+    {
+        let entry = self.entry(name);
+        let Some(file) = &self.file else {
+            return work(&entry);
+        };
+        let earlier = file.entries().finished.get(&entry.name).cloned();
+        if let Some(bytes) = earlier {
+            return Ok(decode(&bytes)?);
+        }
+        let found = work(&entry)?;
+        if !file.cancel.is_cancelled() {
+            let bytes = encode(&found)?;
+            let mut entries = file.entries();
+            let below = format!("{}/", entry.name);
+            let is_inside = |name: &String| *name == entry.name || name.starts_with(&below);
+            entries.under_way.retain(|name, _| !is_inside(name));
+            entries.finished.retain(|name, _| !is_inside(name));
+            entries.finished.insert(entry.name.clone(), bytes);
+            drop(entries);
+            self.write_if_due();
+        }
+        Ok(found)
+    }
+
+    /// Returns whether the unit `name` was finished.
+    pub fn is_finished(&self, name: impl fmt::Display) -> bool {
+        let name = self.entry(name).name;
+        let file = self.file.as_ref();
+        file.is_some_and(|file| file.entries().finished.contains_key(&name))
+    }
+
+    /// Describes what an earlier run left: "fit under way, 12 of resample done".
+    pub fn progress(&self) -> String {
+        let Some(file) = &self.file else {
+            return "nothing is kept".to_owned();
+        };
+        let entries = file.entries();
+        // Entries are counted by their first word: there may be thousands of resamples.
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let word = |name: &'_ String| name.split(['/', ' ']).next().unwrap_or_default().len();
+        for name in entries.under_way.keys() {
+            *counts
+                .entry((&name[..word(name)], "under way"))
+                .or_default() += 1;
+        }
+        for name in entries.finished.keys() {
+            *counts.entry((&name[..word(name)], "done")).or_default() += 1;
+        }
+        let parts: Vec<String> = counts
+            .into_iter()
+            .map(|((what, how), n)| match n {
+                1 => format!("{what} {how}"),
+                n => format!("{n} of {what} {how}"),
+            })
+            .collect();
+        if parts.is_empty() {
+            "nothing is done yet".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+
+    /// Writes the file now: when the work was interrupted, or its result could not be written.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn write(&self) -> io::Result<()> {
+        match &self.file {
+            None => Ok(()),
+            Some(file) => file.write(&mut file.entries()),
+        }
+    }
+
+    /// Removes the file: when the result is written.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn remove(&self) -> io::Result<()> {
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| file.store.remove())
+    }
+}
+
+impl File {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, entries: &mut Entries) -> io::Result<()> {
+        entries.written = Instant::now();
+        let mut under_way = BTreeMap::new();
+        for (name, state) in &mut entries.under_way {
+            if let State::Live(encode) = state {
+                *state = State::Encoded(encode().map_err(io::Error::other)?);
+            }
+            if let State::Encoded(bytes) = state {
+                under_way.insert(name.clone(), std::mem::take(bytes));
+            }
+        }
+        let contents = Contents {
+            settings: std::borrow::Cow::Borrowed(&self.settings),
+            finished: std::mem::take(&mut entries.finished),
+            under_way,
+        };
+        let sealed = seal::seal(&contents);
+        entries.finished = contents.finished;
+        let states = contents.under_way.into_iter();
+        entries.under_way = states.map(|(k, v)| (k, State::Encoded(v))).collect();
+        self.store.write(&sealed.map_err(io::Error::other)?)
+    }
+
+    /// A checkpoint that cannot be written is no reason to give up the work: the one before is
+    /// still there.
+    fn write_and_go_on(&self, entries: &mut Entries) {
+        let outcome = self.write(entries);
+        if let Err(error) = &outcome
+            && !entries.failing
+        {
+            self.store.failed(error);
+        }
+        entries.failing = outcome.is_err();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    type Contents = (u32, Vec<f64>, String);
-
-    fn contents() -> Contents {
-        let numbers = vec![0.1, -0.0, f64::MIN_POSITIVE / 8.0, f64::NAN, f64::INFINITY];
-        (7, numbers, "units".to_owned())
+    /// A file in memory whose writes can be made to fail.
+    #[derive(Clone, Default)]
+    struct Memory {
+        bytes: Arc<Mutex<Option<Vec<u8>>>>,
+        full: Arc<Mutex<bool>>,
+        complaints: Arc<AtomicUsize>,
     }
 
-    #[test]
-    fn a_round_trip_keeps_every_bit() {
-        let (n, numbers, text): Contents = open(&seal(&contents()).unwrap()).unwrap();
-        let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&numbers), bits(&contents().1));
-        assert_eq!((n, text), (7, "units".to_owned()));
-    }
+    impl CheckpointStore for Memory {
+        fn read(&self) -> io::Result<Option<Vec<u8>>> {
+            Ok(self.bytes.lock().unwrap().clone())
+        }
 
-    #[test]
-    fn every_change_of_a_byte_and_every_truncation_is_detected() {
-        let sealed = seal(&contents()).unwrap();
-        for at in 0..sealed.len() {
-            for change in [1u8, 0x80, 0xff] {
-                let mut damaged = sealed.clone();
-                damaged[at] ^= change;
-                assert!(open::<Contents>(&damaged).is_err(), "byte {at} ^ {change}");
+        fn write(&self, bytes: &[u8]) -> io::Result<()> {
+            if *self.full.lock().unwrap() {
+                return Err(io::ErrorKind::StorageFull.into());
             }
-            assert!(open::<Contents>(&sealed[..at]).is_err(), "cut at {at}");
+            *self.bytes.lock().unwrap() = Some(bytes.to_vec());
+            Ok(())
         }
-        let longer = [&sealed[..], &[0]].concat();
-        assert!(open::<Contents>(&longer).is_err());
-    }
 
-    #[test]
-    fn other_contents_are_refused() {
-        let sealed = seal(&(1u8, 2u8)).unwrap();
-        assert!(open::<Contents>(&sealed).is_err());
-        assert!(open::<u8>(&sealed).is_err());
-    }
+        fn remove(&self) -> io::Result<()> {
+            *self.bytes.lock().unwrap() = None;
+            Ok(())
+        }
 
-    #[test]
-    fn lengths_are_not_believed() {
-        // 253 announces a u64: more than any memory, and a tebibyte.
-        for length in [u64::MAX, 1 << 40] {
-            let contents = [&[253][..], &length.to_le_bytes(), b"short"].concat();
-            assert!(decode::<String>(&contents).is_err());
-            assert!(decode::<Vec<f64>>(&contents).is_err());
+        fn failed(&self, _: &io::Error) {
+            self.complaints.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    fn settings(seed: u64) -> Settings {
+        Settings::new("try").with("--seed", seed)
+    }
+
+    fn open(file: &Memory, every: Duration, cancel: &Cancel) -> Checkpoint {
+        Checkpoint::new(file.clone(), settings(1), every, cancel)
+    }
+
+    /// Three units; each counts to four and can be left in between.
+    fn run(checkpoint: &Checkpoint, cancel: &Cancel, worked: &mut Vec<String>) -> Result<Vec<f64>> {
+        let mut found = Vec::new();
+        for name in ["a", "b", "c"] {
+            found.push(checkpoint.unit(name, |entry| -> Result<f64> {
+                let (mut n, mut sum) = entry.resume()?.unwrap_or((0u32, 0.1f64));
+                while n < 4 && !cancel.is_cancelled() {
+                    n += 1;
+                    sum = 3.0 * sum + 0.7;
+                    worked.push(format!("{name}{n}"));
+                    entry.entry("seen").note(worked.len());
+                    entry.offer(|| (n, sum));
+                }
+                entry.note((n, sum));
+                Ok(sum)
+            })?);
+        }
+        Ok(found)
+    }
+
     #[test]
-    fn the_checksum_is_fnv_1a() {
-        // The reference value of "foobar".
-        assert_eq!(checksum(&[b"foo", b"bar"]), 0x8594_4171_f739_67e8);
+    fn a_run_that_was_cut_short_anywhere_is_resumed_where_it_was() {
+        let (off, never) = (Checkpoint::default(), Cancel::new());
+        let mut worked = Vec::new();
+        let whole = run(&off, &never, &mut worked).unwrap();
+        assert_eq!(worked.len(), 12);
+
+        for stop in 1..12 {
+            let kept = {
+                let again = Memory::default();
+                let cancel = Cancel::new();
+                let checkpoint = open(&again, Duration::from_secs(3600), &cancel);
+                let mut count = 0;
+                for name in ["a", "b", "c"] {
+                    let _ = checkpoint.unit(name, |entry| -> Result<f64> {
+                        let mut sum = 0.1f64;
+                        for n in 1..=4u32 {
+                            if count == stop {
+                                cancel.cancel();
+                                break;
+                            }
+                            count += 1;
+                            sum = 3.0 * sum + 0.7;
+                            entry.note((n, sum));
+                        }
+                        Ok(sum)
+                    });
+                }
+                checkpoint.write().unwrap();
+                again
+            };
+            let second = open(&kept, Duration::ZERO, &never);
+            assert!(second.load().unwrap());
+            let mut after = Vec::new();
+            let resumed = run(&second, &never, &mut after).unwrap();
+            assert_eq!(after.len(), 12 - stop, "stopped after {stop}");
+            let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&resumed), bits(&whole));
+        }
+    }
+
+    #[test]
+    fn what_an_observer_noted_is_written_with_the_state_that_follows() {
+        let file = Memory::default();
+        let checkpoint = open(&file, Duration::ZERO, &Cancel::new());
+        checkpoint.entry("curve").note(vec![1.0, 2.0]);
+        assert_eq!(file.read().unwrap(), None);
+        checkpoint.entry("fit").offer(|| 2u8);
+        let again = open(&file, Duration::ZERO, &Cancel::new());
+        assert!(again.load().unwrap());
+        assert_eq!(again.entry("curve").resume().unwrap(), Some(vec![1.0, 2.0]));
+        assert_eq!(again.entry("fit").resume().unwrap(), Some(2u8));
+        assert_eq!(again.entry("other").resume::<u8>().unwrap(), None);
+        assert_eq!(again.progress(), "curve under way, fit under way");
+        assert!(again.entry("fit").resume::<String>().is_err());
+        again.remove().unwrap();
+        assert_eq!(file.read().unwrap(), None);
+    }
+
+    #[test]
+    fn other_settings_are_refused_by_name() {
+        let file = Memory::default();
+        open(&file, Duration::ZERO, &Cancel::new()).write().unwrap();
+        let others = [
+            (settings(2), "--seed was 1 and is 2"),
+            (Settings::new("try"), "--seed was 1 and is not given"),
+            (
+                Settings::new("do").with("--seed", 1),
+                "the command was try and is do",
+            ),
+        ];
+        for (other, expected) in others {
+            let other = Checkpoint::new(file.clone(), other, Duration::ZERO, &Cancel::new());
+            let message = other.load().unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let same = open(&file, Duration::ZERO, &Cancel::new());
+        assert!(same.load().unwrap());
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_once_and_stops_nothing() {
+        let file = Memory::default();
+        *file.full.lock().unwrap() = true;
+        let checkpoint = open(&file, Duration::ZERO, &Cancel::new());
+        for step in 0..3u8 {
+            checkpoint.offer(|| step);
+        }
+        assert_eq!(file.complaints.load(Ordering::Relaxed), 1);
+        assert!(checkpoint.write().is_err());
+        *file.full.lock().unwrap() = false;
+        checkpoint.write_if_due();
+        assert_eq!(checkpoint.resume().unwrap(), Some(2u8));
+        assert!(file.read().unwrap().is_some());
+    }
+
+    #[test]
+    fn nothing_is_computed_for_a_checkpoint_that_is_off_or_not_due() {
+        Checkpoint::default().offer(|| -> u8 { panic!("not asked for") });
+        let file = Memory::default();
+        let patient = open(&file, Duration::from_secs(3600), &Cancel::new());
+        patient.offer(|| -> u8 { panic!("not due") });
     }
 }

@@ -38,18 +38,7 @@ pub enum Error {
         /// What is allowed.
         requirement: &'static str,
     },
-    /// A snapshot of another minimisation.
-    #[error(
-        "the snapshot has {found} parameters, the objective {expected}, or their penalties differ: \
-         it is of other data or settings"
-    )]
-    OtherSnapshot {
-        /// Parameters of the objective.
-        expected: usize,
-        /// Parameters of the snapshot.
-        found: usize,
-    },
-    /// Bytes that are no checkpoint of this program, or not any more.
+    /// A checkpoint that is damaged, of another version or of another run.
     #[error("this checkpoint cannot be used: {problem}")]
     Checkpoint {
         /// What is wrong with it.
@@ -111,6 +100,36 @@ pub enum Error {
         /// The matrix's size.
         size: usize,
     },
+}
+
+impl Error {
+    /// An [`Error::Checkpoint`].
+    pub fn checkpoint(problem: impl Into<String>) -> Self {
+        Self::Checkpoint {
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Checks that an option `holds` its requirement, and names it when it does not.
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn check_option(
+    name: &'static str,
+    value: f64,
+    requirement: &'static str,
+    holds: bool,
+) -> Result<(), Error> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Error::Option {
+            name,
+            value,
+            requirement,
+        })
+    }
 }
 
 /// Checks that `found` equals `expected`, naming `what` when it does not.

@@ -17,7 +17,7 @@ use std::borrow::{Borrow, BorrowMut};
 
 /// Which function of the flow is the objective. Both have the same minimiser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum FlowForm {
     /// K itself.
     #[default]
     Sum,
@@ -42,7 +42,7 @@ where
     states: &'a [S],
     weights: Option<&'a [f64]>,
     total_weight: f64,
-    form: Form,
+    form: FlowForm,
     scratch: <M::State as ToOwned>::Owned,
 }
 
@@ -66,7 +66,7 @@ where
             states,
             weights: None,
             total_weight: states.len() as f64,
-            form: Form::Sum,
+            form: FlowForm::Sum,
             scratch: first.borrow().to_owned(),
         })
     }
@@ -97,7 +97,7 @@ where
     }
 
     /// Chooses between K and ln K.
-    pub fn form(mut self, form: Form) -> Self {
+    pub fn form(mut self, form: FlowForm) -> Self {
         self.form = form;
         self
     }
@@ -169,8 +169,8 @@ where
 
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         match self.form {
-            Form::Sum => self.accumulate(theta, 0.0, grad),
-            Form::Log => {
+            FlowForm::Sum => self.accumulate(theta, 0.0, grad),
+            FlowForm::Log => {
                 let shift = self.largest_exponent(theta);
                 let sum = self.accumulate(theta, shift, grad);
                 for g in grad {

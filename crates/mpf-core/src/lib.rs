@@ -42,29 +42,40 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-pub mod checkpoint;
-pub mod connectivity;
-pub mod dynamics;
-pub mod energy;
-pub mod error;
-pub mod flow;
-pub mod gradcheck;
+mod cancel;
+mod checkpoint;
+mod connectivity;
+mod dynamics;
+mod energy;
+mod error;
+mod flow;
+mod fnv;
+mod gradcheck;
+#[doc(hidden)]
 pub mod linalg;
-pub mod minimize;
-pub mod objective;
+mod minimize;
+mod objective;
 pub mod rng;
-pub mod score;
+mod score;
+mod stopwatch;
 
+pub use cancel::Cancel;
+pub use checkpoint::{Checkpoint, CheckpointStore, Settings};
 pub use connectivity::{Connectivity, DenseConnectivity, Drawn, OutsideData, SampledConnectivity};
-pub use dynamics::Dynamics;
-pub use energy::{EnergyModel, LinearEnergies};
-pub use error::Error;
-pub use flow::{Flow, Form};
+pub use dynamics::{Dynamics, kl_divergence};
+pub use energy::{EnergyModel, LinearEnergies, boltzmann};
+pub use error::{Error, check_option};
+pub use flow::{Flow, FlowForm};
+pub use fnv::Fnv1a;
+pub use gradcheck::gradient_error;
 pub use minimize::{
-    Cancel, Minimizer, MinimizerOptions, Minimum, Progress, Snapshot, StopReason, TracePoint,
+    Backend, Minimizer, MinimizerOptions, Minimum, Progress, StopReason, TracePoint,
 };
-pub use objective::{Objective, Ridge};
-pub use score::ScoreMatching;
+pub use objective::{FromFn, Objective, Ridge, from_fn};
+pub use score::{
+    Cube, ExponentialFamily, GaussianPrecision, ScoreMatching, StateDerivatives, score_closed_form,
+};
+pub use stopwatch::Stopwatch;
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! L-BFGS-B, with ℓ1, a cancel handle, an observer and a reason for stopping.
+//! L-BFGS-B with ℓ1, a cancel handle, an observer, checkpoints and a reason for stopping.
 //!
 //! ```text
 //! minimise f(θ) + Σ_k λ_k |θ_k|,   f smooth, λ_k ≥ 0
@@ -19,35 +19,13 @@ mod search;
 mod snapshot;
 
 use crate::Result;
-use crate::error::{Error, check_entries, check_length};
+use crate::cancel::Cancel;
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, check_entries, check_length, check_option};
 use crate::objective::Objective;
 use search::Search;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-pub use snapshot::Snapshot;
-
-/// A flag that stops a minimisation from another thread or a signal handler.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// A flag that is not set.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks for a stop, which comes before the next evaluation. What was learned is kept.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a stop was asked for.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use snapshot::Snapshot;
 
 /// Why a minimisation stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,10 +96,10 @@ pub struct MinimizerOptions {
     pub cancel: Cancel,
     /// The implementation.
     pub backend: Backend,
-    /// Whether a [`Snapshot`] is taken after every iteration. It costs a copy of L-BFGS's memory
-    /// (2 `memory` + 8 times the parameters), off the clock, and the backend `lbfgsb` has none to
-    /// give but that of the start. Default no.
-    pub snapshots: bool,
+    /// Where the state is kept between iterations, and resumed from. While it is on, every
+    /// iteration copies L-BFGS's memory (2 `memory` + 8 times the parameters), off the clock; the
+    /// backend `lbfgsb` can only be resumed from its start. Default: nowhere.
+    pub checkpoint: Checkpoint,
 }
 
 impl Default for MinimizerOptions {
@@ -134,7 +112,7 @@ impl Default for MinimizerOptions {
             max_seconds: f64::INFINITY,
             cancel: Cancel::new(),
             backend: Backend::default(),
-            snapshots: false,
+            checkpoint: Checkpoint::default(),
         }
     }
 }
@@ -142,7 +120,7 @@ impl Default for MinimizerOptions {
 /// L-BFGS-B with checked options.
 ///
 /// ```
-/// use mpf_core::{Minimizer, MinimizerOptions, StopReason, objective::from_fn};
+/// use mpf_core::{Minimizer, MinimizerOptions, StopReason, from_fn};
 ///
 /// let mut bowl = from_fn(2, |t: &[f64], g: &mut [f64]| {
 ///     g.copy_from_slice(&[t[0] - 3.0, 2.0 * t[1]]);
@@ -182,8 +160,6 @@ pub struct Progress<'a> {
     pub gradient_norm: f64,
     /// Learning time in seconds: observers do not count.
     pub seconds: f64,
-    /// What it takes to go on from here, where [`MinimizerOptions::snapshots`] asks for it.
-    pub snapshot: Option<&'a Snapshot>,
 }
 
 /// A [`Progress`] without its parameters, kept for every iteration.
@@ -222,9 +198,6 @@ pub struct Minimum {
     pub seconds: f64,
     /// One point per iteration, the start included.
     pub trace: Vec<TracePoint>,
-    /// What it takes to go on from the last accepted step, where [`MinimizerOptions::snapshots`]
-    /// asks for it: for runs that were broken off.
-    pub snapshot: Option<Snapshot>,
 }
 
 impl Minimizer {
@@ -233,26 +206,14 @@ impl Minimizer {
     /// # Errors
     /// [`Error::Option`] for a tolerance or time limit that is negative or NaN, and for no memory.
     pub fn new(options: MinimizerOptions) -> Result<Self> {
-        let not_negative = |name, value: f64| {
-            if value >= 0.0 {
-                Ok(())
-            } else {
-                Err(Error::Option {
-                    name,
-                    value,
-                    requirement: "a number that is not negative",
-                })
-            }
-        };
-        not_negative("gradient_tolerance", options.gradient_tolerance)?;
-        not_negative("max_seconds", options.max_seconds)?;
-        if options.memory == 0 {
-            return Err(Error::Option {
-                name: "memory",
-                value: 0.0,
-                requirement: "at least 1",
-            });
+        for (name, value) in [
+            ("gradient_tolerance", options.gradient_tolerance),
+            ("max_seconds", options.max_seconds),
+        ] {
+            check_option(name, value, "a number that is not negative", value >= 0.0)?;
         }
+        let memory = options.memory;
+        check_option("memory", memory as f64, "at least 1", memory > 0)?;
         Ok(Self { options })
     }
 
@@ -272,10 +233,14 @@ impl Minimizer {
     /// Minimises objective + Σ_k `lambda[k]` |θ_k| (no penalty when `lambda` is empty) and calls
     /// `observer` at the start and after every iteration.
     ///
+    /// A run whose [checkpoint](MinimizerOptions::checkpoint) holds the state of an earlier one
+    /// continues from there instead of from `start`: every later step, and the result, are the
+    /// same bits as if the earlier run had not stopped. Limits count from its beginning.
+    ///
     /// # Errors
     /// [`Error::Length`], [`Error::Entry`] for a start that is not finite or a λ that is negative
-    /// or not finite, and [`Error::NonFiniteStart`] when the objective, with its penalties, is not
-    /// finite at the start.
+    /// or not finite, [`Error::NonFiniteStart`] when the objective, with its penalties, is not
+    /// finite at the start, and [`Error::Checkpoint`] for the state of another minimisation.
     pub fn minimize_l1(
         &self,
         objective: &mut dyn Objective,
@@ -287,38 +252,14 @@ impl Minimizer {
         check_length("start", n, start.len())?;
         check_entries("start", start, "finite", f64::is_finite)?;
         check_penalties(n, lambda)?;
-        Search::new(objective, lambda, &self.options, &mut observer).run(start)
-    }
-
-    /// Goes on from a snapshot of an earlier run with the same objective and options: every later
-    /// step, and the result, are the same as if that run had not stopped. Limits are those of
-    /// this minimiser and count from the beginning of the earlier run.
-    ///
-    /// # Errors
-    /// [`Error::Length`] and [`Error::Entry`] for bad penalties; [`Error::OtherSnapshot`] for a
-    /// snapshot with other parameters or penalties; [`Error::Checkpoint`] for one whose memory
-    /// cannot be read or whose numbers are not finite.
-    pub fn resume(
-        &self,
-        objective: &mut dyn Objective,
-        snapshot: Snapshot,
-        lambda: &[f64],
-        mut observer: impl FnMut(&Progress<'_>),
-    ) -> Result<Minimum> {
-        let n = objective.n_params();
-        check_penalties(n, lambda)?;
-        if !snapshot.is_finite() {
-            return Err(Error::Checkpoint {
-                problem: "it has numbers that no minimisation writes".to_owned(),
-            });
+        let search = Search::new(objective, lambda, &self.options, &mut observer);
+        match self.options.checkpoint.resume::<Snapshot>()? {
+            None => search.run(start),
+            Some(snapshot) if snapshot.fits(n, lambda) => search.resume(snapshot),
+            Some(_) => Err(Error::checkpoint(
+                "it is of an objective with other parameters or penalties",
+            )),
         }
-        if !snapshot.fits(n, lambda) {
-            return Err(Error::OtherSnapshot {
-                expected: n,
-                found: snapshot.theta().len(),
-            });
-        }
-        Search::new(objective, lambda, &self.options, &mut observer).resume(snapshot)
     }
 }
 

@@ -172,7 +172,7 @@ pub trait ExponentialFamily {
     fn n_features(&self) -> usize;
 
     /// Writes ∇φ_k(x) to row k of `gradients` and ∇²φ_k(x) to entry k of `laplacians`. What is not
-    /// finite makes [`closed_form`] an error.
+    /// finite makes [`score_closed_form`] an error.
     fn feature_derivatives(&self, x: &[f64], gradients: &mut Array2<f64>, laplacians: &mut [f64]);
 }
 
@@ -185,7 +185,7 @@ pub trait ExponentialFamily {
 ///
 /// # Panics
 /// Where the family does, for states of another length than its own.
-pub fn closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -> Result<Vec<f64>> {
+pub fn score_closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -> Result<Vec<f64>> {
     let n_dims = check_states(states)?;
     let k = family.n_features();
     let mut gradients = Array2::zeros((k, n_dims));
@@ -226,11 +226,11 @@ fn check_states(states: &[Vec<f64>]) -> Result<usize> {
 /// Score matching gives Λ = ⟨x xᵀ⟩⁻¹ exactly, which is maximum likelihood.
 ///
 /// ```
-/// use mpf_core::score::{GaussianPrecision, closed_form};
+/// use mpf_core::score::{GaussianPrecision, score_closed_form};
 ///
 /// let gaussian = GaussianPrecision::new(2);
 /// let states = [vec![2.0, 0.0], vec![0.0, 1.0], vec![2.0, 1.0]];
-/// let precision = gaussian.unpack(&closed_form(&gaussian, &states)?);
+/// let precision = gaussian.unpack(&score_closed_form(&gaussian, &states)?);
 /// // ⟨x xᵀ⟩ = [[8, 2], [2, 2]]/3, whose inverse is [[2, −2], [−2, 8]]/4.
 /// assert!((precision[[0, 0]] - 0.5).abs() < 1e-14);
 /// assert!((precision[[1, 0]] + 0.5).abs() < 1e-14);

@@ -8,6 +8,7 @@ use basin::{
     Executor, FirstOrderState, Gradient, GradientState, Lbfgsb, State, StepOutcome,
 };
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The search as `basin` sees it: a function on a box, whose error is a reason to stop.
 struct Boxed<'a, 'b> {
@@ -60,10 +61,9 @@ impl Constraints for Boxed<'_, '_> {
 /// What L-BFGS-B remembers.
 pub(super) type Memory = ExactCheckpoint<Lbfgsb<Vec<f64>>, FirstOrderState<Vec<f64>>>;
 
-/// What an earlier run sealed: `basin` trusts what it is given, so that it has a checksum of its own
-/// even where a snapshot is part of something else.
+/// Decodes what an earlier run remembered.
 pub(super) fn recall(bytes: &[u8]) -> crate::Result<Memory> {
-    let (solver, state, counts) = checkpoint::open(bytes)?;
+    let (solver, state, counts) = checkpoint::decode(bytes)?;
     Ok(Memory::from_parts(solver, state, counts))
 }
 
@@ -87,6 +87,7 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Memory>) -> Halt {
         lower,
         upper,
     };
+    let resumed = memory.is_some();
     let executor = match memory {
         None => Executor::new(boxed, solver, FirstOrderState::new(start)),
         Some(memory) => Executor::resume_from_checkpoint(boxed, memory),
@@ -97,7 +98,17 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Memory>) -> Halt {
     };
     let mut completed = stepper.iter();
     loop {
-        let outcome = match stepper.step() {
+        let outcome = if resumed {
+            // `basin` indexes what it remembers without checks: a forged memory makes it panic.
+            match catch_unwind(AssertUnwindSafe(|| stepper.step())) {
+                Ok(outcome) => outcome,
+                Err(panic) if search.borrow().is_evaluating => resume_unwind(panic),
+                Err(_) => return Halt::ForeignMemory,
+            }
+        } else {
+            stepper.step()
+        };
+        let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => return stop_of(error).into(),
         };
@@ -105,7 +116,7 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Memory>) -> Halt {
             completed = stepper.iter();
             let state = stepper.state();
             let grad = state.gradient().expect("a completed step has a gradient");
-            let memory = || checkpoint::seal(&(stepper.solver(), state, stepper.counts())).ok();
+            let memory = || checkpoint::encode(&(stepper.solver(), state, stepper.counts())).ok();
             let done = matches!(outcome, StepOutcome::Stopped(_));
             let accepted =
                 search

@@ -8,8 +8,8 @@ use super::{Backend, MinimizerOptions, Minimum, Progress, StopReason, TracePoint
 use crate::Result;
 use crate::error::Error;
 use crate::objective::Objective;
+use crate::stopwatch::Stopwatch;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
 
 /// The side of zero on which each penalised parameter is searched for.
 pub(super) struct Orthant {
@@ -87,33 +87,6 @@ impl Orthant {
     }
 }
 
-/// A stop-watch that can be stopped.
-struct Clock {
-    elapsed: Duration,
-    since: Instant,
-}
-
-impl Clock {
-    fn start(elapsed: Duration) -> Self {
-        Self {
-            elapsed,
-            since: Instant::now(),
-        }
-    }
-
-    fn seconds(&self) -> f64 {
-        (self.elapsed + self.since.elapsed()).as_secs_f64()
-    }
-
-    /// Runs `f` off the clock.
-    fn pause<T>(&mut self, f: impl FnOnce() -> T) -> T {
-        self.elapsed += self.since.elapsed();
-        let result = f();
-        self.since = Instant::now();
-        result
-    }
-}
-
 /// The last point that a backend stepped to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Accepted {
@@ -137,6 +110,8 @@ pub(super) enum Halt {
     Stop(StopReason),
     /// This orthant is done, as far as the backend can tell.
     Orthant,
+    /// What the backend was to remember does not belong to this problem.
+    ForeignMemory,
 }
 
 impl From<StopReason> for Halt {
@@ -151,14 +126,14 @@ pub(super) struct Search<'a> {
     pub(super) options: &'a MinimizerOptions,
     pub(super) orthant: Orthant,
     observer: &'a mut dyn FnMut(&Progress<'_>),
-    clock: Clock,
+    clock: Stopwatch,
     evaluations: usize,
+    /// Whether the objective is being evaluated: a panic is then its own.
+    pub(super) is_evaluating: bool,
     pub(super) accepted: Option<Accepted>,
     /// Accepted steps since the value last fell.
     flat_steps: usize,
     trace: Vec<TracePoint>,
-    /// Taken at the last accepted point, if snapshots are wanted.
-    snapshot: Option<Snapshot>,
 }
 
 /// How often a step may leave the value as it is before the search is called off.
@@ -177,36 +152,35 @@ impl<'a> Search<'a> {
             objective,
             options,
             observer,
-            clock: Clock::start(Duration::ZERO),
+            clock: Stopwatch::start(),
             evaluations: 0,
+            is_evaluating: false,
             accepted: None,
             flat_steps: 0,
             trace: Vec::new(),
-            snapshot: None,
         }
     }
 
-    /// Goes on where `snapshot` was taken.
+    /// Continues from `snapshot`.
     pub(super) fn resume(mut self, snapshot: Snapshot) -> Result<Minimum> {
-        self.orthant.penalised.clone_from(&snapshot.penalised);
-        self.clock = Clock::start(Duration::from_secs_f64(snapshot.seconds));
+        self.orthant.penalised = snapshot.penalised;
+        self.clock = Stopwatch::start_at(snapshot.seconds);
         self.evaluations = snapshot.evaluations;
-        self.accepted = Some(snapshot.accepted.clone());
+        self.accepted = Some(snapshot.accepted);
         self.flat_steps = snapshot.flat_steps;
-        self.trace.clone_from(&snapshot.trace);
-        let memory = match &snapshot.memory {
+        self.trace = snapshot.trace;
+        let memory = match snapshot.memory {
             None => None,
-            Some(bytes) => Some(basin_backend::recall(bytes)?),
+            Some(bytes) => Some(basin_backend::recall(&bytes)?),
         };
         let orthant_done = snapshot.orthant_done;
-        self.snapshot = self.options.snapshots.then_some(snapshot);
         // What was decided right after the snapshot is decided again.
         let halt = match self.judge() {
             Ok(()) if orthant_done => Halt::Orthant,
             Ok(()) => self.run_backend(memory),
             Err(halt) => halt,
         };
-        let stop = self.run_orthants(halt);
+        let stop = self.run_orthants(halt)?;
         Ok(self.finish(stop))
     }
 
@@ -223,17 +197,20 @@ impl<'a> Search<'a> {
             Ok(()) => self.run_backend(None),
             Err(halt) => halt,
         };
-        let stop = self.run_orthants(halt);
+        let stop = self.run_orthants(halt)?;
         Ok(self.finish(stop))
     }
 
     /// Goes from orthant to orthant until none is left.
-    fn run_orthants(&mut self, mut halt: Halt) -> StopReason {
+    fn run_orthants(&mut self, mut halt: Halt) -> Result<StopReason> {
         loop {
             match halt {
-                Halt::Stop(stop) => return stop,
+                Halt::Stop(stop) => return Ok(stop),
                 Halt::Orthant if self.next_orthant() => halt = self.run_backend(None),
-                Halt::Orthant => return StopReason::NoProgress,
+                Halt::Orthant => return Ok(StopReason::NoProgress),
+                Halt::ForeignMemory => {
+                    return Err(Error::checkpoint("L-BFGS remembers another problem"));
+                }
             }
         }
     }
@@ -281,7 +258,9 @@ impl<'a> Search<'a> {
             return Ok(last.wall(theta, grad));
         }
         self.evaluations += 1;
+        self.is_evaluating = true;
         let value = self.objective.value_and_gradient(theta, grad);
+        self.is_evaluating = false;
         let value = value + self.orthant.penalise(theta, grad);
         if value.is_finite() && grad.iter().all(|g| g.is_finite()) {
             Ok(value)
@@ -337,23 +316,7 @@ impl<'a> Search<'a> {
             iteration,
         };
         let observer = &mut self.observer;
-        self.snapshot = self.clock.pause(|| {
-            // A backend that cannot say what it remembers can only be continued from the start.
-            let memory = self.options.snapshots.then(memory);
-            memory
-                .filter(|memory| memory.is_some() || iteration == 0)
-                .map(|memory| Snapshot {
-                    penalised: self.orthant.penalised.clone(),
-                    accepted: accepted.clone(),
-                    flat_steps: self.flat_steps,
-                    evaluations: self.evaluations,
-                    seconds: point.seconds,
-                    trace: self.trace.clone(),
-                    memory,
-                    orthant_done,
-                })
-        });
-        let snapshot = self.snapshot.as_ref();
+        let checkpoint = &self.options.checkpoint;
         self.clock.pause(|| {
             observer(&Progress {
                 iteration,
@@ -362,8 +325,22 @@ impl<'a> Search<'a> {
                 value,
                 gradient_norm: kkt_residual,
                 seconds: point.seconds,
-                snapshot,
             });
+            let memory = checkpoint.is_on().then(memory);
+            // A backend that cannot say what it remembers can only be resumed from the start.
+            if let Some(memory) = memory.filter(|memory| memory.is_some() || iteration == 0) {
+                checkpoint.note(Snapshot {
+                    penalised: self.orthant.penalised.clone(),
+                    accepted: accepted.clone(),
+                    flat_steps: self.flat_steps,
+                    evaluations: self.evaluations,
+                    seconds: point.seconds,
+                    trace: self.trace.clone(),
+                    memory,
+                    orthant_done,
+                });
+                checkpoint.write_if_due();
+            }
         });
         self.accepted = Some(accepted);
         self.judge()
@@ -401,7 +378,6 @@ impl<'a> Search<'a> {
             evaluations: self.evaluations,
             seconds: self.clock.seconds(),
             trace: self.trace,
-            snapshot: self.snapshot,
         }
     }
 

@@ -1,0 +1,201 @@
+//! The tournament against fits and scores by hand.
+
+use mpf_testkit::{random_couplings, seed};
+use mpf_baselines::heldout::{Criterion, LogZSource};
+use mpf_baselines::{Error, Expansion, Method, Objectives, Tournament, TournamentOptions};
+use mpf_core::rng::stream;
+use mpf_ising::{Boundary, Dealing, Exact, FitOptions, Folds, Lattice, Samples, States};
+use mpf_samplers::{AnnealedOptions, ExactLattice};
+
+fn methods() -> Vec<Method> {
+    vec![
+        Method::Mpf(FitOptions::default()),
+        Method::Pseudolikelihood(FitOptions::default()),
+        Method::Rise {
+            lambda: 0.01,
+            options: FitOptions::default(),
+        },
+        Method::LogRise {
+            lambda: 0.01,
+            options: FitOptions::default(),
+        },
+        Method::ContrastiveDivergence(mpf_baselines::ContrastiveOptions {
+            updates: 50,
+            ..Default::default()
+        }),
+        Method::MeanField {
+            expansion: Expansion::Tap,
+            lambda: 0.0,
+        },
+        Method::MaximumLikelihood(FitOptions::default()),
+        Method::Independent,
+    ]
+}
+
+fn draws(d: usize, n: usize) -> States {
+    let truth = random_couplings(d, 0.8, 7);
+    Exact::new(&truth).unwrap().draw(n, &mut stream(seed(), 2))
+}
+
+#[test]
+fn scores_are_those_of_every_objective_by_hand() {
+    let states = draws(6, 500);
+    let found = Tournament::default()
+        .run(&methods(), &states, |_, _| {})
+        .unwrap();
+    assert!(found.dropouts.is_empty());
+    let folds = Folds::new(500, 5, Dealing::Blocks).unwrap();
+    for (method, entrant) in methods().iter().zip(&found.entrants) {
+        assert_eq!(entrant.name, method.name());
+        assert_eq!(entrant.log_z, Some(LogZSource::Enumeration));
+        let (mut mpf, mut pl, mut ll, mut log_rise) = (0.0, 0.0, 0.0, 0.0);
+        for fold in 0..5 {
+            let (training, held_out) = folds.split(&states, fold).unwrap();
+            let fitted = method.fit(&Samples::new(&training).unwrap()).unwrap();
+            let held_out = Samples::new(&held_out).unwrap();
+            let scores = Objectives::of(&fitted.couplings, &held_out).unwrap();
+            mpf += scores.mpf / 5.0;
+            pl += scores.pseudolikelihood / 5.0;
+            ll += scores.log_likelihood.unwrap() / 5.0;
+            log_rise += scores.log_rise / 5.0;
+        }
+        // Sums of 500 numbers of order ten.
+        assert!((entrant.mpf.value - mpf).abs() < 1e-11);
+        assert!((entrant.pseudolikelihood.value - pl).abs() < 1e-11);
+        assert!((entrant.log_likelihood.unwrap().value - ll).abs() < 1e-11);
+        let own = match entrant.name {
+            "MPF" | "RISE" => Some(mpf),
+            "PL" => Some(pl),
+            "logRISE" => Some(log_rise),
+            "ML" | "independent" => Some(-ll),
+            _ => None,
+        };
+        match (entrant.own, own) {
+            (Some(a), Some(b)) => assert!((a - b).abs() < 1e-11),
+            (a, b) => assert_eq!(a.is_some(), b.is_some()),
+        }
+    }
+    // Differences are antisymmetric, and those of the means.
+    for criterion in [
+        Criterion::Mpf,
+        Criterion::Pseudolikelihood,
+        Criterion::LogLikelihood,
+    ] {
+        let forth = found.difference(0, 7, criterion).unwrap().unwrap();
+        let back = found.difference(7, 0, criterion).unwrap().unwrap();
+        assert!((forth.value + back.value).abs() < 1e-12);
+        assert!((forth.standard_error - back.standard_error).abs() < 1e-12);
+        let value = |at: usize| match criterion {
+            Criterion::Mpf => found.entrants[at].mpf.value,
+            Criterion::Pseudolikelihood => found.entrants[at].pseudolikelihood.value,
+            Criterion::LogLikelihood => found.entrants[at].log_likelihood.unwrap().value,
+        };
+        assert!((forth.value - (value(0) - value(7))).abs() < 1e-12);
+    }
+    // A strongly coupled model: independent units lose by some standard errors, and the table
+    // says so.
+    let lost = found
+        .difference(7, 6, Criterion::LogLikelihood)
+        .unwrap()
+        .unwrap();
+    assert!(lost.value < -2.0 * lost.standard_error, "{lost:?}");
+    let table = found.to_string();
+    assert!(
+        table.contains("Best by held-out log-likelihood") && table.lines().count() == 10,
+        "{table}"
+    );
+}
+
+#[test]
+fn annealed_and_lattice_likelihoods_agree() {
+    // 25 units: one more than can be enumerated.
+    let lattice = Lattice::new(5, 5, Boundary::Open).unwrap();
+    let truth = lattice.spin_glass(1.0, &mut stream(4, 0)).unwrap();
+    let states = ExactLattice::new(&truth, &lattice)
+        .unwrap()
+        .draw(600, seed());
+    let on_lattice = FitOptions {
+        support: mpf_ising::Support::lattice(&lattice),
+        ..Default::default()
+    };
+    let methods = [
+        Method::Pseudolikelihood(on_lattice),
+        Method::Pseudolikelihood(FitOptions::default()),
+    ];
+    let options = TournamentOptions {
+        n_folds: 2,
+        lattice: Some(lattice),
+        annealed: Some(AnnealedOptions {
+            n_levels: 300,
+            seed: seed(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let exact = Tournament::new(options.clone())
+        .run(&methods, &states, |_, _| {})
+        .unwrap();
+    assert_eq!(exact.entrants[0].log_z, Some(LogZSource::Lattice));
+    assert_eq!(exact.entrants[1].log_z, Some(LogZSource::Annealed));
+    let annealed = Tournament::new(TournamentOptions {
+        lattice: None,
+        ..options.clone()
+    })
+    .run(&methods[..1], &states, |_, _| {})
+    .unwrap();
+    let (a, b) = (&exact.entrants[0], &annealed.entrants[0]);
+    let off = a.log_likelihood.unwrap().value - b.log_likelihood.unwrap().value;
+    assert!(
+        b.log_z_error > 0.0 && off.abs() < 4.5 * b.log_z_error,
+        "{off} {}",
+        b.log_z_error
+    );
+    let none = Tournament::new(TournamentOptions {
+        lattice: None,
+        annealed: None,
+        ..options
+    })
+    .run(&methods[..1], &states, |_, _| {})
+    .unwrap();
+    assert!(none.entrants[0].log_likelihood.is_none());
+    assert!(
+        none.to_string()
+            .contains("Best by held-out pseudolikelihood")
+    );
+}
+
+#[test]
+fn methods_that_fail_drop_out_and_bad_options_are_errors() {
+    let states = draws(6, 100);
+    let methods = [
+        Method::MaximumLikelihood(FitOptions {
+            l1: -1.0,
+            ..Default::default()
+        }),
+        Method::Independent,
+    ];
+    let found = Tournament::default()
+        .run(&methods, &states, |_, _| {})
+        .unwrap();
+    assert_eq!((found.entrants.len(), found.dropouts.len()), (1, 1));
+    assert!(found.to_string().contains("l1"));
+    let run = |change: fn(&mut TournamentOptions)| {
+        let mut options = TournamentOptions::default();
+        change(&mut options);
+        Tournament::new(options)
+            .run(&methods[1..], &states, |_, _| {})
+            .unwrap_err()
+    };
+    assert!(matches!(
+        run(|o| o.n_folds = 101),
+        Error::Ising(mpf_ising::Error::Folds { .. })
+    ));
+    assert!(matches!(
+        run(|o| o.block_length = 80),
+        Error::Ising(mpf_ising::Error::BlockLength { .. })
+    ));
+    assert!(matches!(
+        run(|o| o.cancel.cancel()),
+        Error::Ising(mpf_ising::Error::Cancelled)
+    ));
+}

@@ -1,0 +1,15 @@
+//! The integration tests of mpf-baselines, in one program: it links once.
+
+mod contrastive;
+mod drift;
+mod errors;
+mod extremes;
+mod goodness;
+mod heldout;
+mod hostile;
+mod lattice;
+mod mean_field;
+mod missing;
+mod objectives;
+mod path;
+mod reference;

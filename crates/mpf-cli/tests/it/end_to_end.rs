@@ -1,0 +1,310 @@
+//! The built program from end to end.
+
+use crate::common::mpf;
+use ndarray::Array2;
+use ndarray_npy::{ReadNpyExt, WriteNpyExt};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+
+/// Runs it and expects success.
+fn run(folder: &Path, arguments: &str) -> String {
+    let outcome = mpf(folder, arguments);
+    assert_eq!(outcome.code, 0, "mpf {arguments}: {}", outcome.stderr);
+    outcome.stdout
+}
+
+fn json(folder: &Path, name: &str) -> Value {
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// 60 samples of 5 units.
+fn data() -> Array2<u8> {
+    Array2::from_shape_fn((60, 5), |(m, i)| {
+        u8::from((m * (2 * i + 3) + m / (i + 2)) % 5 < 2)
+    })
+}
+
+#[test]
+fn every_format_gives_the_same_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let x = data();
+    let text = |separator: &str| -> String {
+        let line = |row: ndarray::ArrayView1<'_, u8>| {
+            let cells: Vec<String> = row.iter().map(u8::to_string).collect();
+            cells.join(separator) + "\n"
+        };
+        x.rows().into_iter().map(line).collect()
+    };
+    let write = |name: &str| File::create(at(name)).unwrap();
+    x.write_npy(write("u1.npy")).unwrap();
+    x.mapv(f64::from).write_npy(write("f8.npy")).unwrap();
+    x.mapv(|v| v == 1).write_npy(write("bool.npy")).unwrap();
+    x.mapv(i64::from).write_npy(write("i8.npy")).unwrap();
+    x.mapv(|v| 2 * v as i8 - 1)
+        .write_npy(write("spins.npy"))
+        .unwrap();
+    x.t().to_owned().write_npy(write("transposed.npy")).unwrap();
+    // Columns one after the other: Fortran order.
+    let columns = Array2::from_shape_vec(x.t().dim(), x.t().iter().copied().collect()).unwrap();
+    columns.t().write_npy(write("fortran.npy")).unwrap();
+    fs::write(at("plain.csv"), text(",")).unwrap();
+    fs::write(at("plain.tsv"), text("\t")).unwrap();
+    fs::write(at("plain.txt"), format!("# a comment\n{}", text(" "))).unwrap();
+    fs::write(at("names.csv"), format!("a,b,c,d,e\n{}", text(","))).unwrap();
+    let columns: Vec<&str> = ["a,b,c,d,e,k\n"].into();
+    let counted = text(",").replace('\n', ",1\n");
+    fs::write(at("counts.csv"), columns.concat() + &counted).unwrap();
+
+    let mut found = Vec::new();
+    for arguments in [
+        "u1.npy",
+        "f8.npy",
+        "bool.npy",
+        "i8.npy",
+        "spins.npy --spins",
+        "transposed.npy --transpose",
+        "fortran.npy",
+        "plain.csv",
+        "plain.tsv",
+        "plain.txt",
+        "names.csv",
+        "counts.csv --counts k",
+    ] {
+        run(folder.path(), &format!("fit {arguments} -o m.json"));
+        let model = json(folder.path(), "m.json");
+        found.push((
+            arguments,
+            model["couplings"].clone(),
+            model["units"].clone(),
+        ));
+    }
+    for (arguments, couplings, units) in &found {
+        assert_eq!(couplings, &found[0].1, "{arguments}");
+        let named = arguments.starts_with("names") || arguments.starts_with("counts");
+        assert_eq!(units[4], if named { "e" } else { "4" });
+    }
+}
+
+#[test]
+fn threads_change_no_digit() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "demo -n 3000 -o r.npy --truth t.json");
+    let mut found = Vec::new();
+    for threads in 1..=4 {
+        run(
+            folder.path(),
+            &format!("--threads {threads} fit r.npy -o m.json --polish 5"),
+        );
+        run(
+            folder.path(),
+            &format!("--threads {threads} sample m.json -n 500 -o x.npy"),
+        );
+        let couplings = json(folder.path(), "m.json")["couplings"].to_string();
+        found.push((couplings, fs::read(folder.path().join("x.npy")).unwrap()));
+    }
+    assert!(found.iter().all(|f| *f == found[0]));
+}
+
+#[test]
+fn the_walk_through() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "demo");
+    run(
+        folder.path(),
+        "fit retina.csv --errors sandwich -o model.json",
+    );
+    let model = json(folder.path(), "model.json");
+    assert_eq!(model["units"][9], "B2");
+    assert_eq!(model["fit"]["converged"], true);
+    assert_eq!(model["data"]["n_samples"], 20_000);
+    let table = run(
+        folder.path(),
+        "evaluate model.json retina.csv --truth retina-truth.json -o report.html -o e.json",
+    );
+    assert!(table.contains("pairs"), "{table}");
+    let evaluation = json(folder.path(), "e.json");
+    for what in ["means", "pairs"] {
+        let within = &evaluation["agreement"][what]["within_two_errors"];
+        assert!(within.as_f64().unwrap() > 0.9, "{what} {within}");
+    }
+    let error = evaluation["mean_square_error_of_couplings"]
+        .as_f64()
+        .unwrap();
+    assert!(error < 0.05, "{error}");
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for part in [
+        "couplings K",
+        "the strongest",
+        "learning curve",
+        "P(n active)",
+        "fitted against true",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let links = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!links.contains("http"), "nothing from the network");
+}
+
+#[test]
+fn a_model_that_misses_the_pairs_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    run(at, "demo -n 5000 -o r.npy --truth t.json");
+    run(at, "fit r.npy --method independent -o m.json");
+    let outcome = mpf(at, "evaluate m.json r.npy -o report.html");
+    let told = |text: &str| text.contains("of the pairs are within two standard errors");
+    assert!(told(&outcome.stderr), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("of the means are within"));
+    assert!(told(&fs::read_to_string(at.join("report.html")).unwrap()));
+    // The model that made them does not.
+    assert!(!told(&mpf(at, "evaluate t.json r.npy").stderr));
+}
+
+#[test]
+fn draws_have_the_means_of_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    data()
+        .write_npy(File::create(folder.path().join("a.npy")).unwrap())
+        .unwrap();
+    run(folder.path(), "fit a.npy --method ml -o m.json");
+    // Maximum likelihood: the model's means are the data's.
+    let truth = data().mapv(f64::from).mean_axis(ndarray::Axis(0)).unwrap();
+    for sampler in ["gibbs", "sw", "tempering", "exact"] {
+        let said = run(
+            folder.path(),
+            &format!("--json sample m.json -n 20000 --sampler {sampler} -o x.npy"),
+        );
+        let said: Value = serde_json::from_str(&said).unwrap();
+        let rhat = said["diagnostics"]["energy"]["rhat"].as_f64().unwrap();
+        assert!(rhat < 1.05, "{sampler} {rhat}");
+        let x = Array2::<u8>::read_npy(File::open(folder.path().join("x.npy")).unwrap()).unwrap();
+        assert_eq!(x.dim(), (20_000, 5));
+        let means = x.mapv(f64::from).mean_axis(ndarray::Axis(0)).unwrap();
+        // Five standard errors of 2000 effective draws of a fair unit.
+        assert!(
+            (means - &truth)
+                .iter()
+                .all(|off| off.abs() < 5.0 * 0.5 / 2000f64.sqrt())
+        );
+    }
+}
+
+#[test]
+fn conversions_are_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    run(path, "demo -n 2000");
+    run(
+        path,
+        "fit retina.csv --errors sandwich --l1 0.001 -o a.json",
+    );
+    run(path, "convert a.json -o b.npz");
+    run(path, "convert b.npz --to spins -o c.csv");
+    run(path, "convert c.csv --to spins -o d.json");
+    run(path, "convert d.json -o e.json");
+    let (first, last) = (fs::read(path.join("a.json")), fs::read(path.join("e.json")));
+    assert_eq!(first.unwrap(), last.unwrap());
+    let spins = json(path, "d.json");
+    let binary = json(path, "a.json");
+    let k = spins["couplings"][0][1].as_f64().unwrap();
+    assert_eq!(binary["couplings"][0][1].as_f64().unwrap(), -2.0 * k);
+}
+
+#[test]
+fn methods_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    data()
+        .write_npy(File::create(path.join("a.npy")).unwrap())
+        .unwrap();
+    fs::write(path.join("edges.txt"), "0 1\n3 4\n").unwrap();
+    for arguments in [
+        "--method pl",
+        "--method rise --l1 0.01",
+        "--method logrise",
+        "--method cd --updates 20",
+        "--method tap",
+        "--method ml",
+        "--method independent",
+        "--neighbours single+all",
+        "--nodewise --errors sandwich",
+        "--method ml --errors bootstrap --resamples 10",
+        "--l1 auto --rule 1se",
+        "--l2 auto --method pl",
+        "--support edges.txt",
+    ] {
+        run(path, &format!("fit a.npy {arguments} -o m.json"));
+        let model = json(path, "m.json");
+        let j = |i: usize, k: usize| model["couplings"][i][k].as_f64().unwrap();
+        if arguments.contains("auto") {
+            assert!(model["fit"]["path"].as_array().unwrap().len() > 3);
+        }
+        if arguments.contains("errors") {
+            assert!(
+                model["standard_errors"]["couplings"][0][1]
+                    .as_f64()
+                    .unwrap()
+                    > 0.0
+            );
+        }
+        if arguments.contains("support") {
+            assert!(j(0, 1) != 0.0 && j(4, 3) != 0.0 && j(0, 2) == 0.0);
+        }
+    }
+    let outcome = mpf(path, "fit a.npy --max-iterations 2 -o m.json");
+    assert_eq!(outcome.code, 3, "not converged has a code of its own");
+    assert!(
+        outcome.stderr.contains("not converged"),
+        "{}",
+        outcome.stderr
+    );
+    let table = run(
+        path,
+        "compare a.npy --methods mpf,independent,ml -o c.html -o c.svg -o c.json",
+    );
+    assert!(table.contains("Best by held-out"), "{table}");
+    assert_eq!(
+        json(path, "c.json")["entrants"].as_array().unwrap().len(),
+        3
+    );
+}
+
+#[test]
+fn every_command_has_help_json_and_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for command in [
+        "fit",
+        "compare",
+        "sample",
+        "evaluate",
+        "convert",
+        "demo",
+        "completions",
+    ] {
+        let help = run(path, &format!("{command} --help"));
+        assert!(help.contains("Example"), "{command}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(path, &format!("completions {shell}")).contains("evaluate"));
+    }
+    for arguments in [
+        "demo -n 500",
+        "fit retina.csv --l2 0.1 -o m.json",
+        "sample m.json -n 100 -o x.npy",
+        "evaluate m.json retina.csv",
+        "convert m.json -o m.npz",
+        "compare retina.csv --methods independent --folds 2",
+    ] {
+        let outcome = mpf(path, &format!("--json {arguments}"));
+        assert_eq!(
+            (outcome.code, outcome.stderr.as_str()),
+            (0, ""),
+            "{arguments}"
+        );
+        let _: Value = serde_json::from_str(&outcome.stdout).expect("one JSON value");
+    }
+}

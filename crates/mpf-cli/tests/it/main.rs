@@ -1,0 +1,15 @@
+//! The integration tests of mpf-cli, in one program: it links once.
+
+mod common;
+mod end_to_end;
+#[cfg(target_os = "linux")]
+mod full_disk;
+mod fuzz;
+#[cfg(target_os = "linux")]
+mod hostile_sizes;
+#[cfg(unix)]
+mod kill;
+#[cfg(target_os = "linux")]
+mod memory;
+mod threads;
+mod wrong_inputs;

@@ -1,0 +1,105 @@
+//! What a fit is said to take before it begins, and what it takes.
+use crate::common::mpf;
+use mpf_cli::packer::Coding;
+use mpf_cli::raster_file;
+use mpf_core::rng::stream;
+use mpf_ising::States;
+use rand::RngExt;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Independent units, `active` of them 1.
+fn write_data(path: &Path, n_samples: usize, d: usize, active: f64) {
+    let mut rng = stream(1, 0);
+    let mut states = States::new(d).unwrap();
+    let mut row = vec![0u64; states.words_per_row()];
+    for _ in 0..n_samples {
+        row.fill(0);
+        for unit in 0..d {
+            row[unit / 64] |= u64::from(rng.random::<f64>() < active) << (unit % 64);
+        }
+        states.push(&row);
+    }
+    let names: Vec<String> = (0..d).map(|i| i.to_string()).collect();
+    raster_file::write(path, &states, &names, Coding::Binary).unwrap();
+}
+
+/// Megabytes at the most, and what is said on standard error.
+fn peak(folder: &Path, arguments: &str) -> (f64, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mpf"))
+        .args(arguments.split_whitespace())
+        .current_dir(folder)
+        .env("RAYON_NUM_THREADS", "2")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let status = format!("/proc/{}/status", child.id());
+    let mut kilobytes = 0.0;
+    // The high-water mark only rises, so that its last value is the one.
+    while child.try_wait().unwrap().is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        if let Some(number) = line.and_then(|l| l.trim().strip_suffix("kB")) {
+            kilobytes = number.trim().parse().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut said = String::new();
+    child.stderr.unwrap().read_to_string(&mut said).unwrap();
+    (1.024e-3 * kilobytes, said)
+}
+
+#[test]
+fn the_estimate_is_within_a_quarter_of_the_peak() {
+    let folder = tempfile::tempdir().unwrap();
+    for active in [0.5, 0.05] {
+        write_data(&folder.path().join("x.npy"), 100_000, 200, active);
+        // Further iterations fill L-BFGS's corrections, which are a small part.
+        let (peak, said) = peak(
+            folder.path(),
+            "fit x.npy --max-iterations 2 --tolerance 0 --polish 0 -o m.json",
+        );
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let at = words.windows(2).position(|w| w == ["this", "one"]).unwrap();
+        let estimate: f64 = words[at + 2].parse().unwrap();
+        assert!(
+            (0.75..1.25).contains(&(estimate / peak)),
+            "activity {active}: {estimate} MB announced, {peak} MB taken"
+        );
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(&folder.path().join("x.npy"), 50, 400, 0.5);
+    let fit = |options: &str| mpf(folder.path(), &format!("fit x.npy {options} -o m.json"));
+    let refused = fit("--memory-limit 20");
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    assert!(
+        refused.stderr.contains("--memory-limit allows only 20"),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains("--nodewise"), "{}", refused.stderr);
+    assert!(!folder.path().join("m.json").exists());
+    // What the hint says does help.
+    fs::write(folder.path().join("edges.txt"), "0 1\n1 2\n").unwrap();
+    for options in [
+        "--memory-limit 20 --support edges.txt --max-iterations 2",
+        "--memory-limit 20 --nodewise --max-iterations 2 --polish 0",
+        "--memory-limit 500 --max-iterations 2 --polish 0",
+    ] {
+        let outcome = fit(options);
+        assert!(
+            matches!(outcome.code, 0 | 3),
+            "{options}: {}",
+            outcome.stderr
+        );
+    }
+}

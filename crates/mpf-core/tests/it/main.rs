@@ -1,0 +1,7 @@
+//! The integration tests of mpf-core, in one program: it links once.
+
+mod dynamics;
+mod extremes;
+mod flow;
+mod minimize;
+mod score;

@@ -1,0 +1,429 @@
+//! Numbers at the edge of `f64` and data at the edge of sense, through the doors of this crate that
+//! the test of the same name in `mpf-baselines` leaves shut: what comes back is finite, or what its
+//! documentation says, or a typed error, never a panic.
+
+use mpf_core::rng::stream;
+use mpf_core::{Form, MinimizerOptions, Objective};
+use mpf_ising::blocks;
+use mpf_ising::kernel::{Kernel, Path};
+use mpf_ising::preflight::{Finding, bytes_of_fit};
+use mpf_ising::{
+    Biases, BootstrapOptions, Boundary, Couplings, Dealing, ErrorBars, Exact, Fit, FitOptions,
+    Fitter, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf, Neighbourhood,
+    PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, States, Support, Warning,
+    bootstrap, mosaic,
+};
+use mpf_testkit::{all_finite, cycle, few, finite, number};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A weight, and seldom one that is refused.
+fn weight() -> impl Strategy<Value = f64> {
+    let edges = proptest::sample::select(vec![1e30, 9e29, 1e29, 1e-30, 1e-31, 1e-278, 1e-300]);
+    prop_oneof![6 => -4.0..4.0f64, 3 => edges, 1 => number()]
+        .prop_map(|v| if v < 0.0 { 0.0 } else { v })
+}
+
+/// Any count, and often one that overflows when it is multiplied.
+fn size() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        3 => 0..9usize,
+        1 => proptest::sample::select(vec![1 << 31, 1 << 32, 1 << 33, 1 << 63, usize::MAX]),
+    ]
+}
+
+/// Rows of `d` < 64 units: any, all equal, or every state, and in the last units the first ones
+/// again.
+fn data(most_units: usize) -> impl Strategy<Value = States> {
+    let d = 1..=most_units;
+    (d, vec(any::<u64>(), 1..24), 0..4usize).prop_map(|(d, mut rows, kind)| {
+        let all = (1u64 << d) - 1;
+        match kind {
+            1 => rows = vec![rows[0]; rows.len()],
+            2 if d <= 4 => rows = (0..=all).collect(),
+            3 if d >= 4 => rows
+                .iter_mut()
+                .for_each(|r| *r = (*r & 3) << (d - 2) | *r & 3),
+            _ => {}
+        }
+        let mut states = States::new(d).unwrap();
+        rows.iter().for_each(|row| states.push(&[row & all]));
+        states
+    })
+}
+
+fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
+    Couplings::unpack(d, &cycle(values, d * (d + 1) / 2))
+}
+
+fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {
+    let mut options = FitOptions::default();
+    options.minimizer.max_iterations = 12;
+    change(&mut options);
+    Fitter::new(options).unwrap()
+}
+
+fn mode(nodewise: bool) -> Mode {
+    if nodewise {
+        Mode::NodeWise
+    } else {
+        Mode::Joint
+    }
+}
+
+/// A number or +∞.
+fn above<'a>(what: &str, values: impl IntoIterator<Item = &'a f64>) -> Result<(), TestCaseError> {
+    for (k, value) in values.into_iter().enumerate() {
+        prop_assert!(*value > f64::NEG_INFINITY, "{what}[{k}] = {value}");
+    }
+    Ok(())
+}
+
+fn shares<'a>(what: &str, values: impl IntoIterator<Item = &'a f64>) -> Result<(), TestCaseError> {
+    for (k, value) in values.into_iter().enumerate() {
+        prop_assert!((0.0..=1.0).contains(value), "{what}[{k}] = {value}");
+    }
+    Ok(())
+}
+
+fn whole(fit: &Fit) -> Result<(), TestCaseError> {
+    all_finite("J", fit.couplings.as_array())?;
+    all_finite("fit", [&fit.value, &fit.kkt_residual, &fit.seconds])?;
+    all_finite("asymmetry", &fit.asymmetry)?;
+    shares("left out", [&fit.left_out_fraction])?;
+    for point in &fit.trace {
+        all_finite("trace", [&point.value, &point.gradient_norm])?;
+    }
+    fit.warnings.iter().try_for_each(numbers_of)
+}
+
+fn numbers_of(warning: &Warning) -> Result<(), TestCaseError> {
+    prop_assert!(!warning.to_string().contains("NaN"), "{warning}");
+    match warning {
+        Warning::MostFlipsLeftOut { fraction } => shares("fraction", [fraction]),
+        Warning::RunAwayCouplings { couplings, limit } => {
+            let values = couplings.iter().map(|(_, _, k)| k);
+            all_finite("K", values.chain([limit]))
+        }
+        Warning::RunAwayFields { fields } => all_finite("h", fields.iter().map(|(_, h)| h)),
+        _ => Ok(()),
+    }
+}
+
+/// Standard errors that are finite wherever `free` says that there are any.
+fn bars(found: &ErrorBars, free: impl Fn(usize) -> bool) -> Result<(), TestCaseError> {
+    let all = found.of_couplings();
+    let d = all.nrows();
+    for i in 0..d {
+        prop_assert_eq!(found.fields[i].is_finite(), free(i), "field {}", i);
+        for j in 0..d {
+            let there = free(i) && free(j);
+            prop_assert_eq!(
+                all[[i, j]].is_finite(),
+                there,
+                "{} {}: {}",
+                i,
+                j,
+                all[[i, j]]
+            );
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(few(2000))]
+
+    #[test]
+    fn weighted_samples_have_means_or_are_refused(
+        states in data(7),
+        weights in vec(weight(), 1..6),
+        values in vec(finite(), 1..8),
+        w in number(),
+    ) {
+        let d = states.n_units();
+        let weights = cycle(&weights, states.n_samples());
+        let Ok(samples) = Samples::weighted(&states, &weights) else { return Ok(()) };
+        prop_assert!((1e-30..=1e30).contains(&samples.total_weight()));
+        prop_assert!((0..samples.n_distinct()).all(|m| samples.weight(m) > 0.0));
+        shares("means", &samples.means())?;
+        shares("pair means", &samples.pair_means())?;
+
+        let preflight = Preflight::new(&samples, None).unwrap();
+        shares("preflight", [&preflight.silent_fraction, &preflight.flips_into_data])?;
+        all_finite("seconds", [&preflight.seconds])?;
+        for finding in &preflight.findings {
+            match finding {
+                Finding::Linear { of, .. } => all_finite("of", of.iter().map(|(_, w)| w))?,
+                Finding::OneStateDominates { share, .. } | Finding::FlipsIntoData { share } => {
+                    shares("share", [share])?;
+                }
+                _ => {}
+            }
+        }
+
+        let Ok(model) = couplings(d, &values) else { return Ok(()) };
+        let exact = Exact::new(&model).unwrap();
+        all_finite("likelihood", [&exact.log_likelihood(&samples).unwrap()])?;
+        all_finite("correlations", &exact.spin_correlations())?;
+        above("error", [&model.mean_square_error(&Couplings::zeros(d).unwrap())])?;
+        let pairs = Support::Full.pairs(d).unwrap();
+        for warning in [
+            Warning::run_away(&model, &pairs, w),
+            Warning::run_away_fields(&model, &samples.means(), w),
+            Warning::separable_pairs(&samples, &pairs),
+            Warning::constant_units(&values),
+        ] {
+            warning.iter().try_for_each(numbers_of)?;
+        }
+    }
+
+    #[test]
+    fn flows_are_numbers_on_every_path(
+        states in data(12),
+        weights in vec(weight(), 1..6),
+        values in vec(finite(), 1..8),
+        portable in any::<bool>(),
+    ) {
+        let d = states.n_units();
+        let weights = cycle(&weights, states.n_samples());
+        let Ok(samples) = Samples::weighted(&states, &weights) else { return Ok(()) };
+        let Ok(model) = couplings(d, &values) else { return Ok(()) };
+        for path in [Path::Auto, Path::Dense, Path::Sparse, Path::Rows, Path::Patterns] {
+            for hood in [
+                Neighbourhood::SingleFlips,
+                Neighbourhood::SingleFlipsAndComplement,
+                Neighbourhood::OutsideData,
+            ] {
+                for form in [Form::Sum, Form::Log] {
+                    let kernel = Kernel { path, portable, serial: true };
+                    let Ok(mut flow) = IsingFlow::with_kernel(&samples, hood, form, kernel) else {
+                        continue;
+                    };
+                    let mut grad = vec![0.0; flow.n_params()];
+                    let value = flow.value_and_gradient(&model.pack(), &mut grad);
+                    above("K", [&value])?;
+                    let moderate = model.as_array().iter().all(|j| j.abs() < 1e10);
+                    prop_assert!(form == Form::Sum || !moderate || value.is_finite(), "ln K = {}", value);
+                    if value < 1e300 {
+                        all_finite("gradient", &grad)?;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn means_over_blocks_are_finite_where_values_are(
+        values in vec(number(), 0..12),
+        block_length in size(),
+    ) {
+        if let Ok(n) = blocks::n_blocks(values.len(), block_length) {
+            prop_assert!((0..n).map(|b| blocks::part(values.len(), n, b).len()).sum::<usize>() == values.len());
+        }
+        let Ok(found) = blocks::mean(&values, block_length) else { return Ok(()) };
+        let finite = values.iter().all(|v| v.is_finite());
+        prop_assert_eq!(found.value.is_finite(), finite);
+        prop_assert!(!finite || found.standard_error.is_finite(), "{:?}", found);
+    }
+
+    #[test]
+    fn sizes_are_refused_before_memory_is_asked_for(
+        a in size(),
+        b in size(),
+        values in vec(number(), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let rng = &mut stream(seed, 0);
+        for boundary in [Boundary::Open, Boundary::Periodic] {
+            let Ok(lattice) = Lattice::new(a, b, boundary) else { continue };
+            if let Ok(model) = lattice.spin_glass(values[0], rng) {
+                all_finite("J", model.as_array())?;
+                all_finite("h", &model.to_spins().fields)?;
+            }
+        }
+        if let Ok(model) = mosaic::couplings(a, b, rng) {
+            all_finite("J", model.as_array())?;
+        }
+        let _ = Couplings::zeros(a);
+        prop_assert!(Couplings::unpack(a, &values).is_err() || a * (a + 1) / 2 == values.len());
+        if a > 65_535 {
+            prop_assert!(Support::Full.pairs(a).is_err());
+        }
+        // (What fits into the address space may be held, and would be.)
+        let n = if a < 9 { a } else { usize::MAX - a % 2 };
+        for dealing in [Dealing::Blocks, Dealing::Random { seed }] {
+            if let Ok(folds) = Folds::new(n, b, dealing) {
+                prop_assert!((0..b).map(|f| folds.held_out(f).len()).sum::<usize>() == n);
+            }
+        }
+        let path = PenaltyPath::new(PathOptions { n_lambdas: a, patience: b, ..Default::default() });
+        prop_assert_eq!(path.is_ok(), (1..=1_000_000).contains(&a) && b > 0);
+        let mut states = States::new(a.clamp(1, 70_000)).unwrap();
+        states.push(&vec![0; states.words_per_row()]);
+        let samples = Samples::new(&states).unwrap();
+        prop_assert!(bytes_of_fit(&samples, b) >= b);
+        prop_assert_eq!(Preflight::new(&samples, None).is_ok(), states.n_units() < 65_536);
+        if states.n_units() > 65_535 {
+            prop_assert!(Fitter::default().fit(&samples).is_err());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few(400))]
+
+    #[test]
+    fn objectives_pulls_and_paths(
+        states in data(5),
+        weights in proptest::option::of(vec(weight(), 1..6)),
+        values in vec(finite(), 1..8),
+        fields in proptest::option::weighted(0.4, vec(number(), 5)),
+        (log, nodewise, ridge) in any::<(bool, bool, bool)>(),
+        smallest in number(),
+        n_folds in size(),
+    ) {
+        let d = states.n_units();
+        let samples = match weights {
+            None => Samples::new(&states),
+            Some(weights) => Samples::weighted(&states, &cycle(&weights, states.n_samples())),
+        };
+        let Ok(samples) = samples else { return Ok(()) };
+        let estimator = Mpf { form: if log { Form::Log } else { Form::Sum } };
+        let fitter = fitter(|o| {
+            o.form = estimator.form;
+            o.mode = mode(nodewise);
+            if let Some(fields) = fields {
+                o.biases = Biases::FixedFields(fields[..d].to_vec());
+            }
+        });
+        if let Ok(model) = couplings(d, &values) {
+            above("F", [&fitter.objective_value(&estimator, &model, &samples).unwrap()])?;
+            if let Ok(pulls) = fitter.coupling_pulls(&estimator, &model, &samples) {
+                all_finite("pulls", pulls.iter().map(|(_, pull)| pull))?;
+            }
+        }
+        let other = Couplings::zeros(d + 1).unwrap();
+        prop_assert!(fitter.objective_value(&estimator, &other, &samples).is_err());
+        prop_assert!(fitter.coupling_pulls(&estimator, &other, &samples).is_err());
+
+        let options = PathOptions {
+            penalty: if ridge { Penalty::L2 } else { Penalty::L1 },
+            n_lambdas: 3,
+            smallest: if (0.0..1.0).contains(&smallest) { smallest } else { 0.1 },
+            ..Default::default()
+        };
+        let Ok(path) = PenaltyPath::new(options) else { return Ok(()) };
+        if let Ok(lambdas) = path.lambdas(&fitter, &estimator, &samples) {
+            all_finite("lambdas", &lambdas)?;
+        }
+        let Ok(folds) = Folds::new(states.n_samples(), n_folds, Dealing::Blocks) else {
+            return Ok(());
+        };
+        let found = path.cross_validate(&fitter, &estimator, &states, &folds, |_| {});
+        let Ok(found) = found else { return Ok(()) };
+        for (point, score) in found.path.iter().zip(&found.scores) {
+            whole(&point.fit)?;
+            all_finite("lambda", [&point.lambda])?;
+            above("point", [&point.objective].into_iter().chain(&point.ebic))?;
+            above("score", [&score.mean, &score.standard_error].into_iter().chain(&score.folds))?;
+        }
+        for rule in [Rule::Minimum, Rule::OneStandardError] {
+            prop_assert!(found.chosen(rule).is_some());
+        }
+        prop_assert_eq!(found.chosen(Rule::Ebic).is_some(), !ridge);
+    }
+
+    #[test]
+    fn observers_see_finite_couplings(
+        states in data(5),
+        values in vec(finite(), 1..8),
+        fixed in proptest::option::weighted(0.3, vec(finite(), 5)),
+        (log, nodewise) in any::<(bool, bool)>(),
+    ) {
+        let d = states.n_units();
+        let start = couplings(d, &values).ok();
+        let fitter = fitter(|o| {
+            o.form = if log { Form::Log } else { Form::Sum };
+            o.mode = mode(nodewise);
+            o.start = start;
+            o.minimizer.snapshots = true;
+            if let Some(fixed) = fixed {
+                o.biases = Biases::Fixed(fixed[..d].to_vec());
+            }
+        });
+        let mut seen = Vec::new();
+        let fit = fitter.fit_observed(&Samples::new(&states).unwrap(), |progress| {
+            seen.extend([progress.value, progress.gradient_norm, progress.seconds]);
+            seen.extend(progress.couplings().pack());
+        });
+        all_finite("progress", &seen)?;
+        if let Ok(fit) = fit {
+            whole(&fit)?;
+        }
+    }
+
+    #[test]
+    fn error_bars_are_finite_for_what_is_free(
+        states in data(5),
+        values in vec(finite(), 1..8),
+        block_length in size(),
+        nodewise in any::<bool>(),
+    ) {
+        let d = states.n_units();
+        let fitter = fitter(|o| o.mode = mode(nodewise));
+        let Ok(model) = couplings(d, &values) else { return Ok(()) };
+        let means = Samples::new(&states).unwrap().means();
+        if let Ok(found) = fitter.sandwich(&Mpf::default(), &model, &states, block_length) {
+            bars(&found, |i| means[i] > 0.0 && means[i] < 1.0)?;
+        }
+        // Fits that differ by as much as couplings can: +∞ beyond 10¹⁵⁰, never NaN.
+        let options = BootstrapOptions { n_resamples: 3, block_length, seed: 1 };
+        let found = bootstrap(&states, &options, |resample| {
+            let scale = resample.means()[0];
+            Couplings::new(model.as_array() * scale)
+        });
+        if let Ok(found) = found {
+            above("J", &found.of_couplings())?;
+            above("h", &found.fields)?;
+            if values.iter().all(|v| v.abs() < 1e150) {
+                bars(&found, |_| true)?;
+            }
+        }
+        let other = bootstrap(&states, &options, |_| Couplings::zeros(d + 1));
+        prop_assert!(other.is_err());
+    }
+
+    #[test]
+    fn weighted_samples_with_unknown_entries(
+        states in data(5),
+        unknown in vec(any::<u64>(), 24),
+        weights in vec(weight(), 1..6),
+        tolerance in number(),
+        most_unknown in size(),
+        nodewise in any::<bool>(),
+    ) {
+        let d = states.n_units();
+        let mut mask = States::new(d).unwrap();
+        // Half of a half: most entries are known.
+        for m in 0..states.n_samples() {
+            mask.push(&[unknown[m] & unknown[(m + 1) % 24] & ((1 << d) - 1)]);
+        }
+        let weights = cycle(&weights, states.n_samples());
+        let Ok(data) = Incomplete::weighted(&states, &mask, &weights) else { return Ok(()) };
+        shares("means", &data.means())?;
+        shares("unknown", [&data.unknown_fraction()])?;
+        let fitter = fitter(|o| {
+            o.mode = mode(nodewise);
+            o.minimizer = MinimizerOptions { max_iterations: 12, ..Default::default() };
+        });
+        let complete = MissingRule::Complete { most_unknown, tolerance, max_rounds: 2 };
+        let valid = MissingRule::Complete { most_unknown: 2, tolerance: 0.1, max_rounds: 2 };
+        for rule in [MissingRule::LeaveOut, complete, valid] {
+            if let Ok(found) = fitter.fit_incomplete(&Mpf::default(), &data, rule) {
+                whole(&found.fit)?;
+                shares("left out", [&found.left_out_fraction])?;
+            }
+        }
+    }
+}
