@@ -3,7 +3,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput};
 use mpf_core::Objective;
 use mpf_core::rng::stream;
-use mpf_ising::couplings::n_packed;
+use mpf_ising::internal::n_packed;
 use mpf_ising::{Samples, States};
 use rand::RngExt;
 use std::time::Duration;

@@ -8,7 +8,7 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use mpf_benches::{bench_objective, config, samples};
 use mpf_core::Form;
-use mpf_ising::kernel::{Kernel, Path};
+use mpf_ising::internal::{Algorithm, Kernel};
 use mpf_ising::{IsingFlow, Neighbourhood};
 
 fn paths(c: &mut Criterion) {

@@ -8,7 +8,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mpf_core::rng::{Xoshiro256PlusPlus, stream};
-use mpf_ising::couplings::n_packed;
+use mpf_ising::internal::n_packed;
 use mpf_ising::{Boundary, Couplings, Lattice};
 use mpf_samplers::{
     ChainSampler, ExactLattice, Gibbs, Sampler, Scan, SwendsenWang, Tempering, TemperingOptions,

@@ -7,8 +7,8 @@ use mpf_cli::edges;
 use mpf_cli::model::{Convention, Model};
 use mpf_core::{Form, MinimizerOptions, checkpoint};
 use mpf_ising::{
-    Biases, Couplings, Dealing, FitOptions, Fitter, Folds, Mode, Mpf, Neighbourhood, PathOptions,
-    PathSnapshot, PenaltyPath, Preflight, Samples, States, Support,
+    Biases, Couplings, FitOptions, Fitter, FoldAssignment, Folds, Mode, Mpf, Neighbourhood,
+    PathOptions, PathSnapshot, PenaltyPath, Preflight, Samples, States, Support,
 };
 use mpf_samplers::{ChainOptions, ChainRunner, Chains, Gibbs, Sampler};
 use std::io::Cursor;
@@ -166,7 +166,7 @@ impl Checkpointed {
                 ..Default::default()
             },
             path: PenaltyPath::new(path).expect("two penalties"),
-            folds: Folds::new(states.n_samples(), 2, Dealing::Blocks).expect("two folds"),
+            folds: Folds::new(states.n_samples(), 2, FoldAssignment::Blocks).expect("two folds"),
             gibbs: Gibbs::new(&couplings.expect("finite")).expect("three units"),
             runner: ChainRunner::new(chains).expect("a few steps"),
             states,

@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result {
         let place = folder.display();
         return Err(format!("no results in {place}: run `cargo bench`, or pass --run").into());
     }
-    let peak = mpf_ising::kernel::peak::flops_per_second();
+    let peak = mpf_ising::internal::peak::flops_per_second();
     let output = Output::new(args.out.as_deref(), "bench-report")?;
     let report = Report {
         machine: Machine::this(),

@@ -196,7 +196,7 @@ fn score_matching(args: &Args, checks: &mut Checks) -> Result {
         let mut flow = Flow::new(&gaussian, &cube, &states)?;
         // K is flat, ε³/48 of its curvature: minimise it in its own units.
         let unit = side.powi(3) / 48.0;
-        let mut scaled = mpf_core::objective::from_fn(1, |theta: &[f64], grad: &mut [f64]| {
+        let mut scaled = mpf_core::from_fn(1, |theta: &[f64], grad: &mut [f64]| {
             let k = flow.value_and_gradient(theta, grad);
             grad[0] /= unit;
             (k - side) / unit

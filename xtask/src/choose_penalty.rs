@@ -9,8 +9,8 @@ use crate::{Result, progress};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::{Cancel, rng};
 use mpf_ising::{
-    Boundary, Couplings, CrossValidation, Dealing, Estimator, FitOptions, Fitter, Folds, Lattice,
-    Mode, Mpf, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
+    Boundary, Couplings, CrossValidation, Estimator, FitOptions, Fitter, FoldAssignment, Folds,
+    Lattice, Mode, Mpf, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
 use ndarray::{Array1, Array2};
@@ -133,7 +133,7 @@ fn cross_validate(
     states: &States,
     args: &Args,
 ) -> Result<CrossValidation> {
-    let folds = Folds::new(states.n_samples(), 5, Dealing::Blocks)?;
+    let folds = Folds::new(states.n_samples(), 5, FoldAssignment::Blocks)?;
     let path = PenaltyPath::new(PathOptions {
         n_lambdas: args.lambdas,
         ..Default::default()

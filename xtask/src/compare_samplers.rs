@@ -14,8 +14,8 @@ use crate::output::{Machine, digits, markdown_table};
 use crate::plot::{BLUE, INK, RED, TEXT, TITLE};
 use crate::{Result, progress};
 use mpf_core::{Cancel, EnergyModel, rng};
-use mpf_ising::bits::get_bit;
-use mpf_ising::exact::spin_correlations;
+use mpf_ising::get_bit;
+use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactLattice, Gibbs, Run, Scan, SwendsenWang, Tally,

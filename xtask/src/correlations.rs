@@ -7,7 +7,7 @@
 use crate::Result;
 use mpf_core::Cancel;
 use mpf_ising::States;
-use mpf_ising::exact::spin_correlations;
+use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, Samples};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactLattice, Tally, Tempering, TemperingOptions,

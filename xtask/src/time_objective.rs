@@ -3,8 +3,8 @@
 use crate::{Result, progress};
 use mpf_core::rng::stream;
 use mpf_core::{Form, Objective};
-use mpf_ising::couplings::n_packed;
-use mpf_ising::kernel::{Kernel, Path};
+use mpf_ising::internal::n_packed;
+use mpf_ising::internal::{Algorithm, Kernel};
 use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Neighbourhood, Samples, States};
 use ndarray::Array2;
 use rand::RngExt;
@@ -136,7 +136,7 @@ pub fn time(args: &Args) -> Result<Timing> {
             active: samples.means().iter().sum::<f64>() / samples.n_units() as f64,
             threads: args.threads,
             kernel: format!("{path:?}").to_lowercase(),
-            vectors: !kernel.portable && mpf_ising::kernel::simd::available(),
+            vectors: !kernel.portable && mpf_ising::internal::simd::available(),
             evaluations: seconds.len(),
             min_seconds: seconds[0],
             median_seconds: seconds[seconds.len() / 2],

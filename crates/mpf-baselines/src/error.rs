@@ -140,7 +140,7 @@ pub enum Error {
 }
 
 /// Checks that `mean` and its error are finite, naming `what` when they are not.
-pub(crate) fn check_mean(what: &'static str, mean: &mpf_ising::blocks::Mean) -> Result<(), Error> {
+pub(crate) fn check_mean(what: &'static str, mean: &mpf_ising::BlockMean) -> Result<(), Error> {
     let both = [mean.value, mean.standard_error];
     match both.into_iter().find(|v| !v.is_finite()) {
         None => Ok(()),

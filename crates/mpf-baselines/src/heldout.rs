@@ -17,9 +17,11 @@ use crate::error::{Error, check_mean};
 use crate::method::{Fitted, Method};
 use crate::objectives::Objectives;
 use mpf_core::{Cancel, EnergyModel};
-use mpf_ising::bits::{for_each_set_bit, get_bit};
 use mpf_ising::blocks::{self, Mean};
-use mpf_ising::{Couplings, Dealing, Exact, Folds, IsingModel, Lattice, Samples, States, exact};
+use mpf_ising::{
+    Couplings, Exact, FoldAssignment, Folds, IsingModel, Lattice, Samples, States, exact,
+};
+use mpf_ising::{for_each_set_bit, get_bit};
 use mpf_samplers::{AnnealedOptions, ExactLattice, annealed_log_z};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -31,7 +33,7 @@ pub struct TournamentOptions {
     /// How many folds. Default 5.
     pub n_folds: usize,
     /// How samples are dealt to them. Default: contiguous blocks.
-    pub dealing: Dealing,
+    pub dealing: FoldAssignment,
     /// Samples in a block, for standard errors. Default 1: independent samples.
     pub block_length: usize,
     /// A lattice on which ln Z is exact for couplings that lie on it. Default none.
@@ -47,7 +49,7 @@ impl Default for TournamentOptions {
     fn default() -> Self {
         Self {
             n_folds: 5,
-            dealing: Dealing::default(),
+            dealing: FoldAssignment::default(),
             block_length: 1,
             lattice: None,
             annealed: Some(AnnealedOptions::default()),

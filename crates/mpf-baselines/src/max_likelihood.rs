@@ -16,7 +16,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::pseudolikelihood::refuse_flow_options;
 use mpf_core::{Objective, StopReason};
-use mpf_ising::flow::Terms;
+use mpf_ising::Terms;
 use mpf_ising::{
     Couplings, Estimator, Exact, Fit, FitOptions, FitProgress, Fitter, Mode, Samples,
     SpinCouplings, Warning,

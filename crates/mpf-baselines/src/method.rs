@@ -7,7 +7,7 @@ use crate::max_likelihood::{ExactLikelihood, MaximumLikelihood, check_units, ind
 use crate::mean_field::{Expansion, MeanField};
 use crate::pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
 use mpf_core::{StopReason, TracePoint};
-use mpf_ising::path::PathProgress;
+use mpf_ising::PathProgress;
 use mpf_ising::{
     Couplings, CrossValidation, ErrorBars, Fit, FitOptions, FitProgress, FitSnapshot, Fitter,
     Folds, Mpf, PathSnapshot, PenaltyPath, Samples, States, Warning,

@@ -11,9 +11,9 @@ use crate::Result;
 use crate::error::Error;
 use crate::pseudolikelihood::LogisticLoss;
 use mpf_core::{Form, Objective};
-use mpf_ising::flow::{MarginSum, Terms};
-use mpf_ising::kernel::MarginLoss;
+use mpf_ising::MarginLoss;
 use mpf_ising::{Couplings, Estimator, Exact, Mpf, Samples, Support, exact};
+use mpf_ising::{MarginSum, Terms};
 use serde::Serialize;
 
 /// The objectives of a model on a data set, without penalties. Never NaN.

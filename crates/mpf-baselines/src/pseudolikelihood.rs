@@ -17,11 +17,11 @@
 use crate::Result;
 use crate::error::Error;
 use mpf_core::{Form, Objective};
-use mpf_ising::flow::{MarginSum, Terms};
-use mpf_ising::kernel::{Lanes, MarginLoss};
 use mpf_ising::{
     Estimator, Fit, FitOptions, FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, Samples,
 };
+use mpf_ising::{Lanes, MarginLoss};
+use mpf_ising::{MarginSum, Terms};
 
 /// φ(a) = ln(1 + exp(−2a)) = −ln p(x_i | the others).
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,7 +189,7 @@ fn node_wise(lambda: f64, form: Form, options: FitOptions) -> Result<Fitter> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpf_ising::kernel::lanes::Portable;
+    use mpf_ising::internal::Portable;
 
     fn loss(margin: f64) -> (f64, f64) {
         let (value, slope) = LogisticLoss.value_and_slope(Portable::splat(margin));

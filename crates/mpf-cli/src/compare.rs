@@ -10,8 +10,8 @@ use clap::Args;
 use mpf_baselines::heldout::Criterion;
 use mpf_baselines::{Comparison, Method, Tournament, TournamentOptions, max_likelihood};
 use mpf_core::Cancel;
-use mpf_ising::couplings::n_packed;
-use mpf_ising::{Dealing, Support};
+use mpf_ising::internal::n_packed;
+use mpf_ising::{FoldAssignment, Support};
 use mpf_report::report::Page;
 use mpf_report::text::digits;
 use mpf_report::{files, progress};
@@ -71,8 +71,8 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     )?;
     drop(samples);
     let dealing = match raster.weights {
-        None => Dealing::Blocks,
-        Some(_) => Dealing::Random {
+        None => FoldAssignment::Blocks,
+        Some(_) => FoldAssignment::Random {
             seed: args.options.seed,
         },
     };

@@ -12,7 +12,7 @@ use clap::Args;
 use mpf_baselines::goodness::Agreement;
 use mpf_baselines::{GoodnessOfFit, Moments};
 use mpf_core::Cancel;
-use mpf_ising::blocks::Mean;
+use mpf_ising::BlockMean;
 use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
 use serde::Serialize;

@@ -18,7 +18,7 @@ use mpf_baselines::drift::Drift;
 use mpf_baselines::{ContrastiveOptions, Fitted, LearningRate, Method};
 use mpf_core::{Cancel, StopReason};
 use mpf_ising::{
-    BootstrapOptions, CrossValidation, Dealing, Folds, PathOptions, Penalty, PenaltyPath,
+    BootstrapOptions, CrossValidation, FoldAssignment, Folds, PathOptions, Penalty, PenaltyPath,
     Preflight, Rule, Samples, Support, Warning, numbered_bootstrap,
 };
 use mpf_report::progress;
@@ -300,8 +300,8 @@ impl Job<'_> {
         let states = self.raster.every_sample("--l1 auto or --l2 auto")?;
         // Rows with counts have no order in time, so that blocks would be of equal rows.
         let dealing = match self.raster.weights {
-            None => Dealing::Blocks,
-            Some(_) => Dealing::Random { seed: options.seed },
+            None => FoldAssignment::Blocks,
+            Some(_) => FoldAssignment::Random { seed: options.seed },
         };
         let folds = Folds::new(states.n_samples(), self.args.folds, dealing)?;
         let path = PenaltyPath::new(PathOptions {

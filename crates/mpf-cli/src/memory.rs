@@ -3,7 +3,7 @@
 use crate::data::Raster;
 use crate::failure::Failure;
 use mpf_ising::Samples;
-use mpf_ising::preflight::bytes_of_fit;
+use mpf_ising::internal::bytes_of_fit;
 use mpf_report::text::digits;
 use std::fs;
 use std::path::Path;

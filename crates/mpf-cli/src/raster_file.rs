@@ -5,7 +5,7 @@ use crate::npy;
 use crate::output;
 use crate::packer::Coding;
 use mpf_ising::States;
-use mpf_ising::bits::get_bit;
+use mpf_ising::get_bit;
 use mpf_report::files;
 use std::io::{self, Write};
 use std::path::Path;

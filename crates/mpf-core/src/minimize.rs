@@ -45,12 +45,14 @@ pub enum StopReason {
     TimeLimit,
     /// [`Cancel::cancel`] was called.
     Cancelled,
+    /// Nothing was minimised: the answer has a closed form.
+    ClosedForm,
 }
 
 impl StopReason {
-    /// Whether the result is a minimum, rather than where the search was broken off.
+    /// Returns whether the result is final: a minimum or a closed form.
     pub fn is_converged(self) -> bool {
-        self == Self::Converged
+        matches!(self, Self::Converged | Self::ClosedForm)
     }
 }
 
@@ -63,6 +65,7 @@ impl std::fmt::Display for StopReason {
             Self::EvaluationLimit => "evaluation limit reached",
             Self::TimeLimit => "time limit reached",
             Self::Cancelled => "cancelled",
+            Self::ClosedForm => "closed form",
         })
     }
 }

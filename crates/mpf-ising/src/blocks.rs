@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// A mean with its standard error. Both are finite where [`mean`] had finite values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Mean {
+pub struct BlockMean {
     /// The mean.
     pub value: f64,
     /// Its standard error.
@@ -51,9 +51,9 @@ pub fn part(n: usize, parts: usize, at: usize) -> Range<usize> {
 /// ±∞ where one is.
 ///
 /// ```
-/// use mpf_ising::blocks::mean;
+/// use mpf_ising::block_mean;
 ///
-/// let found = mean(&[1.0, 2.0, 3.0, 6.0], 1)?;
+/// let found = block_mean(&[1.0, 2.0, 3.0, 6.0], 1)?;
 /// assert_eq!(found.value, 3.0);
 /// // s² = (4 + 1 + 0 + 9)/3, over four samples.
 /// assert!((found.standard_error - (14.0f64 / 12.0).sqrt()).abs() < 1e-15);
@@ -62,7 +62,7 @@ pub fn part(n: usize, parts: usize, at: usize) -> Range<usize> {
 ///
 /// # Errors
 /// [`Error::BlockLength`].
-pub fn mean(values: &[f64], block_length: usize) -> Result<Mean> {
+pub fn block_mean(values: &[f64], block_length: usize) -> Result<BlockMean> {
     let blocks = n_blocks(values.len(), block_length)?;
     let found = mean_of_blocks(values, blocks);
     let overflowed = !(found.value.is_finite() && found.standard_error.is_finite());
@@ -73,13 +73,13 @@ pub fn mean(values: &[f64], block_length: usize) -> Result<Mean> {
     let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     let scaled: Vec<f64> = values.iter().map(|v| v / largest).collect();
     let found = mean_of_blocks(&scaled, blocks);
-    Ok(Mean {
+    Ok(BlockMean {
         value: largest * found.value,
         standard_error: largest * found.standard_error,
     })
 }
 
-fn mean_of_blocks(values: &[f64], blocks: usize) -> Mean {
+fn mean_of_blocks(values: &[f64], blocks: usize) -> BlockMean {
     let n = values.len();
     let value = values.iter().sum::<f64>() / n as f64;
     let squares: f64 = (0..blocks)
@@ -92,7 +92,7 @@ fn mean_of_blocks(values: &[f64], blocks: usize) -> Mean {
         .map(|sum| sum * sum)
         .sum();
     let freedom = blocks as f64 / (blocks - 1) as f64;
-    Mean {
+    BlockMean {
         value,
         standard_error: (freedom * squares).sqrt() / n as f64,
     }
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn values_near_the_largest_number_have_a_mean() {
-        let small = mean(&[1.0, 0.25, -0.5, 1.0], 1).unwrap();
-        let large = mean(&[1.0, 0.25, -0.5, 1.0].map(|v| v * 1e308), 1).unwrap();
+        let small = block_mean(&[1.0, 0.25, -0.5, 1.0], 1).unwrap();
+        let large = block_mean(&[1.0, 0.25, -0.5, 1.0].map(|v| v * 1e308), 1).unwrap();
         assert!((large.value / 1e308 - small.value).abs() < 1e-15);
         assert!((large.standard_error / 1e308 - small.standard_error).abs() < 1e-15);
-        assert!(mean(&[1.0, f64::NAN], 1).unwrap().value.is_nan());
+        assert!(block_mean(&[1.0, f64::NAN], 1).unwrap().value.is_nan());
     }
 }

@@ -10,19 +10,20 @@
 //! in parallel, so that the result depends on neither the threads nor their order.
 //!
 //! Not for the couplings that an ℓ1 penalty has set to zero: the bootstrap is inconsistent there.
-//! Where it applies, the [sandwich](crate::errors) gives the same in the time of one fit.
+//! Where it applies, the sandwich ([`Fitter::sandwich`](crate::Fitter::sandwich)) gives the same in the time of one fit.
 
 use crate::bits::{Samples, States};
 use crate::blocks::n_blocks;
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::errors::ErrorBars;
+use crate::sandwich::ErrorBars;
 use mpf_core::rng::substream;
+use mpf_core::{Checkpoint, check_option};
 use rand::RngExt;
 use rayon::prelude::*;
 
 /// Options of [`bootstrap`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BootstrapOptions {
     /// How many resamples. Default 200, which gives standard errors to 5 %.
     pub n_resamples: usize,
@@ -30,6 +31,8 @@ pub struct BootstrapOptions {
     pub block_length: usize,
     /// What the resamples depend on. Default 0.
     pub seed: u64,
+    /// Where the fits that are done are kept. Default: nowhere.
+    pub checkpoint: Checkpoint,
 }
 
 impl Default for BootstrapOptions {
@@ -38,6 +41,7 @@ impl Default for BootstrapOptions {
             n_resamples: 200,
             block_length: 1,
             seed: 0,
+            checkpoint: Checkpoint::default(),
         }
     }
 }
@@ -47,13 +51,12 @@ impl Default for BootstrapOptions {
 /// of the couplings is NaN, as in all [`ErrorBars`].)
 ///
 /// ```
-/// use mpf_ising::bootstrap::{BootstrapOptions, bootstrap};
-/// use mpf_ising::{Couplings, Exact, Fitter};
+/// use mpf_ising::{BootstrapOptions, Couplings, Exact, Fitter, bootstrap};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
 /// let states = Exact::new(&truth)?.draw(1000, &mut mpf_core::rng::stream(1, 0));
-/// let fitter = Fitter::default();
+/// let fitter: Fitter = Fitter::default();
 /// let errors = bootstrap(&states, &BootstrapOptions::default(), |resample| {
 ///     Ok::<_, mpf_ising::Error>(fitter.fit(resample)?.couplings)
 /// })?;
@@ -62,38 +65,29 @@ impl Default for BootstrapOptions {
 /// ```
 ///
 /// # Errors
-/// [`Error::BlockLength`]; [`Error::Option`] for fewer than two resamples; those of `fit`;
+/// [`Error::BlockLength`]; [`mpf_core::Error::Option`] for fewer than two resamples; those of `fit`;
 /// [`Error::UnitCount`] where it gives couplings of other units.
 pub fn bootstrap<E: From<Error> + Send>(
     states: &States,
     options: &BootstrapOptions,
     fit: impl Fn(&Samples) -> Result<Couplings, E> + Sync,
 ) -> Result<ErrorBars, E> {
-    numbered_bootstrap(states, options, |_, resample| fit(resample))
-}
-
-/// As [`bootstrap`], telling `fit` which resample it is given, from 0: a fit that is known from
-/// before need not be made again.
-///
-/// # Errors
-/// As [`bootstrap`].
-pub fn numbered_bootstrap<E: From<Error> + Send>(
-    states: &States,
-    options: &BootstrapOptions,
-    fit: impl Fn(usize, &Samples) -> Result<Couplings, E> + Sync,
-) -> Result<ErrorBars, E> {
     let n = states.n_samples();
     n_blocks(n, options.block_length)?;
-    if options.n_resamples < 2 {
-        return Err(E::from(Error::Option {
-            name: "n_resamples",
-            value: options.n_resamples as f64,
-            requirement: "at least 2",
-        }));
-    }
+    let n_resamples = options.n_resamples;
+    let enough = n_resamples >= 2;
+    check_option("n_resamples", n_resamples as f64, "at least 2", enough).map_err(Error::from)?;
     let fits = (0..options.n_resamples)
         .into_par_iter()
-        .map(|b| fit(b, &resample(states, options, b as u64)?))
+        .map(|b| {
+            let work = |_: &Checkpoint| {
+                let resample = resample(states, options, b as u64);
+                let resample = resample.map_err(|e| Failed(E::from(e)))?;
+                fit(&resample).map_err(Failed)
+            };
+            let fitted = options.checkpoint.unit(format!("resample {b}"), work);
+            fitted.map_err(|Failed(error)| error)
+        })
         .collect::<Result<Vec<Couplings>, E>>()?;
     let d = states.n_units();
     if let Some(other) = fits.iter().find(|fit| fit.n_units() != d) {
@@ -118,6 +112,15 @@ pub fn numbered_bootstrap<E: From<Error> + Send>(
         &pairs,
         &variances(pairs.len(), &|b, q| spins[b].couplings[pairs[q]]),
     ))
+}
+
+/// An error of `fit`, or of the checkpoint.
+struct Failed<E>(E);
+
+impl<E: From<Error>> From<mpf_core::Error> for Failed<E> {
+    fn from(error: mpf_core::Error) -> Self {
+        Self(E::from(error.into()))
+    }
 }
 
 fn resample(states: &States, options: &BootstrapOptions, b: u64) -> Result<Samples, Error> {

@@ -195,28 +195,9 @@ pub enum Error {
         /// The unit, from 0.
         unit: usize,
     },
-    /// An option is outside its range.
-    #[error("option `{name}` is {value}, but it must be {requirement}")]
-    Option {
-        /// The option's name.
-        name: &'static str,
-        /// What was given.
-        value: f64,
-        /// What is allowed.
-        requirement: &'static str,
-    },
     /// The complement flips all units at once, which no single row sees.
     #[error("the all-bits-flipped neighbour cannot be used node by node: fit jointly")]
     NodeWiseComplement,
-    /// A snapshot of a joint fit for one node by node, or the other way round.
-    #[error("the snapshot is of a fit in the other mode: joint and node by node do not mix")]
-    OtherMode,
-    /// A snapshot of another path of penalties.
-    #[error("the snapshot is of a path with another {what}: data, folds or options have changed")]
-    OtherPath {
-        /// What differs.
-        what: &'static str,
-    },
     /// There is nothing to fit.
     #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
     NothingFree,
@@ -324,6 +305,27 @@ pub enum Error {
     /// Unknown entries and a neighbourhood that looks at whole states.
     #[error("with unknown entries only all single flips, the default neighbourhood, can be used")]
     MissingNeighbourhood,
+    /// An option that this method does not have.
+    #[error("{method} does not have {option}: {reason}")]
+    NotOffered {
+        /// The method.
+        method: &'static str,
+        /// What was asked for.
+        option: &'static str,
+        /// Why not, or what to use instead.
+        reason: &'static str,
+    },
+    /// Too many units for a sum over all states in every iteration.
+    #[error(
+        "{n_units} units have 2^{n_units} states, too many to sum over in every iteration: exact \
+         maximum likelihood stops at {limit} units; use pseudolikelihood or MPF"
+    )]
+    TooManyUnitsForLikelihood {
+        /// Units of the data.
+        n_units: usize,
+        /// The most that are allowed.
+        limit: usize,
+    },
     /// Work of many fits was broken off, so that there is no result.
     #[error("cancelled before all fits were done")]
     Cancelled,

@@ -29,14 +29,13 @@ use crate::kernel::{FlowRate, Kernel, LeftOut};
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
 use mpf_core::{
-    Form, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, Snapshot, StopReason, TracePoint,
+    FlowForm, Minimizer, MinimizerOptions, Minimum, Objective, Ridge, StopReason, TracePoint,
+    check_option,
 };
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
-
-pub use nodes::NodeSnapshot;
 
 /// Whether J is fitted as one symmetric matrix or row by row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,10 +57,6 @@ pub struct FitOptions {
     pub l2: f64,
     /// Whether λ₂ is also on ½ Σ_i h_i². Default no.
     pub l2_on_fields: bool,
-    /// Where probability may flow. Default: all single flips.
-    pub neighbourhood: Neighbourhood,
-    /// K, or its logarithm. Default: K.
-    pub form: Form,
     /// The free couplings. Default: all.
     pub support: Support,
     /// The biases. Default: free.
@@ -70,44 +65,79 @@ pub struct FitOptions {
     pub mode: Mode,
     /// Where to start. Default: zero in standardised units (every state equally likely).
     pub start: Option<Couplings>,
-    /// Tolerance, limits, cancel handle, snapshots.
+    /// Tolerance, limits, cancel handle, checkpoint.
     pub minimizer: MinimizerOptions,
-    /// Goes on from a snapshot of an earlier fit to the same data with the same options, instead
-    /// of from `start`. Default: none.
-    pub resume: Option<FitSnapshot>,
 }
 
-/// Everything that a fit needs to go on as if it had never stopped, to the same bits. It can be
-/// written and read with any `serde` format that keeps every bit of a number. It knows neither
-/// data nor options: whoever keeps one must see to it that they are the same.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum FitSnapshot {
-    /// One minimisation between two iterations.
-    Joint(Snapshot),
-    /// The rows that are done.
-    NodeWise(NodeSnapshot),
-}
+/// What a [`Fitter`] minimises. [`Mpf`] is the estimator of this crate; rivals that differ in φ
+/// alone live elsewhere and share everything else.
+pub trait Estimator: Clone + Send + Sync {
+    /// Checks that the estimator can do what `options` ask for.
+    ///
+    /// # Errors
+    /// [`Error::NotOffered`] and the like.
+    fn check(&self, options: &FitOptions) -> Result<()> {
+        let _ = options;
+        Ok(())
+    }
 
-/// Which function of the margins is minimised. [`Mpf`] is the one of this crate; rivals that
-/// differ in φ alone live elsewhere and share everything else.
-pub trait Estimator: Sync {
-    /// The objective of `terms`, over θ = (h of its units, K of its pairs).
+    /// Checks that the estimator can fit so many units.
+    ///
+    /// # Errors
+    /// [`Error::TooManyUnitsForLikelihood`].
+    fn check_units(&self, n_units: usize) -> Result<()> {
+        let _ = n_units;
+        Ok(())
+    }
+
+    /// Returns the flips that the objective sums over.
+    fn neighbourhood(&self) -> Neighbourhood {
+        Neighbourhood::SingleFlips
+    }
+
+    /// Returns the objective of `terms`, over θ = (h of its units, K of its pairs).
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a>;
+
+    /// Returns the mean over samples that a joint objective of `value` stands for.
+    fn mean_loss(&self, value: f64) -> f64 {
+        value
+    }
 }
 
-/// Minimum probability flow: K, or ln K.
-#[derive(Clone, Copy, Debug, Default)]
+/// Minimum probability flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mpf {
-    /// Which of the two.
-    pub form: Form,
+    /// Where probability may flow. Default: all single flips.
+    pub neighbourhood: Neighbourhood,
+    /// The flow, or its logarithm. Default: the flow.
+    pub form: FlowForm,
 }
 
 impl Estimator for Mpf {
+    fn check(&self, options: &FitOptions) -> Result<()> {
+        let complement = self.neighbourhood == Neighbourhood::SingleFlipsAndComplement;
+        if complement && options.mode == Mode::NodeWise {
+            return Err(Error::NodeWiseComplement);
+        }
+        Ok(())
+    }
+
+    fn neighbourhood(&self) -> Neighbourhood {
+        self.neighbourhood
+    }
+
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
         let sum = MarginSum::new(terms, FlowRate::default());
         match self.form {
-            Form::Sum => Box::new(sum),
-            Form::Log => Box::new(LogFlow(sum)),
+            FlowForm::Sum => Box::new(sum),
+            FlowForm::Log => Box::new(LogFlow(sum)),
+        }
+    }
+
+    fn mean_loss(&self, value: f64) -> f64 {
+        match self.form {
+            FlowForm::Sum => value,
+            FlowForm::Log => value.exp(),
         }
     }
 }
@@ -125,7 +155,6 @@ pub struct FitProgress<'a> {
     /// Learning time in seconds: observers do not count.
     pub seconds: f64,
     couplings: &'a dyn Fn() -> Couplings,
-    snapshot: &'a dyn Fn() -> Option<FitSnapshot>,
 }
 
 impl<'a> FitProgress<'a> {
@@ -138,18 +167,12 @@ impl<'a> FitProgress<'a> {
             gradient_norm: point.gradient_norm,
             seconds: point.seconds,
             couplings,
-            snapshot: &|| None,
         }
     }
 
     /// The couplings as they are now; finite. O(d²).
     pub fn couplings(&self) -> Couplings {
         (self.couplings)()
-    }
-
-    /// What it takes to go on from here, where [`MinimizerOptions::snapshots`] asks for it.
-    pub fn snapshot(&self) -> Option<FitSnapshot> {
-        (self.snapshot)()
     }
 }
 
@@ -180,10 +203,30 @@ pub struct Fit {
     /// One point per iteration; in node-wise mode the last point of every unit, whose index
     /// stands in place of the iteration.
     pub trace: Vec<TracePoint>,
-    /// What it takes to go on from the last iteration, or with the rows that are left, where
-    /// [`MinimizerOptions::snapshots`] asks for it: for fits that were broken off.
-    #[serde(skip)]
-    pub snapshot: Option<FitSnapshot>,
+}
+
+impl Fit {
+    /// Returns a fit that was computed and not learned: `stop` is [`StopReason::ClosedForm`].
+    pub fn closed_form(
+        couplings: Couplings,
+        value: f64,
+        seconds: f64,
+        warnings: Vec<Warning>,
+    ) -> Self {
+        Self {
+            couplings,
+            value,
+            stop: StopReason::ClosedForm,
+            kkt_residual: 0.0,
+            iterations: 0,
+            evaluations: 0,
+            seconds,
+            left_out_fraction: 0.0,
+            asymmetry: None,
+            warnings,
+            trace: Vec::new(),
+        }
+    }
 }
 
 /// Fits Ising models with checked options.
@@ -200,95 +243,79 @@ pub struct Fit {
 /// # Ok::<(), mpf_ising::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Fitter {
+pub struct Fitter<E: Estimator = Mpf> {
+    estimator: E,
     options: FitOptions,
     minimizer: Minimizer,
 }
 
-impl Fitter {
+impl<E: Estimator> Fitter<E> {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for a penalty that is negative or not finite;
-    /// [`Error::NodeWiseComplement`]; [`Error::OtherMode`] for a snapshot of the other mode;
-    /// [`Error::Core`] for bad limits.
-    pub fn new(options: FitOptions) -> Result<Self> {
+    /// [`mpf_core::Error::Option`] for a penalty that is negative or not finite and for bad limits;
+    /// those of [`Estimator::check`].
+    pub fn new(estimator: E, options: FitOptions) -> Result<Self> {
         for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return Err(Error::Option {
-                    name,
-                    value,
-                    requirement: "finite and not negative",
-                });
-            }
+            let holds = value >= 0.0 && value.is_finite();
+            check_option(name, value, "finite and not negative", holds)?;
         }
-        if options.mode == Mode::NodeWise
-            && options.neighbourhood == Neighbourhood::SingleFlipsAndComplement
-        {
-            return Err(Error::NodeWiseComplement);
-        }
-        match (&options.resume, options.mode) {
-            (Some(FitSnapshot::NodeWise(_)), Mode::Joint)
-            | (Some(FitSnapshot::Joint(_)), Mode::NodeWise) => return Err(Error::OtherMode),
-            _ => {}
-        }
+        estimator.check(&options)?;
         Ok(Self {
             minimizer: Minimizer::new(options.minimizer.clone())?,
+            estimator,
             options,
         })
     }
 
-    /// The options that it was made from.
+    /// Returns the estimator.
+    pub fn estimator(&self) -> &E {
+        &self.estimator
+    }
+
+    /// Returns the options.
     pub fn options(&self) -> &FitOptions {
         &self.options
     }
 
-    /// Fits by minimum probability flow.
+    /// Returns a fitter of the same estimator with other options.
     ///
     /// # Errors
-    /// As [`Fitter::fit_with`].
-    pub fn fit(&self, samples: &Samples) -> Result<Fit> {
-        self.fit_observed(samples, |_| {})
+    /// As [`Fitter::new`].
+    pub fn with_options(&self, options: FitOptions) -> Result<Self> {
+        Self::new(self.estimator.clone(), options)
     }
 
-    /// As [`Fitter::fit`], calling `observer` after every iteration (after every unit in node-wise
-    /// mode) at which the couplings are not too large to be any.
-    ///
-    /// # Errors
-    /// As [`Fitter::fit_with`].
-    pub fn fit_observed(
-        &self,
-        samples: &Samples,
-        observer: impl FnMut(&FitProgress<'_>) + Send,
-    ) -> Result<Fit> {
-        let mpf = Mpf {
-            form: self.options.form,
-        };
-        self.fit_with(&mpf, samples, observer)
-    }
-
-    /// Fits by any estimator. What it returns is finite.
+    /// Fits. The result is finite.
     ///
     /// # Errors
     /// [`Error::UnitCount`] for a start or fixed biases of other units; [`Error::NotFinite`] for
     /// fixed biases that are not; [`Error::Edge`]; [`Error::TooManyCouplings`] and
     /// [`Error::OutOfMemory`], before anything large is held; [`Error::NoFlipsLeft`] and
     /// [`Error::NoFlipsLeftOfUnit`]; [`Error::NothingFree`]; [`Error::TooLarge`] and
-    /// [`Error::NotFiniteObjective`] where the result would overflow; and [`Error::Core`] when the
-    /// objective is not finite at the start, or for a snapshot of another problem.
-    pub fn fit_with(
+    /// [`Error::NotFiniteObjective`] where the result would overflow; [`Error::Core`] when the
+    /// objective is not finite at the start, or for a checkpoint of another problem; those of
+    /// [`Estimator::check_units`].
+    pub fn fit(&self, samples: &Samples) -> Result<Fit> {
+        self.fit_observed(samples, |_| {})
+    }
+
+    /// Fits, and calls `observer` after every iteration (after every unit in node-wise mode).
+    /// Iterations whose couplings would overflow are skipped.
+    ///
+    /// # Errors
+    /// As [`Fitter::fit`].
+    pub fn fit_observed(
         &self,
-        estimator: &impl Estimator,
         samples: &Samples,
         mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
-        self.fit_masked(estimator, samples, None, &mut observer)
+        self.fit_masked(samples, None, &mut observer)
     }
 
-    /// As [`Fitter::fit_with`], without the flips that are masked.
+    /// As [`Fitter::fit_observed`], without the flips that are masked.
     pub(crate) fn fit_masked(
         &self,
-        estimator: &impl Estimator,
         samples: &Samples,
         masked: Option<Masked>,
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
@@ -300,8 +327,8 @@ impl Fitter {
             return Err(Error::NothingFree);
         }
         let mut fit = match self.options.mode {
-            Mode::Joint => problem.fit_jointly(estimator, observer)?,
-            Mode::NodeWise => problem.fit_by_node(estimator, observer)?,
+            Mode::Joint => problem.fit_jointly(observer)?,
+            Mode::NodeWise => problem.fit_by_node(observer)?,
         };
         fit.left_out_fraction = problem.left_out_fraction;
         fit.warnings = problem.warnings(&fit);
@@ -316,8 +343,8 @@ pub(crate) struct Masked {
 }
 
 /// One data set with the parameters that are free on it.
-struct Problem<'a> {
-    fitter: &'a Fitter,
+struct Problem<'a, E: Estimator> {
+    fitter: &'a Fitter<E>,
     samples: &'a Samples,
     all_known: bool,
     left_out: Option<Arc<LeftOut>>,
@@ -328,10 +355,11 @@ struct Problem<'a> {
     pairs: Vec<(usize, usize)>,
 }
 
-impl<'a> Problem<'a> {
-    fn new(fitter: &'a Fitter, samples: &'a Samples, masked: Option<Masked>) -> Result<Self> {
+impl<'a, E: Estimator> Problem<'a, E> {
+    fn new(fitter: &'a Fitter<E>, samples: &'a Samples, masked: Option<Masked>) -> Result<Self> {
         let options = &fitter.options;
         let d = samples.n_units();
+        fitter.estimator.check_units(d)?;
         options.biases.check(d)?;
         if let Some(start) = &options.start
             && start.n_units() != d
@@ -352,7 +380,8 @@ impl<'a> Problem<'a> {
         check_square(d)?;
         let mut pairs = free_pairs(options, d)?;
         pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
-        let (left_out, left_out_fraction) = left_out_flips(samples, options.neighbourhood)?;
+        let (left_out, left_out_fraction) =
+            left_out_flips(samples, fitter.estimator.neighbourhood())?;
         if options.mode == Mode::NodeWise
             && let Some(unit) = left_out.as_ref().and_then(|l| l.first_without_flips(d))
         {
@@ -370,9 +399,7 @@ impl<'a> Problem<'a> {
             pairs,
         })
     }
-}
 
-impl Problem<'_> {
     fn options(&self) -> &FitOptions {
         &self.fitter.options
     }
@@ -398,7 +425,6 @@ impl Problem<'_> {
     /// the coupling penalties that these units carry.
     fn minimize(
         &self,
-        estimator: &impl Estimator,
         units: Range<usize>,
         pairs: Vec<(usize, usize)>,
         share: f64,
@@ -411,16 +437,11 @@ impl Problem<'_> {
             None => vec![0.0; basis.n_params()],
             Some(start) => basis.coordinates(&spin_params(start, &units, &pairs)),
         };
-        let penalised = self.penalised(estimator, units, pairs, share, &basis)?;
+        let penalised = self.penalised(units, pairs, share, &basis)?;
         let mut objective = Standardized::new(penalised, &basis);
         let lambda = basis.l1_weights(share * self.options().l1);
         let observer = |progress: &mpf_core::Progress<'_>| observer(progress, &basis);
-        let minimum = match &self.options().resume {
-            Some(FitSnapshot::Joint(snapshot)) => {
-                minimizer.resume(&mut objective, snapshot.clone(), &lambda, observer)?
-            }
-            _ => minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?,
-        };
+        let minimum = minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?;
         let mut spins = vec![0.0; n_spin_params];
         basis.to_spins(&minimum.theta, &mut spins);
         Ok((spins, minimum))
@@ -429,7 +450,6 @@ impl Problem<'_> {
     /// The objective with its smooth penalty, over (h of `units`, K of `pairs`).
     fn penalised<'s>(
         &'s self,
-        estimator: &impl Estimator,
         units: Range<usize>,
         pairs: Vec<(usize, usize)>,
         share: f64,
@@ -446,12 +466,13 @@ impl Problem<'_> {
             .map(|free| if free { l2_on_fields } else { 0.0 })
             .chain(pairs.iter().map(|_| share * options.l2))
             .collect();
+        let estimator = &self.fitter.estimator;
         let flow = estimator.objective(Terms {
             samples: self.samples,
             units,
             pairs,
             left_out: self.left_out.clone(),
-            complement: options.neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+            complement: estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement,
             kernel: Kernel {
                 // Node by node, the units run in parallel already.
                 serial: options.mode == Mode::NodeWise,
@@ -461,15 +482,10 @@ impl Problem<'_> {
         Ok(Ridge::new(flow, ridge)?)
     }
 
-    fn fit_jointly(
-        &self,
-        estimator: &impl Estimator,
-        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+    fn fit_jointly(&self, observer: &mut (impl FnMut(&FitProgress<'_>) + Send)) -> Result<Fit> {
         let d = self.samples.n_units();
         let assemble = |spins: &[f64]| self.couplings(&spins[..d], &spins[d..]);
         let (spins, minimum) = self.minimize(
-            estimator,
             0..d,
             self.pairs.clone(),
             1.0,
@@ -491,7 +507,6 @@ impl Problem<'_> {
                     gradient_norm: progress.gradient_norm,
                     seconds: progress.seconds,
                     couplings: &couplings,
-                    snapshot: &|| progress.snapshot.cloned().map(FitSnapshot::Joint),
                 });
             },
         )?;
@@ -507,7 +522,6 @@ impl Problem<'_> {
             asymmetry: None,
             warnings: Vec::new(),
             trace: minimum.trace,
-            snapshot: minimum.snapshot.map(FitSnapshot::Joint),
         })
     }
 

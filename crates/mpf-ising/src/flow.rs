@@ -16,7 +16,7 @@ use crate::kernel::{
     FlowRate, Kernel, LeftOut, MarginLoss, Path, Rows, SAFE_EXPONENT, at_one_margin, most_entries,
 };
 use crate::support::Support;
-use mpf_core::{Form, Objective};
+use mpf_core::{FlowForm, Objective};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub enum Neighbourhood {
 pub struct IsingFlow<'a> {
     n_units: usize,
     left_out_fraction: f64,
-    form: Form,
+    form: FlowForm,
     sum: MarginSum<'a, FlowRate>,
     spin_params: Vec<f64>,
     spin_grad: Vec<f64>,
@@ -60,7 +60,7 @@ impl<'a> IsingFlow<'a> {
     /// # Errors
     /// [`Error::NoFlipsLeft`] when [`Neighbourhood::OutsideData`] leaves nothing;
     /// [`Error::TooManyCouplings`] from 65,536 units on.
-    pub fn new(samples: &'a Samples, neighbourhood: Neighbourhood, form: Form) -> Result<Self> {
+    pub fn new(samples: &'a Samples, neighbourhood: Neighbourhood, form: FlowForm) -> Result<Self> {
         Self::with_kernel(samples, neighbourhood, form, Kernel::default())
     }
 
@@ -71,7 +71,7 @@ impl<'a> IsingFlow<'a> {
     pub fn with_kernel(
         samples: &'a Samples,
         neighbourhood: Neighbourhood,
-        form: Form,
+        form: FlowForm,
         kernel: Kernel,
     ) -> Result<Self> {
         let d = samples.n_units();
@@ -127,10 +127,10 @@ impl Objective for IsingFlow<'_> {
             fields[j] += half;
         }
         let value = match self.form {
-            Form::Sum => self
+            FlowForm::Sum => self
                 .sum
                 .value_and_gradient(&self.spin_params, &mut self.spin_grad),
-            Form::Log => {
+            FlowForm::Log => {
                 log_value_and_gradient(&mut self.sum, &self.spin_params, &mut self.spin_grad)
             }
         };
@@ -517,7 +517,7 @@ mod tests {
         let mut states = crate::States::new(70_000).unwrap();
         states.push(&vec![0; states.words_per_row()]);
         let samples = Samples::new(&states).unwrap();
-        let flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum);
+        let flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum);
         assert!(matches!(
             flow.err(),
             Some(Error::TooManyCouplings {

@@ -13,7 +13,7 @@ use rand::RngExt;
 
 /// How samples are dealt to folds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dealing {
+pub enum FoldAssignment {
     /// Contiguous blocks, in the order of the data.
     #[default]
     Blocks,
@@ -27,9 +27,9 @@ pub enum Dealing {
 /// A partition of samples.
 ///
 /// ```
-/// use mpf_ising::{Dealing, Folds};
+/// use mpf_ising::{FoldAssignment, Folds};
 ///
-/// let folds = Folds::new(10, 3, Dealing::Blocks)?;
+/// let folds = Folds::new(10, 3, FoldAssignment::Blocks)?;
 /// assert_eq!(folds.held_out(1), [3, 4, 5]);
 /// # Ok::<(), mpf_ising::Error>(())
 /// ```
@@ -46,7 +46,7 @@ impl Folds {
     /// # Errors
     /// [`Error::Folds`] for fewer than two folds, or fewer samples than folds;
     /// [`Error::OutOfMemory`].
-    pub fn new(n_samples: usize, n_folds: usize, dealing: Dealing) -> Result<Self> {
+    pub fn new(n_samples: usize, n_folds: usize, dealing: FoldAssignment) -> Result<Self> {
         if n_folds < 2 || n_samples < n_folds {
             return Err(Error::Folds { n_folds, n_samples });
         }
@@ -58,7 +58,7 @@ impl Folds {
             });
         }
         order.extend(0..n_samples);
-        if let Dealing::Random { seed } = dealing {
+        if let FoldAssignment::Random { seed } = dealing {
             let mut rng = stream(seed, 0);
             for last in (1..n_samples).rev() {
                 order.swap(last, rng.random_range(0..=last));
@@ -124,18 +124,18 @@ mod tests {
 
     #[test]
     fn every_sample_is_held_out_once() {
-        for dealing in [Dealing::Blocks, Dealing::Random { seed: 3 }] {
+        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 3 }] {
             let folds = Folds::new(103, 5, dealing).unwrap();
             let mut seen: Vec<usize> = (0..5).flat_map(|f| folds.held_out(f).to_vec()).collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..103).collect::<Vec<_>>());
             assert!((0..5).all(|f| (20..=21).contains(&folds.held_out(f).len())));
         }
-        let random = Folds::new(103, 5, Dealing::Random { seed: 3 }).unwrap();
-        assert_ne!(random, Folds::new(103, 5, Dealing::Blocks).unwrap());
+        let random = Folds::new(103, 5, FoldAssignment::Random { seed: 3 }).unwrap();
+        assert_ne!(random, Folds::new(103, 5, FoldAssignment::Blocks).unwrap());
         assert_ne!(
             random,
-            Folds::new(103, 5, Dealing::Random { seed: 4 }).unwrap()
+            Folds::new(103, 5, FoldAssignment::Random { seed: 4 }).unwrap()
         );
     }
 
@@ -143,7 +143,7 @@ mod tests {
     fn a_split_keeps_the_order() {
         let mut states = States::new(7).unwrap();
         (0..100u64).for_each(|m| states.push(&[m]));
-        for dealing in [Dealing::Blocks, Dealing::Random { seed: 1 }] {
+        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 1 }] {
             let folds = Folds::new(100, 4, dealing).unwrap();
             let (training, held_out) = folds.split(&states, 2).unwrap();
             let rows: Vec<usize> = held_out.rows().map(|r| r[0] as usize).collect();
@@ -158,14 +158,14 @@ mod tests {
     #[test]
     fn too_few_samples_are_an_error() {
         for (n_samples, n_folds) in [(4, 5), (10, 1), (0, 2)] {
-            let error = Folds::new(n_samples, n_folds, Dealing::Blocks).unwrap_err();
+            let error = Folds::new(n_samples, n_folds, FoldAssignment::Blocks).unwrap_err();
             assert_eq!(error, Error::Folds { n_folds, n_samples });
         }
         assert!(matches!(
-            Folds::new(usize::MAX, 2, Dealing::Blocks),
+            Folds::new(usize::MAX, 2, FoldAssignment::Blocks),
             Err(Error::OutOfMemory { .. })
         ));
-        let folds = Folds::new(10, 2, Dealing::Blocks).unwrap();
+        let folds = Folds::new(10, 2, FoldAssignment::Blocks).unwrap();
         assert!(matches!(
             folds.split(&States::new(3).unwrap(), 0),
             Err(Error::FoldSamples {

@@ -116,12 +116,13 @@ impl Lattice {
     /// that every column of J sums to 0 (no field, mean activity ½).
     ///
     /// # Errors
-    /// [`Error::Option`] for a variance that is negative or not finite; [`Error::OutOfMemory`].
+    /// [`mpf_core::Error::Option`] for a variance that is negative or not finite;
+    /// [`Error::OutOfMemory`].
     pub fn spin_glass<R: Rng + ?Sized>(&self, variance: f64, rng: &mut R) -> Result<Couplings> {
         let normal = Some(variance)
             .filter(|v| v.is_finite() && *v >= 0.0)
             .and_then(|v| Normal::new(0.0, v.sqrt()).ok())
-            .ok_or(Error::Option {
+            .ok_or(mpf_core::Error::Option {
                 name: "variance",
                 value: variance,
                 requirement: "finite and not negative",

@@ -25,44 +25,66 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod basis;
-pub mod bits;
-pub mod blocks;
-pub mod bootstrap;
-pub mod couplings;
-pub mod error;
-pub mod errors;
-pub mod exact;
-pub mod fit;
-pub mod flow;
-pub mod folds;
-pub mod kernel;
-pub mod lattice;
-pub mod missing;
-pub mod model;
-pub mod mosaic;
-pub mod path;
-pub mod preflight;
-pub mod support;
-pub mod warning;
+mod bits;
+mod blocks;
+mod bootstrap;
+mod couplings;
+mod error;
+mod exact;
+mod fit;
+mod flow;
+mod folds;
+mod kernel;
+mod lattice;
+mod missing;
+mod model;
+mod mosaic;
+mod path;
+mod preflight;
+mod sandwich;
+mod support;
+mod warning;
 
-pub use bits::{Samples, States};
-pub use bootstrap::{BootstrapOptions, bootstrap, numbered_bootstrap};
+// Data and models.
+pub use bits::{Entry, Samples, States, flip_bit, for_each_set_bit, get_bit};
 pub use couplings::{Couplings, SpinCouplings};
-pub use error::Error;
-pub use errors::{ErrorBars, MarginEstimator};
 pub use exact::Exact;
-pub use fit::{
-    Estimator, Fit, FitOptions, FitProgress, FitSnapshot, Fitter, Mode, Mpf, NodeSnapshot,
-};
-pub use flow::{IsingFlow, Neighbourhood};
-pub use folds::{Dealing, Folds};
 pub use lattice::{Boundary, Lattice};
+pub use model::{BitFlips, IsingModel};
+pub use mosaic::mosaic_couplings;
+
+// Fits.
+pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
+pub use flow::{IsingFlow, MarginSum, Neighbourhood, Terms};
+pub use kernel::{FlowRate, Lanes, MarginLoss};
 pub use missing::{Incomplete, IncompleteFit, MissingRule};
-pub use model::IsingModel;
-pub use path::{CrossValidation, PathOptions, PathPoint, PathSnapshot, Penalty, PenaltyPath, Rule};
-pub use preflight::Preflight;
 pub use support::{Biases, Support};
+
+// Before and after a fit.
+pub use blocks::{BlockMean, block_mean};
+pub use bootstrap::{BootstrapOptions, bootstrap};
+pub use folds::{FoldAssignment, Folds};
+pub use path::{
+    CrossValidation, HeldOutScore, PathOptions, PathPoint, PathProgress, Penalty, PenaltyPath, Rule,
+};
+pub use preflight::{Finding, Preflight, Relation, Unit};
+pub use sandwich::{ErrorBars, MarginEstimator};
+
+pub use error::Error;
 pub use warning::Warning;
+
+/// What the other crates, the benches and the tests of this workspace share: not part of the
+/// interface, and free to change.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::bits::last_word_mask;
+    pub use crate::blocks::{n_blocks, part};
+    pub use crate::couplings::{n_packed, packed_index};
+    pub use crate::exact::spin_correlations;
+    pub use crate::kernel::lanes::Portable;
+    pub use crate::kernel::{Kernel, Path as Algorithm, peak, simd};
+    pub use crate::preflight::bytes_of_fit;
+}
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

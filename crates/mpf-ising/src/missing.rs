@@ -42,11 +42,12 @@ use crate::Result;
 use crate::bits::{Samples, States, flip_bit, for_each_set_bit, get_bit, negligible};
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::errors::MarginEstimator;
 use crate::fit::{Fit, Fitter, Masked};
 use crate::flow::Neighbourhood;
 use crate::kernel::LeftOut;
+use crate::sandwich::MarginEstimator;
 use hashbrown::HashMap;
+use mpf_core::{Checkpoint, check_option};
 use ndarray::{Array2, aview1};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -230,72 +231,52 @@ fn count(row: &[u64]) -> usize {
     row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
-impl Fitter {
+impl<E: MarginEstimator> Fitter<E> {
     /// Fits samples with unknown entries.
     ///
     /// # Errors
-    /// [`Error::Option`] for a `most_unknown` beyond [`MAX_UNKNOWN`] or a tolerance that is not
+    /// [`mpf_core::Error::Option`] for a `most_unknown` beyond [`MAX_UNKNOWN`] or a tolerance that is not
     /// positive; [`Error::MissingNeighbourhood`]; [`Error::NothingKnown`] for a unit of which no
-    /// flip is left; [`Error::AllLeftOut`]; those of [`Fitter::fit_with`].
-    pub fn fit_incomplete(
-        &self,
-        estimator: &impl MarginEstimator,
-        data: &Incomplete,
-        rule: MissingRule,
-    ) -> Result<IncompleteFit> {
+    /// flip is left; [`Error::AllLeftOut`]; those of [`Fitter::fit`].
+    pub fn fit_incomplete(&self, data: &Incomplete, rule: MissingRule) -> Result<IncompleteFit> {
         if data.is_complete() {
             let samples = match &data.weights {
                 None => Samples::new(&data.values)?,
                 Some(weights) => Samples::weighted(&data.values, weights)?,
             };
             return Ok(IncompleteFit {
-                fit: self.fit_with(estimator, &samples, |_| {})?,
+                fit: self.fit(&samples)?,
                 rounds: 0,
                 settled: true,
                 left_out_fraction: 0.0,
             });
         }
-        if self.options().neighbourhood != Neighbourhood::SingleFlips {
+        if self.estimator().neighbourhood() != Neighbourhood::SingleFlips {
             return Err(Error::MissingNeighbourhood);
         }
         match rule {
-            MissingRule::LeaveOut => self.fit_known_flips(estimator, data),
+            MissingRule::LeaveOut => self.fit_known_flips(data),
             MissingRule::Complete {
                 most_unknown,
                 tolerance,
                 max_rounds,
             } => {
-                let check = |name, value, requirement, holds| {
-                    if holds {
-                        Ok(())
-                    } else {
-                        Err(Error::Option {
-                            name,
-                            value,
-                            requirement,
-                        })
-                    }
-                };
                 let most = most_unknown as f64;
-                check(
+                check_option(
                     "most_unknown",
                     most,
                     "at most 16",
                     most_unknown <= MAX_UNKNOWN,
                 )?;
-                check("tolerance", tolerance, "positive", tolerance > 0.0)?;
+                check_option("tolerance", tolerance, "positive", tolerance > 0.0)?;
                 let rounds = max_rounds as f64;
-                check("max_rounds", rounds, "at least 1", max_rounds > 0)?;
-                self.fit_completions(estimator, data, most_unknown, tolerance, max_rounds)
+                check_option("max_rounds", rounds, "at least 1", max_rounds > 0)?;
+                self.fit_completions(data, most_unknown, tolerance, max_rounds)
             }
         }
     }
 
-    fn fit_known_flips(
-        &self,
-        estimator: &impl MarginEstimator,
-        data: &Incomplete,
-    ) -> Result<IncompleteFit> {
+    fn fit_known_flips(&self, data: &Incomplete) -> Result<IncompleteFit> {
         let d = data.values.n_units();
         let means = data.means();
         let rows = data.merged()?;
@@ -338,7 +319,7 @@ impl Fitter {
             means,
         };
         Ok(IncompleteFit {
-            fit: self.fit_masked(estimator, &samples, Some(masked), &mut |_| {})?,
+            fit: self.fit_masked(&samples, Some(masked), &mut |_| {})?,
             rounds: 0,
             settled: true,
             // (No less than nothing, whatever the rounding.)
@@ -348,7 +329,6 @@ impl Fitter {
 
     fn fit_completions(
         &self,
-        estimator: &impl MarginEstimator,
         data: &Incomplete,
         most_unknown: usize,
         tolerance: f64,
@@ -378,11 +358,12 @@ impl Fitter {
             });
         }
         let mut options = self.options().clone();
+        options.minimizer.checkpoint = Checkpoint::default();
         let mut round = 0;
         loop {
             round += 1;
             let samples = completions.weighted(&rows, &couplings)?;
-            let fit = Self::new(options.clone())?.fit_with(estimator, &samples, |_| {})?;
+            let fit = self.with_options(options.clone())?.fit(&samples)?;
             let change = largest_change(&couplings, &fit.couplings);
             couplings = fit.couplings.clone();
             let settled = change <= tolerance;

@@ -21,7 +21,7 @@ const JITTER: f64 = 0.3;
 /// The couplings of `rows` × `columns` cells; cell (r, c) has the index r · columns + c.
 ///
 /// ```
-/// let j = mpf_ising::mosaic::couplings(5, 8, &mut mpf_core::rng::stream(1, 0))?;
+/// let j = mpf_ising::mosaic_couplings(5, 8, &mut mpf_core::rng::stream(1, 0))?;
 /// assert_eq!(j.n_units(), 40);
 /// // Next to each other: attractive.
 /// assert!(j.get(0, 1) < 0.0);
@@ -34,7 +34,7 @@ const JITTER: f64 = 0.3;
 /// [`Error::EmptyLattice`]: crate::Error::EmptyLattice
 /// [`Error::LargeLattice`]: crate::Error::LargeLattice
 /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
-pub fn couplings(rows: usize, columns: usize, rng: &mut impl Rng) -> Result<Couplings> {
+pub fn mosaic_couplings(rows: usize, columns: usize, rng: &mut impl Rng) -> Result<Couplings> {
     let d = Lattice::new(rows, columns, Boundary::Open)?.n_units();
     let mut j = square(d)?;
     let mut off = || rng.random_range(-JITTER..JITTER);

@@ -30,10 +30,6 @@
 //! true couplings before it has removed the last false one. For the graph use the
 //! one-standard-error rule or EBIC; for the couplings themselves the minimum.
 
-mod snapshot;
-
-pub use snapshot::PathSnapshot;
-
 use crate::Result;
 use crate::bits::{Samples, States};
 use crate::couplings::Couplings;
@@ -41,7 +37,7 @@ use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::Folds;
 use crate::support::{Biases, Support};
-use mpf_core::{Form, StopReason};
+use mpf_core::{Checkpoint, StopReason, check_option};
 use ndarray::{Array2, aview1};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -101,14 +97,14 @@ impl Default for PathOptions {
 /// Fits along a path of penalties, with checked options.
 ///
 /// ```
-/// use mpf_ising::{Boundary, Dealing, Exact, Fitter, Folds, Lattice, Mpf, PenaltyPath, Rule};
+/// use mpf_ising::{Boundary, FoldAssignment, Exact, Fitter, Folds, Lattice, PenaltyPath, Rule};
 ///
 /// let truth = Lattice::new(3, 3, Boundary::Open)?
 ///     .spin_glass(1.0, &mut mpf_core::rng::stream(2, 0))?;
 /// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(2, 1));
-/// let folds = Folds::new(2000, 5, Dealing::Blocks)?;
-/// let found = PenaltyPath::default().cross_validate(
-///     &Fitter::default(), &Mpf::default(), &states, &folds, |_| {})?;
+/// let folds = Folds::new(2000, 5, FoldAssignment::Blocks)?;
+/// let fitter: Fitter = Fitter::default();
+/// let found = PenaltyPath::default().cross_validate(&fitter, &states, &folds, |_| {})?;
 /// let chosen = found.chosen(Rule::Minimum).expect("a path with scores");
 /// assert!(chosen.fit.couplings.mean_square_error(&truth) < 0.1);
 /// # Ok::<(), mpf_ising::Error>(())
@@ -182,27 +178,24 @@ pub struct PathProgress {
 }
 
 /// One data set on its way down the λ's.
-struct Walker<'a, E> {
-    estimator: &'a E,
+struct Walker<E: Estimator> {
+    estimator: E,
     samples: Samples,
     penalty: Penalty,
     options: FitOptions,
 }
 
-impl<'a, E: Estimator> Walker<'a, E> {
+impl<E: Estimator> Walker<E> {
     /// Starts without couplings unless told otherwise: at the largest λ₁ that is the answer.
-    fn new(fitter: &Fitter, estimator: &'a E, samples: Samples, penalty: Penalty) -> Result<Self> {
-        let mut options = FitOptions {
-            resume: None,
-            ..fitter.options().clone()
-        };
-        // What is kept is points that are done.
-        options.minimizer.snapshots = false;
+    fn new(fitter: &Fitter<E>, samples: Samples, penalty: Penalty) -> Result<Self> {
+        let mut options = fitter.options().clone();
+        // The checkpoint keeps whole points.
+        options.minimizer.checkpoint = Checkpoint::default();
         if options.start.is_none() {
-            options.start = Some(independent(fitter, estimator, &samples)?);
+            options.start = Some(independent(fitter, &samples)?);
         }
         Ok(Self {
-            estimator,
+            estimator: fitter.estimator().clone(),
             samples,
             penalty,
             options,
@@ -214,8 +207,8 @@ impl<'a, E: Estimator> Walker<'a, E> {
             Penalty::L1 => self.options.l1 = lambda,
             Penalty::L2 => self.options.l2 = lambda,
         }
-        let fitter = Fitter::new(self.options.clone())?;
-        let fit = fitter.fit_with(self.estimator, &self.samples, |_| {})?;
+        let fitter = Fitter::new(self.estimator.clone(), self.options.clone())?;
+        let fit = fitter.fit(&self.samples)?;
         if fit.stop == StopReason::Cancelled {
             return Err(Error::Cancelled);
         }
@@ -228,38 +221,27 @@ impl PenaltyPath {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for a λ that is negative or not finite, no λ at all or more than a million
+    /// [`mpf_core::Error::Option`] for a λ that is negative or not finite, no λ at all or more than a million
     /// that are not given, a patience of 0, a smallest part outside 0 < r < 1, or a γ outside
     /// 0 ≤ γ ≤ 1.
     pub fn new(options: PathOptions) -> Result<Self> {
-        let check = |name, value: f64, requirement, holds| {
-            if holds {
-                Ok(())
-            } else {
-                Err(Error::Option {
-                    name,
-                    value,
-                    requirement,
-                })
-            }
-        };
         let (n, most) = match &options.lambdas {
             None => (options.n_lambdas, MAX_LAMBDAS),
             Some(given) => (given.len(), usize::MAX),
         };
         let holds = (1..=most).contains(&n);
-        check("n_lambdas", n as f64, "from 1 to 1,000,000", holds)?;
+        check_option("n_lambdas", n as f64, "from 1 to 1,000,000", holds)?;
         let patience = options.patience;
-        check("patience", patience as f64, "at least 1", patience > 0)?;
+        check_option("patience", patience as f64, "at least 1", patience > 0)?;
         for &lambda in options.lambdas.iter().flatten() {
             let holds = lambda >= 0.0 && lambda.is_finite();
-            check("lambdas", lambda, "finite and not negative", holds)?;
+            check_option("lambdas", lambda, "finite and not negative", holds)?;
         }
         let smallest = options.smallest;
         let holds = smallest > 0.0 && smallest < 1.0;
-        check("smallest", smallest, "between 0 and 1", holds)?;
+        check_option("smallest", smallest, "between 0 and 1", holds)?;
         let gamma = options.gamma;
-        check("gamma", gamma, "from 0 to 1", (0.0..=1.0).contains(&gamma))?;
+        check_option("gamma", gamma, "from 0 to 1", (0.0..=1.0).contains(&gamma))?;
         Ok(Self { options })
     }
 
@@ -267,19 +249,14 @@ impl PenaltyPath {
     /// at the λ max of the data.
     ///
     /// # Errors
-    /// Those of [`Fitter::coupling_pulls`], for λ's that are not given.
-    pub fn lambdas(
-        &self,
-        fitter: &Fitter,
-        estimator: &impl Estimator,
-        samples: &Samples,
-    ) -> Result<Vec<f64>> {
+    /// Those of [`Fitter::coupling_slopes`], for λ's that are not given.
+    pub fn lambdas<E: Estimator>(&self, fitter: &Fitter<E>, samples: &Samples) -> Result<Vec<f64>> {
         if let Some(given) = &self.options.lambdas {
             let mut lambdas = given.clone();
             lambdas.sort_by(|a, b| b.total_cmp(a));
             return Ok(lambdas);
         }
-        let largest = self.largest(fitter, estimator, samples)?;
+        let largest = self.largest(fitter, samples)?;
         let last = (self.options.n_lambdas.max(2) - 1) as f64;
         Ok((0..self.options.n_lambdas)
             .map(|k| largest * self.options.smallest.powf(k as f64 / last))
@@ -287,21 +264,18 @@ impl PenaltyPath {
     }
 
     /// λ max.
-    fn largest(
-        &self,
-        fitter: &Fitter,
-        estimator: &impl Estimator,
-        samples: &Samples,
-    ) -> Result<f64> {
-        let independent = independent(fitter, estimator, samples)?;
-        let pulls = fitter.coupling_pulls(estimator, &independent, samples)?;
-        let strongest = pulls.iter().fold(0.0f64, |m, (_, pull)| m.max(*pull));
+    fn largest<E: Estimator>(&self, fitter: &Fitter<E>, samples: &Samples) -> Result<f64> {
+        let independent = independent(fitter, samples)?;
+        let slopes = fitter.coupling_slopes(&independent, samples)?;
+        let strongest = slopes.iter().fold(0.0f64, |m, (_, slope)| m.max(*slope));
         let lambda = match self.options.penalty {
             Penalty::L1 => strongest,
             Penalty::L2 => {
                 let rms = |unit: f64| {
-                    let squares = pulls.iter().map(|(_, pull)| (pull / unit) * (pull / unit));
-                    (squares.sum::<f64>() / pulls.len().max(1) as f64).sqrt()
+                    let squares = slopes
+                        .iter()
+                        .map(|(_, slope)| (slope / unit) * (slope / unit));
+                    (squares.sum::<f64>() / slopes.len().max(1) as f64).sqrt()
                 };
                 let plain = rms(1.0);
                 // Squares overflow before what they are squares of.
@@ -324,16 +298,15 @@ impl PenaltyPath {
     /// each.
     ///
     /// # Errors
-    /// Those of [`PenaltyPath::lambdas`] and [`Fitter::fit_with`]; [`Error::Cancelled`].
-    pub fn fit(
+    /// Those of [`PenaltyPath::lambdas`] and [`Fitter::fit`]; [`Error::Cancelled`].
+    pub fn fit<E: Estimator>(
         &self,
-        fitter: &Fitter,
-        estimator: &impl Estimator,
+        fitter: &Fitter<E>,
         samples: &Samples,
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<Vec<PathPoint>> {
-        let lambdas = self.lambdas(fitter, estimator, samples)?;
-        let mut walker = Walker::new(fitter, estimator, samples.clone(), self.options.penalty)?;
+        let lambdas = self.lambdas(fitter, samples)?;
+        let mut walker = Walker::new(fitter, samples.clone(), self.options.penalty)?;
         let mut path = Vec::with_capacity(lambdas.len());
         for &lambda in &lambdas {
             let fit = walker.step(lambda)?;
@@ -349,59 +322,40 @@ impl PenaltyPath {
 
     /// Fits along the path to all data and to the training samples of every fold, and scores the
     /// latter on what they have not seen. `observer` is called after every λ. The path is broken
-    /// off when the score has missed its minimum [`PathOptions::patience`] times in a row.
+    /// off when the score has missed its minimum [`PathOptions::patience`] times in a row. The
+    /// checkpoint of the fitter's options keeps the points that are done.
     ///
     /// # Errors
     /// [`Error::FoldSamples`] for folds of other data; those of [`PenaltyPath::lambdas`] and
-    /// [`Fitter::fit_with`]; [`Error::Cancelled`].
-    pub fn cross_validate(
+    /// [`Fitter::fit`]; [`Error::Cancelled`].
+    pub fn cross_validate<E: Estimator>(
         &self,
-        fitter: &Fitter,
-        estimator: &impl Estimator,
+        fitter: &Fitter<E>,
         states: &States,
         folds: &Folds,
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
-        self.cross_validate_from(None, fitter, estimator, states, folds, |progress, _| {
-            observer(progress);
-        })
-    }
-
-    /// As [`PenaltyPath::cross_validate`], going on from a snapshot of an earlier run with the
-    /// same data, folds and options; `observer` can have one after every λ.
-    ///
-    /// # Errors
-    /// As [`PenaltyPath::cross_validate`]; [`Error::OtherPath`] for a snapshot of other λ's, folds
-    /// or units.
-    pub fn cross_validate_from(
-        &self,
-        snapshot: Option<PathSnapshot>,
-        fitter: &Fitter,
-        estimator: &impl Estimator,
-        states: &States,
-        folds: &Folds,
-        mut observer: impl FnMut(&PathProgress, &dyn Fn() -> PathSnapshot),
-    ) -> Result<CrossValidation> {
+        let checkpoint = &fitter.options().minimizer.checkpoint;
         let penalty = self.options.penalty;
         let samples = Samples::new(states)?;
         let mut parts = (0..folds.n_folds())
             .map(|fold| {
                 let (training, held_out) = folds.split(states, fold)?;
                 let training = Samples::new(&training)?;
-                let walker = Walker::new(fitter, estimator, training, penalty)?;
+                let walker = Walker::new(fitter, training, penalty)?;
                 Ok((walker, Samples::new(&held_out)?))
             })
             .collect::<Result<Vec<_>>>()?;
         let sizes: Vec<f64> = parts.iter().map(|(_, out)| out.total_weight()).collect();
-        let lambdas = self.lambdas(fitter, estimator, &samples)?;
-        let mut all = Walker::new(fitter, estimator, samples, penalty)?;
+        let lambdas = self.lambdas(fitter, &samples)?;
+        let mut all = Walker::new(fitter, samples, penalty)?;
         let mut found = CrossValidation {
             penalty,
             path: Vec::with_capacity(lambdas.len()),
             scores: Vec::with_capacity(lambdas.len()),
         };
-        if let Some(earlier) = snapshot {
-            earlier.check(penalty, &lambdas, all.samples.n_units(), parts.len())?;
+        if let Some(earlier) = checkpoint.resume::<PathState>()? {
+            earlier.check(all.samples.n_units(), lambdas.len(), parts.len())?;
             all.options.start = earlier.found.path.last().map(|p| p.fit.couplings.clone());
             for ((walker, _), start) in parts.iter_mut().zip(earlier.folds) {
                 walker.options.start = Some(start);
@@ -422,7 +376,7 @@ impl PenaltyPath {
                         .par_iter_mut()
                         .map(|(walker, held_out)| {
                             let fit = walker.step(lambda)?;
-                            fitter.objective_value(estimator, &fit.couplings, held_out)
+                            fitter.objective_value(&fit.couplings, held_out)
                         })
                         .collect::<Result<Vec<f64>>>()
                 },
@@ -434,14 +388,20 @@ impl PenaltyPath {
                 total: lambdas.len(),
                 lambda,
             };
-            observer(&progress, &|| PathSnapshot {
+            observer(&progress);
+            let starts = parts.iter().map(|(walker, _)| walker.options.start.clone());
+            checkpoint.offer(|| PathState {
                 found: found.clone(),
-                folds: parts
-                    .iter()
-                    .filter_map(|(walker, _)| walker.options.start.clone())
-                    .collect(),
+                folds: starts.clone().flatten().collect(),
             });
         }
+        checkpoint.note(PathState {
+            found: found.clone(),
+            folds: parts
+                .into_iter()
+                .filter_map(|(walker, _)| walker.options.start)
+                .collect(),
+        });
         Ok(found)
     }
 
@@ -454,8 +414,8 @@ impl PenaltyPath {
 
     fn point<E: Estimator>(
         &self,
-        fitter: &Fitter,
-        walker: &Walker<'_, E>,
+        fitter: &Fitter<E>,
+        walker: &Walker<E>,
         lambda: f64,
         fit: Fit,
     ) -> Result<PathPoint> {
@@ -473,7 +433,7 @@ impl PenaltyPath {
         Ok(PathPoint {
             lambda,
             n_couplings,
-            objective: fitter.objective_value(walker.estimator, &fit.couplings, samples)?,
+            objective: fitter.objective_value(&fit.couplings, samples)?,
             ebic,
             fit,
         })
@@ -483,12 +443,12 @@ impl PenaltyPath {
     /// judged is the graph and not how much the penalty shrank its couplings.
     fn ebic<E: Estimator>(
         &self,
-        fitter: &Fitter,
-        walker: &Walker<'_, E>,
+        fitter: &Fitter<E>,
+        walker: &Walker<E>,
         fit: &Fit,
         coupled: Vec<(usize, usize)>,
     ) -> Result<f64> {
-        let (samples, estimator) = (&walker.samples, walker.estimator);
+        let samples = &walker.samples;
         let n_couplings = coupled.len();
         let mut options = FitOptions {
             l1: 0.0,
@@ -498,18 +458,16 @@ impl PenaltyPath {
         };
         let limits = &mut options.minimizer;
         limits.max_iterations = limits.max_iterations.min(REFIT_ITERATIONS);
-        let (form, mode) = (options.form, options.mode);
-        let couplings = match Fitter::new(options)?.fit_with(estimator, samples, |_| {}) {
+        let couplings = match fitter.with_options(options)?.fit(samples) {
             // Fixed biases and no coupling leave nothing to fit.
             Err(Error::NothingFree) => fit.couplings.clone(),
             refit => refit?.couplings,
         };
-        let value = fitter.objective_value(estimator, &couplings, samples)?;
-        // EBIC is about sums over samples, which a joint logarithm hides.
-        let sum = if form == Form::Log && mode == Mode::Joint {
-            value.exp()
-        } else {
-            value
+        let value = fitter.objective_value(&couplings, samples)?;
+        // Node by node, the value is a sum over rows, whatever their form.
+        let sum = match fitter.options().mode {
+            Mode::Joint => fitter.estimator().mean_loss(value),
+            Mode::NodeWise => value,
         };
         let n = samples.n_effective();
         let price = n.ln() + 2.0 * self.options.gamma * (samples.n_units() as f64).ln();
@@ -518,26 +476,46 @@ impl PenaltyPath {
     }
 }
 
-/// The best model without couplings.
-fn independent(
-    fitter: &Fitter,
-    estimator: &impl Estimator,
-    samples: &Samples,
-) -> Result<Couplings> {
-    let options = fitter.options();
-    match &options.biases {
+/// Returns the best model without couplings.
+fn independent<E: Estimator>(fitter: &Fitter<E>, samples: &Samples) -> Result<Couplings> {
+    match &fitter.options().biases {
         Biases::Free => {
-            let without_couplings = Fitter::new(FitOptions {
+            let mut options = FitOptions {
                 support: Support::Edges(Vec::new()),
                 start: None,
-                resume: None,
-                ..options.clone()
-            })?;
-            let fit = without_couplings.fit_with(estimator, samples, |_| {})?;
-            Ok(fit.couplings)
+                ..fitter.options().clone()
+            };
+            options.minimizer.checkpoint = Checkpoint::default();
+            Ok(fitter.with_options(options)?.fit(samples)?.couplings)
         }
         Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases))),
         Biases::FixedFields(fields) => Couplings::new(-2.0 * Array2::from_diag(&aview1(fields))),
+    }
+}
+
+/// The state of a cross-validation between two λ's.
+#[derive(Serialize, Deserialize)]
+struct PathState {
+    found: CrossValidation,
+    /// The last fit of every fold, where its next one starts.
+    folds: Vec<Couplings>,
+}
+
+impl PathState {
+    /// Checks that it can be of this problem.
+    fn check(&self, n_units: usize, n_lambdas: usize, n_folds: usize) -> Result<()> {
+        let n = self.found.path.len();
+        let fits = self.found.path.iter().map(|p| &p.fit.couplings);
+        let same_units = fits.chain(&self.folds).all(|j| j.n_units() == n_units);
+        if (1..=n_lambdas).contains(&n)
+            && n == self.found.scores.len()
+            && self.folds.len() == n_folds
+            && same_units
+        {
+            Ok(())
+        } else {
+            Err(mpf_core::Error::checkpoint("the path is of another problem").into())
+        }
     }
 }
 

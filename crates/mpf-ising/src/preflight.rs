@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, left_out_flips};
 use crate::kernel;
 use mpf_core::linalg::positive_definite_inverse;
-use mpf_core::{Form, Objective};
+use mpf_core::{FlowForm, Objective};
 use ndarray::{Array1, Array2};
 use serde::Serialize;
 use std::fmt;
@@ -422,7 +422,7 @@ fn seconds_per_evaluation(samples: &Samples) -> Result<f64> {
     let n = samples.n_distinct();
     let part: States = samples.states().slice(0..n.min(TIMED_SAMPLES));
     let part = Samples::new(&part)?;
-    let mut flow = IsingFlow::new(&part, Neighbourhood::SingleFlips, Form::Sum)?;
+    let mut flow = IsingFlow::new(&part, Neighbourhood::SingleFlips, FlowForm::Sum)?;
     let theta = vec![0.0; flow.n_params()];
     let mut grad = theta.clone();
     // The first one warms up the caches.

@@ -24,8 +24,9 @@ use crate::chain::{Chain, fault_of_draws, fault_of_row};
 use crate::error::{Error, check_count, check_magnitude, check_option};
 use crate::sampler::{ChainSampler, Sampler, Tally};
 use form::{Form, FormKind, probability, tell_dense};
-use mpf_ising::bits::{flip_bit, for_each_set_bit, get_bit, last_word_mask};
+use mpf_ising::internal::last_word_mask;
 use mpf_ising::{Couplings, States};
+use mpf_ising::{flip_bit, for_each_set_bit, get_bit};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 

@@ -21,7 +21,7 @@
 use crate::Result;
 use crate::error::{Error, check_count};
 use mpf_core::rng::substream;
-use mpf_ising::exact::spin_correlations;
+use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
 use ndarray::Array2;
 use rand::{Rng, RngExt};

@@ -19,8 +19,8 @@ use crate::chain::{Chain, fault_of_draws, fault_of_row};
 use crate::error::check_magnitude;
 use crate::gibbs::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler, Tally};
-use mpf_ising::bits::{flip_bit, get_bit};
 use mpf_ising::{Couplings, States};
+use mpf_ising::{flip_bit, get_bit};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 

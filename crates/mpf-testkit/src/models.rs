@@ -2,7 +2,7 @@
 
 use mpf_core::rng::stream;
 use mpf_core::{EnergyModel, boltzmann};
-use mpf_ising::couplings::n_packed;
+use mpf_ising::internal::n_packed;
 use mpf_ising::{Boundary, Couplings, Exact, IsingModel, Lattice, Samples, States};
 use mpf_samplers::ExactLattice;
 use ndarray::Array2;

@@ -1,13 +1,13 @@
 //! Contrastive divergence: the expected update by exact summation, the paper's setting,
 //! determinism, and what must not happen.
 
-use mpf_testkit::{all_states, random_couplings, seed, spin_glass};
 use mpf_baselines::{
     ContrastiveDivergence, ContrastiveOptions, Error, LearningRate, MaximumLikelihood,
 };
 use mpf_core::rng::stream;
 use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Biases, Couplings, Exact, FitOptions, Samples, Support, Warning};
+use mpf_testkit::{all_states, random_couplings, seed, spin_glass};
 use ndarray::{Array1, Array2, array};
 use rand::RngExt;
 

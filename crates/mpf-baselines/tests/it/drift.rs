@@ -7,7 +7,7 @@ use ndarray::Array2;
 
 #[test]
 fn the_true_model_stays_and_a_runaway_leaves() {
-    let truth = mpf_ising::mosaic::couplings(5, 6, &mut mpf_core::rng::stream(2, 0)).unwrap();
+    let truth = mpf_ising::mosaic_couplings(5, 6, &mut mpf_core::rng::stream(2, 0)).unwrap();
     let runner = ChainRunner::new(ChainOptions {
         n_draws: 2000,
         thinning: 5,

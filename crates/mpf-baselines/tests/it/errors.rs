@@ -1,17 +1,17 @@
 //! Standard errors: the sandwich against its definition from single samples, the bootstrap against
 //! the sandwich, and coverage.
 
-use mpf_testkit::{random_couplings, seed, spin_theta};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::Objective;
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::rng::stream;
-use mpf_ising::flow::Terms;
+use mpf_ising::Terms;
 use mpf_ising::{
     Biases, BootstrapOptions, Couplings, ErrorBars, Estimator, Exact, FitOptions, Fitter,
     MarginEstimator, Mode, Mpf, Samples, States, Support, bootstrap,
 };
 use mpf_samplers::Gibbs;
+use mpf_testkit::{random_couplings, seed, spin_theta};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 

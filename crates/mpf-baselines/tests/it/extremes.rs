@@ -8,15 +8,15 @@ use mpf_baselines::{
     LearningRate, MaximumLikelihood, MeanField, Method, Moments, Objectives, Pseudolikelihood,
     PseudolikelihoodSum, Tournament, TournamentOptions, independent, log_rise, rise,
 };
+use mpf_core::boltzmann;
 use mpf_core::connectivity::DenseConnectivity;
-use mpf_core::dynamics::kl_divergence;
-use mpf_core::energy::boltzmann;
-use mpf_core::objective::from_fn;
+use mpf_core::from_fn;
+use mpf_core::kl_divergence;
 use mpf_core::rng::stream;
 use mpf_core::{
     Dynamics, Form, LinearEnergies, Minimizer, MinimizerOptions, Objective, Ridge, linalg,
 };
-use mpf_ising::blocks::Mean;
+use mpf_ising::BlockMean;
 use mpf_ising::{
     Biases, BootstrapOptions, Boundary, Couplings, Exact, Fit, FitOptions, Fitter, Incomplete,
     IsingFlow, Lattice, MissingRule, Mode, Mpf, Neighbourhood, PathOptions, Penalty, PenaltyPath,
@@ -26,8 +26,8 @@ use mpf_samplers::{
     AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs, Scan, SwendsenWang, Tempering,
     annealed_log_z, diagnostics,
 };
-use ndarray::{Array1, Array2};
 use mpf_testkit::{all_finite, cycle, few, finite, no_nan, number};
+use ndarray::{Array1, Array2};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn data() -> impl Strategy<Value = States> {
 }
 
 fn rows(d: usize, m: usize) -> impl Strategy<Value = States> {
-    let mask = mpf_ising::bits::last_word_mask(d);
+    let mask = mpf_ising::internal::last_word_mask(d);
     vec(vec(any::<u64>(), d.div_ceil(64)), m).prop_map(move |mut rows| {
         for row in &mut rows {
             *row.last_mut().unwrap() &= mask;

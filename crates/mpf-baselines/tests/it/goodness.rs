@@ -1,10 +1,10 @@
 //! Moments, their errors and entropies against plain sums.
 
-use mpf_testkit::{random_couplings, seed};
 use mpf_baselines::goodness::{Entropies, GoodnessOfFit, Moments, pairs, triplets};
 use mpf_core::rng::stream;
-use mpf_ising::blocks::Mean;
+use mpf_ising::BlockMean;
 use mpf_ising::{Couplings, Exact, States};
+use mpf_testkit::{random_couplings, seed};
 
 fn exact(d: usize) -> Exact {
     Exact::new(&random_couplings(d, 0.8, 5)).unwrap()

@@ -1,11 +1,11 @@
 //! The tournament against fits and scores by hand.
 
-use mpf_testkit::{random_couplings, seed};
 use mpf_baselines::heldout::{Criterion, LogZSource};
 use mpf_baselines::{Error, Expansion, Method, Objectives, Tournament, TournamentOptions};
 use mpf_core::rng::stream;
-use mpf_ising::{Boundary, Dealing, Exact, FitOptions, Folds, Lattice, Samples, States};
+use mpf_ising::{Boundary, Exact, FitOptions, FoldAssignment, Folds, Lattice, Samples, States};
 use mpf_samplers::{AnnealedOptions, ExactLattice};
+use mpf_testkit::{random_couplings, seed};
 
 fn methods() -> Vec<Method> {
     vec![
@@ -44,7 +44,7 @@ fn scores_are_those_of_every_objective_by_hand() {
         .run(&methods(), &states, |_, _| {})
         .unwrap();
     assert!(found.dropouts.is_empty());
-    let folds = Folds::new(500, 5, Dealing::Blocks).unwrap();
+    let folds = Folds::new(500, 5, FoldAssignment::Blocks).unwrap();
     for (method, entrant) in methods().iter().zip(&found.entrants) {
         assert_eq!(entrant.name, method.name());
         assert_eq!(entrant.log_z, Some(LogZSource::Enumeration));

@@ -1,9 +1,9 @@
 //! Acceptance 2, 3 and 4 of the spin glass, PL against MPF, one seed each.
 //! `cargo xtask compare-estimators` runs them over all seeds.
 
-use mpf_testkit::{seed, spin_glass};
 use mpf_baselines::Pseudolikelihood;
 use mpf_ising::{FitOptions, Fitter, Support};
+use mpf_testkit::{seed, spin_glass};
 
 /// (ε_J of MPF, ε_J of PL).
 fn errors(variance: f64, n_samples: usize, options: impl Fn(Support) -> FitOptions) -> (f64, f64) {

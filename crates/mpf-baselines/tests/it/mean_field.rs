@@ -1,8 +1,8 @@
 //! Mean field and TAP: closed forms for two spins, their regime, and what cannot be inverted.
 
-use mpf_testkit::{exact_samples, random_couplings, seed, spin_glass};
 use mpf_baselines::{Error, Expansion, MeanField};
 use mpf_ising::{Couplings, Exact, Samples, SpinCouplings, States, Warning};
+use mpf_testkit::{exact_samples, random_couplings, seed, spin_glass};
 use ndarray::{Array2, array};
 
 /// ⟨s₀⟩, ⟨s₁⟩ and the inverse of their 2 × 2 covariance, in closed form.

@@ -1,7 +1,6 @@
 //! Unknown entries: the truth is stationary, nothing changes when nothing is missing, and couplings
 //! are recovered.
 
-use mpf_testkit::{all_states, random_couplings, seed};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::rng::stream;
 use mpf_ising::{
@@ -9,6 +8,7 @@ use mpf_ising::{
     MissingRule, Mode, Mpf, Neighbourhood, Samples, States, Support,
 };
 use mpf_samplers::ExactLattice;
+use mpf_testkit::{all_states, random_couplings, seed};
 use rand::RngExt;
 
 fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {

@@ -1,17 +1,17 @@
 //! Pseudolikelihood and exact likelihood as objectives: gradients, exact populations, and all
 //! objectives side by side against plain sums.
 
-use mpf_testkit::{all_states, exact_samples, random_couplings, random_samples, seed, spin_theta};
 use mpf_baselines::max_likelihood::NegativeLogLikelihood;
 use mpf_baselines::pseudolikelihood::LogisticLoss;
 use mpf_baselines::{Error, MaximumLikelihood, Objectives, Pseudolikelihood, independent};
-use mpf_core::gradcheck::gradient_error;
+use mpf_core::gradient_error;
 use mpf_core::{Form, MinimizerOptions, Objective, StopReason};
-use mpf_ising::flow::{MarginSum, Terms};
 use mpf_ising::{
     Biases, Couplings, Exact, FitOptions, Fitter, Mode, Neighbourhood, Samples, States, Support,
     Warning,
 };
+use mpf_ising::{MarginSum, Terms};
+use mpf_testkit::{all_states, exact_samples, random_couplings, random_samples, seed, spin_theta};
 use ndarray::{Array2, array};
 
 /// PL over all units of `samples`.

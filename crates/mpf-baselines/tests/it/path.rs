@@ -1,14 +1,14 @@
 //! Penalty paths, cross-validation and EBIC, for MPF, pseudolikelihood and RISE.
 
-use mpf_testkit::{random_couplings, seed};
 use mpf_baselines::PseudolikelihoodSum;
 use mpf_core::rng::{next_seed, stream};
 use mpf_ising::{
-    Biases, Boundary, Couplings, CrossValidation, Dealing, Error, Estimator, Exact, FitOptions,
-    Fitter, Folds, Lattice, Mode, Mpf, PathOptions, PathSnapshot, Penalty, PenaltyPath, Rule,
-    Samples, SpinCouplings, States,
+    Biases, Boundary, Couplings, CrossValidation, Error, Estimator, Exact, FitOptions, Fitter,
+    FoldAssignment, Folds, Lattice, Mode, Mpf, PathOptions, PathSnapshot, Penalty, PenaltyPath,
+    Rule, Samples, SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
+use mpf_testkit::{random_couplings, seed};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 
@@ -140,7 +140,7 @@ fn a_path_is_what_single_fits_give() {
 fn check_cross_validation(
     estimator: &impl Estimator,
     change: fn(&mut FitOptions),
-    dealing: Dealing,
+    dealing: FoldAssignment,
 ) {
     let states = draws(5, 403);
     let lambdas = vec![0.02, 0.3];
@@ -196,19 +196,23 @@ fn check_cross_validation(
 
 #[test]
 fn scores_are_those_of_refitting_by_hand() {
-    check_cross_validation(&Mpf::default(), |_| {}, Dealing::Blocks);
-    check_cross_validation(&PseudolikelihoodSum, |_| {}, Dealing::Random { seed: 5 });
+    check_cross_validation(&Mpf::default(), |_| {}, FoldAssignment::Blocks);
+    check_cross_validation(
+        &PseudolikelihoodSum,
+        |_| {},
+        FoldAssignment::Random { seed: 5 },
+    );
     check_cross_validation(
         &Mpf::default(),
         |o| o.mode = Mode::NodeWise,
-        Dealing::Blocks,
+        FoldAssignment::Blocks,
     );
 }
 
 #[test]
 fn rules_choose_what_they_say() {
     let states = draws(6, 600);
-    let folds = Folds::new(600, 5, Dealing::Blocks).unwrap();
+    let folds = Folds::new(600, 5, FoldAssignment::Blocks).unwrap();
     let path = PenaltyPath::default();
     let run = || {
         let fitter = Fitter::default();
@@ -307,14 +311,14 @@ fn bad_options_and_data_are_errors() {
         );
     }
     assert!(matches!(
-        Folds::new(3, 5, Dealing::Blocks),
+        Folds::new(3, 5, FoldAssignment::Blocks),
         Err(Error::Folds {
             n_folds: 5,
             n_samples: 3
         })
     ));
     let states = draws(4, 50);
-    let folds = Folds::new(60, 5, Dealing::Blocks).unwrap();
+    let folds = Folds::new(60, 5, FoldAssignment::Blocks).unwrap();
     let path = PenaltyPath::default();
     let found = path.cross_validate(&Fitter::default(), &Mpf::default(), &states, &folds, |_| {});
     assert!(matches!(
@@ -325,7 +329,7 @@ fn bad_options_and_data_are_errors() {
         })
     ));
     let cancelled = fitter(|o| o.minimizer.cancel.cancel());
-    let folds = Folds::new(50, 5, Dealing::Blocks).unwrap();
+    let folds = Folds::new(50, 5, FoldAssignment::Blocks).unwrap();
     let found = path.cross_validate(&cancelled, &Mpf::default(), &states, &folds, |_| {});
     assert!(matches!(found, Err(Error::Cancelled)));
 }
@@ -333,7 +337,7 @@ fn bad_options_and_data_are_errors() {
 #[test]
 fn a_path_that_was_stopped_goes_on_to_the_same_bits() {
     let states = draws(6, 900);
-    let folds = Folds::new(900, 3, Dealing::Blocks).unwrap();
+    let folds = Folds::new(900, 3, FoldAssignment::Blocks).unwrap();
     for (penalty, mode) in [
         (Penalty::L1, Mode::Joint),
         (Penalty::L2, Mode::Joint),
@@ -378,7 +382,7 @@ fn a_path_that_was_stopped_goes_on_to_the_same_bits() {
             }
         }
         let snapshot: PathSnapshot = mpf_core::checkpoint::open(&snapshots[0]).unwrap();
-        let four = Folds::new(900, 4, Dealing::Blocks).unwrap();
+        let four = Folds::new(900, 4, FoldAssignment::Blocks).unwrap();
         let other = path.cross_validate_from(
             Some(snapshot),
             &fitter,

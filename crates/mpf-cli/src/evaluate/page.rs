@@ -5,7 +5,7 @@ use crate::failure::{FAILED, Failure};
 use crate::figures::{self, Point};
 use crate::model::{FitRecord, Model};
 use mpf_baselines::GoodnessOfFit;
-use mpf_ising::blocks::Mean;
+use mpf_ising::BlockMean;
 use mpf_report::report::Page;
 use mpf_report::text::digits;
 

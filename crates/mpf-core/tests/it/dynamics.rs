@@ -1,6 +1,6 @@
 //! The dynamics behind the objective: Eqs. `mastereqn` and `detailed_balance`, Appendices A, D.
 
-use mpf_core::dynamics::kl_divergence;
+use mpf_core::kl_divergence;
 use mpf_core::rng::stream;
 use mpf_core::{
     DenseConnectivity, Dynamics, Flow, LinearEnergies, Objective, OutsideData, SampledConnectivity,

@@ -1,22 +1,22 @@
 //! Numbers at the edge of `f64` through the doors of this crate that `mpf-baselines`'s test of the
 //! same name does not reach: what comes back is finite, documented not to be, or a typed error.
 
+use mpf_core::boltzmann;
 use mpf_core::connectivity::{
     Connectivity, DenseConnectivity, Drawn, OutsideData, SampledConnectivity,
 };
-use mpf_core::dynamics::kl_divergence;
-use mpf_core::energy::boltzmann;
-use mpf_core::gradcheck::gradient_error;
+use mpf_core::from_fn;
+use mpf_core::gradient_error;
+use mpf_core::kl_divergence;
 use mpf_core::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
-use mpf_core::objective::from_fn;
 use mpf_core::rng::stream;
 use mpf_core::score::{Cube, ExponentialFamily, GaussianPrecision, closed_form};
 use mpf_core::{
     Dynamics, EnergyModel, Flow, Form, LinearEnergies, Minimizer, MinimizerOptions, Minimum,
     Objective, Ridge, ScoreMatching, Snapshot, TracePoint, checkpoint,
 };
-use ndarray::{Array1, Array2};
 use mpf_testkit::{all_finite, few, finite, number};
+use ndarray::{Array1, Array2};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! K and ∇K of any model over any connectivity: Eqs. `K_finalform` and `Kgrad`, Appendices B, D.
 
-use mpf_core::gradcheck::gradient_error;
+use mpf_core::gradient_error;
 use mpf_core::linalg::symmetric_eigen;
 use mpf_core::rng::stream;
 use mpf_core::{

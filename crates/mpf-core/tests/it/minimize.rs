@@ -1,7 +1,7 @@
 //! The minimiser: minima, limits, reasons for stopping, ℓ1, and its manners.
 
+use mpf_core::from_fn;
 use mpf_core::minimize::Backend;
-use mpf_core::objective::from_fn;
 use mpf_core::rng::stream;
 use mpf_core::{Cancel, Error, Minimizer, MinimizerOptions, Objective, Ridge, StopReason};
 use rand::RngExt;

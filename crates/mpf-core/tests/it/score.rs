@@ -1,6 +1,6 @@
 //! Appendix C: score matching, and MPF over small cubes on the way to it; Appendix D's numbers.
 
-use mpf_core::gradcheck::gradient_error;
+use mpf_core::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::score::{Cube, GaussianPrecision, StateDerivatives, closed_form};
 use mpf_core::{
@@ -211,7 +211,7 @@ fn a_gaussian_is_fitted_by_its_inverse_second_moment() {
         let mut flow = Flow::new(&gaussian, &cube, &states).unwrap();
         // K is flat, εᵈ⁺²/48 of its curvature: ask for as much as the value resolves.
         let scale = side.powi(4) / 48.0;
-        let mut scaled = mpf_core::objective::from_fn(3, |theta: &[f64], grad: &mut [f64]| {
+        let mut scaled = mpf_core::from_fn(3, |theta: &[f64], grad: &mut [f64]| {
             let k = flow.value_and_gradient(theta, grad);
             grad.iter_mut().for_each(|g| *g /= scale);
             (k - side * side) / scale

@@ -19,8 +19,8 @@ use mpf_ica::{
     Neighbours, Snapshot, Stochastic, Trainer, Trajectory,
 };
 use mpf_samplers::{HmcOptions, SmoothEnergy};
-use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use mpf_testkit::{all_finite, few, number};
+use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The fast objective against `mpf-core`'s plain one, and what the connectivities promise.
 
 use crate::common::{normal, random_filters, seed};
-use mpf_core::gradcheck::gradient_error;
+use mpf_core::gradient_error;
 use mpf_core::rng::{stream, substream};
 use mpf_core::{Drawn, EnergyModel, Flow, Form, Objective, SampledConnectivity};
 use mpf_ica::connectivity::{

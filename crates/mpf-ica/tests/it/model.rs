@@ -1,8 +1,8 @@
 //! The energy, its gradients and the likelihood; whitening.
 
 use crate::common::{normal, random_filters, seed};
-use mpf_core::gradcheck::gradient_error;
-use mpf_core::objective::from_fn;
+use mpf_core::from_fn;
+use mpf_core::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::{EnergyModel, Objective};
 use mpf_ica::likelihood::{NegativeLogLikelihood, log_likelihood};

@@ -1,4 +1,4 @@
-//! An estimator's objective at given couplings, and how hard the data pull at couplings.
+//! An estimator's objective and its slopes at given couplings.
 
 use super::{Estimator, Fitter, Mode, Problem, pairs_of, spin_params};
 use crate::Result;
@@ -12,7 +12,7 @@ use mpf_core::Objective;
 use rayon::prelude::*;
 use std::ops::Range;
 
-impl Fitter {
+impl<E: Estimator> Fitter<E> {
     /// The objective of `couplings` on `samples`, without penalties: what a fit minimises, on data
     /// that need not be those of the fit. Node by node, the sum over the rows. +∞ where it is too
     /// large for a number, which flows of strong couplings can be; never NaN.
@@ -20,15 +20,10 @@ impl Fitter {
     /// # Errors
     /// [`Error::UnitCount`] when model and data differ in size, [`Error::NoFlipsLeft`],
     /// [`Error::TooManyCouplings`].
-    pub fn objective_value(
-        &self,
-        estimator: &impl Estimator,
-        couplings: &Couplings,
-        samples: &Samples,
-    ) -> Result<f64> {
+    pub fn objective_value(&self, couplings: &Couplings, samples: &Samples) -> Result<f64> {
         let d = samples.n_units();
         check_units(couplings, d)?;
-        let (left_out, _) = left_out_flips(samples, self.options.neighbourhood)?;
+        let (left_out, _) = left_out_flips(samples, self.estimator.neighbourhood())?;
         let spins = couplings.to_spins();
         // A pair without coupling adds nothing to the margins, so that a sparse model is cheap.
         let coupled: Vec<(usize, usize)> = (0..d)
@@ -41,12 +36,13 @@ impl Fitter {
         }
         let value = |units: Range<usize>, pairs: Vec<(usize, usize)>| {
             let theta = spin_params(&spins, &units, &pairs);
-            let mut objective = estimator.objective(Terms {
+            let mut objective = self.estimator.objective(Terms {
                 samples,
                 units,
                 pairs,
                 left_out: left_out.clone(),
-                complement: self.options.neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+                complement: self.estimator.neighbourhood()
+                    == Neighbourhood::SingleFlipsAndComplement,
                 kernel: Kernel {
                     serial: by_node,
                     ..Kernel::default()
@@ -65,16 +61,15 @@ impl Fitter {
         }
     }
 
-    /// How hard the data pull at every free coupling when the model is `couplings`, in units of
-    /// λ₁: a coupling that is zero stays zero while its pull is at most λ₁. Sorted pairs (i, j),
-    /// i < j; those of constant units are not free. Finite.
+    /// Returns |∂F/∂K_ij| of every free coupling at `couplings`, in units of λ₁: a coupling that is
+    /// zero stays zero while its slope is at most λ₁. Pairs (i, j), i < j, are sorted; those of
+    /// constant units are not free. Finite.
     ///
     /// # Errors
-    /// As [`Fitter::fit_with`]; [`Error::UnitCount`] when model and data differ in size;
-    /// [`Error::NotFiniteObjective`] where the objective or a pull overflows.
-    pub fn coupling_pulls(
+    /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
+    /// [`Error::NotFiniteObjective`] where the objective or a slope overflows.
+    pub fn coupling_slopes(
         &self,
-        estimator: &impl Estimator,
         couplings: &Couplings,
         samples: &Samples,
     ) -> Result<Vec<((usize, usize), f64)>> {
@@ -82,32 +77,32 @@ impl Fitter {
         check_units(couplings, d)?;
         let problem = Problem::new(self, samples, None)?;
         let spins = couplings.to_spins();
-        let pulls = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
+        let slopes = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
             let basis = Basis::new(units.clone(), pairs, &problem.means, |i| problem.field(i));
             let theta = basis.coordinates(&spin_params(&spins, &units, pairs));
-            let penalised = problem.penalised(estimator, units, pairs.to_vec(), share, &basis)?;
+            let penalised = problem.penalised(units, pairs.to_vec(), share, &basis)?;
             let mut grad = vec![0.0; theta.len()];
             let value = Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
             let weights = basis.l1_weights(share);
             let first = theta.len() - pairs.len();
-            let pulls: Vec<f64> = (first..theta.len())
+            let slopes: Vec<f64> = (first..theta.len())
                 .map(|k| grad[k].abs() / weights[k])
                 .collect();
-            match [value].iter().chain(&pulls).find(|v| !v.is_finite()) {
-                None => Ok(pulls),
+            match [value].iter().chain(&slopes).find(|v| !v.is_finite()) {
+                None => Ok(slopes),
                 Some(&value) => Err(Error::NotFiniteObjective { value }),
             }
         };
         match self.options.mode {
             Mode::Joint => {
-                let pulls: Vec<f64> = pulls(0..d, &problem.pairs, 1.0)?;
-                Ok(problem.pairs.iter().copied().zip(pulls).collect())
+                let slopes: Vec<f64> = slopes(0..d, &problem.pairs, 1.0)?;
+                Ok(problem.pairs.iter().copied().zip(slopes).collect())
             }
             Mode::NodeWise => {
                 // Either row can make a coupling differ from zero.
                 let rows = (0..d)
                     .into_par_iter()
-                    .map(|unit| pulls(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5))
+                    .map(|unit| slopes(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5))
                     .collect::<Result<Vec<Vec<f64>>>>()?;
                 // Sorted pairs come in the order in which each row lists its own.
                 let mut taken = vec![0; d];

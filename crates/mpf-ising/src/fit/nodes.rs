@@ -1,49 +1,17 @@
 //! Node by node: every row by itself, in parallel, then averaged with the transpose.
 
-use super::{Estimator, Fit, FitProgress, FitSnapshot, Problem, are_couplings, pairs_of};
+use super::{Estimator, Fit, FitProgress, Problem, are_couplings, pairs_of};
 use crate::Result;
 use crate::basis::Field;
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::support::Biases;
-use mpf_core::{Minimizer, Minimum, StopReason, TracePoint};
+use mpf_core::{Checkpoint, Minimizer, Minimum, StopReason, Stopwatch, TracePoint};
 use ndarray::Array2;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// The rows of a node-wise fit that are done.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NodeSnapshot {
-    rows: Vec<Option<Row>>,
-    seconds: f64,
-}
-
-impl NodeSnapshot {
-    /// How many rows are done.
-    pub fn n_done(&self) -> usize {
-        self.rows.iter().flatten().count()
-    }
-
-    /// Learning time so far, in seconds: finite, in every snapshot that a fit goes on from.
-    pub fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
-    /// Whether every number is one that a fit can have written.
-    fn is_finite(&self) -> bool {
-        // Thirty million years, and more evaluations than they have milliseconds.
-        const MOST: f64 = 1e15;
-        (0.0..MOST).contains(&self.seconds)
-            && self.rows.iter().flatten().all(|row| {
-                let last = row.last.iter().flat_map(|p| [p.value, p.gradient_norm]);
-                let numbers = [row.value, row.kkt_residual];
-                let mut all = row.spins.iter().copied().chain(numbers).chain(last);
-                all.all(f64::is_finite) && row.evaluations.max(row.iterations) as f64 <= MOST
-            })
-    }
-}
+use std::time::Instant;
 
 /// What the minimisation of one row gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,108 +40,67 @@ impl Row {
     }
 }
 
-impl Problem<'_> {
+impl<E: Estimator> Problem<'_, E> {
     pub(super) fn fit_by_node(
         &self,
-        estimator: &impl Estimator,
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
         let d = self.samples.n_units();
-        let earlier = match &self.options().resume {
-            Some(FitSnapshot::NodeWise(snapshot)) => Some(self.checked(snapshot)?),
-            _ => None,
-        };
-        let fits = Mutex::new(NodeFits::new(self, earlier));
+        let checkpoint = &self.options().minimizer.checkpoint;
+        let time = checkpoint.entry("seconds");
+        let fits = Mutex::new(NodeFits::new(self, time.resume()?.unwrap_or(0.0)));
         let observer = Mutex::new((observer, 0));
         (0..d).into_par_iter().try_for_each(|unit| -> Result<()> {
             let pairs = pairs_of(&self.pairs, unit);
             let free = !pairs.is_empty() || matches!(self.field(unit), Field::Free { .. });
-            let done = earlier.and_then(|snapshot| snapshot.rows[unit].clone());
-            let row = match done {
-                Some(row) => Some(row),
-                None if free => {
-                    let mut limits = self.fitter.minimizer.options().clone();
-                    let used = lock(&fits).clock.seconds();
-                    limits.max_seconds = (limits.max_seconds - used).max(0.0);
-                    // What is kept is rows that are done.
-                    limits.snapshots = false;
+            let row = if free {
+                let row: Row = checkpoint.unit(format!("row {unit}"), |_| {
+                    let seconds = lock(&fits).clock.seconds();
+                    time.note(seconds);
+                    let mut limits = self.options().minimizer.clone();
+                    limits.max_seconds = (limits.max_seconds - seconds).max(0.0);
+                    limits.checkpoint = Checkpoint::default();
                     let minimizer = Minimizer::new(limits)?;
-                    let units = unit..unit + 1;
                     let pairs = pairs.clone();
-                    let fitted =
-                        self.minimize(estimator, units, pairs, 0.5, &minimizer, |_, _| {})?;
-                    Some(Row::new(fitted))
+                    let found = self.minimize(unit..unit + 1, pairs, 0.5, &minimizer, |_, _| {})?;
+                    Ok::<_, Error>(Row::new(found))
+                })?;
+                if row.spins.len() != 1 + pairs.len() {
+                    let problem = format!("row {unit} is of another problem");
+                    return Err(mpf_core::Error::checkpoint(problem).into());
                 }
-                None => None,
+                Some(row)
+            } else {
+                None
             };
             lock(&fits).add(unit, &pairs, row);
             // Only one thread observes, without holding the fits: an observer may itself work in
-            // parallel and be made to run another unit meanwhile. What that unit adds is told by
-            // whoever is observing.
+            // parallel and be made to run another unit meanwhile, which the observing thread then
+            // reports.
             while let Ok(mut observing) = observer.try_lock() {
-                let (observer, told) = &mut *observing;
+                let (observer, reported) = &mut *observing;
                 let now = lock(&fits).clone();
-                if now.units_done == *told {
+                if now.units_done == *reported {
                     break;
                 }
-                *told = now.units_done;
+                *reported = now.units_done;
                 if !now.are_couplings() {
                     continue;
                 }
                 let began = Instant::now();
-                observer(&now.progress(
-                    &|| now.couplings(self).expect("their sums are numbers"),
-                    &|| now.snapshot(self),
-                ));
-                lock(&fits).clock.observed += began.elapsed();
+                let couplings = || now.couplings(self).expect("their sums are numbers");
+                observer(&now.progress(&couplings));
+                lock(&fits).clock.discount(began.elapsed());
             }
             Ok(())
         })?;
         let fits = fits.into_inner().unwrap_or_else(PoisonError::into_inner);
         fits.finish(self)
     }
-
-    /// The snapshot, if it can be one of this problem.
-    fn checked<'s>(&self, snapshot: &'s NodeSnapshot) -> Result<&'s NodeSnapshot> {
-        if !snapshot.is_finite() {
-            let problem = "it has numbers that no fit writes".to_owned();
-            return Err(mpf_core::Error::Checkpoint { problem }.into());
-        }
-        let d = self.samples.n_units();
-        let rows = snapshot.rows.iter().enumerate();
-        let n_params = |unit| 1 + pairs_of(&self.pairs, unit).len();
-        let other = (snapshot.rows.len() != d)
-            .then_some((d, snapshot.rows.len()))
-            .or_else(|| {
-                rows.filter_map(|(unit, row)| Some((n_params(unit), row.as_ref()?.spins.len())))
-                    .find(|(expected, found)| expected != found)
-            });
-        match other {
-            None => Ok(snapshot),
-            Some((expected, found)) => {
-                Err(mpf_core::Error::OtherSnapshot { expected, found }.into())
-            }
-        }
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Learning time: what has passed, now and earlier, less what observers took.
-#[derive(Clone, Debug)]
-struct Clock {
-    earlier: f64,
-    began: Instant,
-    observed: Duration,
-}
-
-impl Clock {
-    fn seconds(&self) -> f64 {
-        let now = self.began.elapsed().saturating_sub(self.observed);
-        self.earlier + now.as_secs_f64()
-    }
 }
 
 /// The rows that are fitted so far.
@@ -185,11 +112,11 @@ struct NodeFits {
     /// One minimum per unit, where it had free parameters and is done.
     minima: Vec<Option<Row>>,
     units_done: usize,
-    clock: Clock,
+    clock: Stopwatch,
 }
 
 impl NodeFits {
-    fn new(problem: &Problem<'_>, earlier: Option<&NodeSnapshot>) -> Self {
+    fn new<E: Estimator>(problem: &Problem<'_, E>, seconds: f64) -> Self {
         let d = problem.samples.n_units();
         Self {
             fields: (0..d)
@@ -202,11 +129,7 @@ impl NodeFits {
             rows: Array2::zeros((d, d)),
             minima: vec![None; d],
             units_done: 0,
-            clock: Clock {
-                earlier: earlier.map_or(0.0, NodeSnapshot::seconds),
-                began: Instant::now(),
-                observed: Duration::ZERO,
-            },
+            clock: Stopwatch::start_at(seconds),
         }
     }
 
@@ -226,22 +149,7 @@ impl NodeFits {
         self.minima.iter().flatten()
     }
 
-    /// The rows that are done, but for those that were broken off.
-    fn snapshot(&self, problem: &Problem<'_>) -> Option<FitSnapshot> {
-        let done = |row: &Option<Row>| row.clone().filter(|r| r.stop != StopReason::Cancelled);
-        problem.options().minimizer.snapshots.then(|| {
-            FitSnapshot::NodeWise(NodeSnapshot {
-                rows: self.minima.iter().map(done).collect(),
-                seconds: self.clock.seconds(),
-            })
-        })
-    }
-
-    fn progress<'a>(
-        &self,
-        couplings: &'a dyn Fn() -> Couplings,
-        snapshot: &'a dyn Fn() -> Option<FitSnapshot>,
-    ) -> FitProgress<'a> {
+    fn progress<'a>(&self, couplings: &'a dyn Fn() -> Couplings) -> FitProgress<'a> {
         FitProgress {
             iteration: self.units_done,
             evaluations: self.minima().map(|m| m.evaluations).sum(),
@@ -249,7 +157,6 @@ impl NodeFits {
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             seconds: self.clock.seconds(),
             couplings,
-            snapshot,
         }
     }
 
@@ -264,7 +171,7 @@ impl NodeFits {
         self.minima().map(|m| m.value).sum()
     }
 
-    fn couplings(&self, problem: &Problem<'_>) -> Result<Couplings> {
+    fn couplings<E: Estimator>(&self, problem: &Problem<'_, E>) -> Result<Couplings> {
         let means: Vec<f64> = problem
             .pairs
             .iter()
@@ -284,7 +191,7 @@ impl NodeFits {
         problem.couplings(&fields, &means)
     }
 
-    fn finish(self, problem: &Problem<'_>) -> Result<Fit> {
+    fn finish<E: Estimator>(self, problem: &Problem<'_, E>) -> Result<Fit> {
         let asymmetry = problem.pairs.iter().fold(0.0f64, |m, &(i, j)| {
             m.max((self.rows[[i, j]] - self.rows[[j, i]]).abs())
         });
@@ -309,7 +216,6 @@ impl NodeFits {
                 })
             })
             .collect();
-        let snapshot = self.snapshot(problem);
         let value = self.value();
         if !value.is_finite() {
             return Err(Error::NotFiniteObjective { value });
@@ -326,7 +232,6 @@ impl NodeFits {
             asymmetry: Some(asymmetry.min(f64::MAX)),
             warnings: Vec::new(),
             trace,
-            snapshot,
         })
     }
 }

@@ -5,11 +5,11 @@
 use mpf_core::rng::stream;
 use mpf_core::{Form, MinimizerOptions, Objective};
 use mpf_ising::blocks;
-use mpf_ising::kernel::{Kernel, Path};
+use mpf_ising::internal::{Algorithm, Kernel};
 use mpf_ising::preflight::{Finding, bytes_of_fit};
 use mpf_ising::{
-    Biases, BootstrapOptions, Boundary, Couplings, Dealing, ErrorBars, Exact, Fit, FitOptions,
-    Fitter, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf, Neighbourhood,
+    Biases, BootstrapOptions, Boundary, Couplings, ErrorBars, Exact, Fit, FitOptions, Fitter,
+    FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf, Neighbourhood,
     PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, States, Support, Warning,
     bootstrap, mosaic,
 };
@@ -252,7 +252,7 @@ proptest! {
         }
         // (What fits into the address space may be held, and would be.)
         let n = if a < 9 { a } else { usize::MAX - a % 2 };
-        for dealing in [Dealing::Blocks, Dealing::Random { seed }] {
+        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed }] {
             if let Ok(folds) = Folds::new(n, b, dealing) {
                 prop_assert!((0..b).map(|f| folds.held_out(f).len()).sum::<usize>() == n);
             }
@@ -317,7 +317,7 @@ proptest! {
         if let Ok(lambdas) = path.lambdas(&fitter, &estimator, &samples) {
             all_finite("lambdas", &lambdas)?;
         }
-        let Ok(folds) = Folds::new(states.n_samples(), n_folds, Dealing::Blocks) else {
+        let Ok(folds) = Folds::new(states.n_samples(), n_folds, FoldAssignment::Blocks) else {
             return Ok(());
         };
         let found = path.cross_validate(&fitter, &estimator, &states, &folds, |_| {});

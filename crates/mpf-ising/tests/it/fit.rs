@@ -2,7 +2,7 @@
 
 use mpf_core::rng::stream;
 use mpf_core::{Cancel, Form, Objective, StopReason};
-use mpf_ising::couplings::{n_packed, packed_index};
+use mpf_ising::internal::{n_packed, packed_index};
 use mpf_ising::{
     Biases, Couplings, Error, Exact, FitOptions, Fitter, IsingFlow, Mode, Neighbourhood, Samples,
     States, Support, Warning,

@@ -1,13 +1,13 @@
 //! The fast flow against the plain one of `mpf-core`, and what must hold of both.
 
-use mpf_core::gradcheck::gradient_error;
+use mpf_core::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::{Flow, Form, Objective, OutsideData};
-use mpf_ising::couplings::{n_packed, packed_index};
-use mpf_ising::flow::{MarginSum, Terms};
+use mpf_ising::BitFlips;
+use mpf_ising::internal::{n_packed, packed_index};
 use mpf_ising::kernel::{FlowRate, Kernel, Path};
-use mpf_ising::model::BitFlips;
 use mpf_ising::{Couplings, Exact, IsingFlow, IsingModel, Neighbourhood, Samples, States};
+use mpf_ising::{MarginSum, Terms};
 use proptest::prelude::*;
 use rand::RngExt;
 

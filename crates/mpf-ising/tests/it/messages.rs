@@ -2,7 +2,7 @@
 
 use mpf_core::StopReason;
 use mpf_ising::{
-    Boundary, Couplings, Dealing, Error, FitOptions, Fitter, Folds, Incomplete, Lattice,
+    Boundary, Couplings, Error, FitOptions, Fitter, FoldAssignment, Folds, Incomplete, Lattice,
     PathOptions, PenaltyPath, Samples, States, Support, Warning,
 };
 use ndarray::{Array2, array};
@@ -52,13 +52,13 @@ fn error_messages() {
         fit(|o| o.start = Some(Couplings::zeros(3).unwrap())),
         fit(|o| o.minimizer.gradient_tolerance = f64::NAN),
         fit(|o| o.start = Some(Couplings::new(array![[1e4, 0.0], [0.0, 0.0]]).unwrap())),
-        Folds::new(3, 5, Dealing::Blocks).unwrap_err(),
+        Folds::new(3, 5, FoldAssignment::Blocks).unwrap_err(),
         PenaltyPath::new(PathOptions {
             lambdas: Some(vec![0.1, -0.2]),
             ..PathOptions::default()
         })
         .unwrap_err(),
-        mpf_ising::blocks::mean(&[1.0, 2.0, 3.0], 2).unwrap_err(),
+        mpf_ising::block_mean(&[1.0, 2.0, 3.0], 2).unwrap_err(),
         Incomplete::new(
             &states,
             &States::from_binary(array![[1u8], [1]].view()).unwrap(),

@@ -1,7 +1,7 @@
 //! Every finding on data made to show it, and nothing on data that have none.
 
 use mpf_core::rng::stream;
-use mpf_ising::couplings::n_packed;
+use mpf_ising::internal::n_packed;
 use mpf_ising::preflight::{Finding, Preflight, Relation, bytes_of_fit};
 use mpf_ising::{Couplings, Error, Exact, Fitter, Samples, States};
 use ndarray::{Array2, array};

@@ -3,7 +3,7 @@
 use super::{Scan, visit};
 use crate::lattice::logistic;
 use mpf_ising::Couplings;
-use mpf_ising::bits::{flip_bit, for_each_set_bit, get_bit};
+use mpf_ising::{flip_bit, for_each_set_bit, get_bit};
 use rand::Rng;
 
 /// Most neighbours for which the surroundings are tabulated.

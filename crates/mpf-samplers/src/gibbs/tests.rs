@@ -1,8 +1,8 @@
 use super::*;
 use mpf_core::EnergyModel;
-use mpf_core::energy::boltzmann;
+use mpf_core::boltzmann;
 use mpf_core::rng::stream;
-use mpf_ising::couplings::n_packed;
+use mpf_ising::internal::n_packed;
 use mpf_ising::{Boundary, IsingModel, Lattice};
 use ndarray::Array2;
 

@@ -1,9 +1,9 @@
 //! Annealed importance sampling against exact values of ln Z.
 
-use mpf_testkit::seed;
-use mpf_ising::couplings::n_packed;
+use mpf_ising::internal::n_packed;
 use mpf_ising::{Boundary, Couplings, Exact, Lattice};
 use mpf_samplers::{AnnealedOptions, Error, ExactLattice, annealed_log_z};
+use mpf_testkit::seed;
 use rand::RngExt;
 
 fn options(n_levels: usize, offset: u64) -> AnnealedOptions {
@@ -22,7 +22,7 @@ fn twenty_units_agree_with_enumeration() {
             .map(|_| scale * rng.random_range(-1.0..1.0))
             .collect();
         for unit in 0..20 {
-            packed[mpf_ising::couplings::packed_index(20, unit, unit)] += bias;
+            packed[mpf_ising::internal::packed_index(20, unit, unit)] += bias;
         }
         let j = Couplings::unpack(20, &packed).unwrap();
         let exact = Exact::new(&j).unwrap().log_z();

@@ -1,6 +1,5 @@
 //! Chains and their diagnostics: seeds, threads, thinning, cancelling, AR(1).
 
-use mpf_testkit::{random_couplings, seed};
 use mpf_core::rng::stream;
 use mpf_core::{Cancel, checkpoint};
 use mpf_ising::{Boundary, Lattice, States};
@@ -8,6 +7,7 @@ use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, Error, ExactEnumeration, ExactLattice, Gibbs, Run,
     Sampler, SwendsenWang, Tally, Tempering, TemperingOptions, diagnostics,
 };
+use mpf_testkit::{random_couplings, seed};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 use serde::{Serialize, de::DeserializeOwned};

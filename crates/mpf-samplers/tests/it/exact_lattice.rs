@@ -1,9 +1,9 @@
 //! The transfer matrix against sums over all states.
 
-use mpf_testkit::{energies, pair_means, random_lattice, seed};
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Couplings, Lattice};
 use mpf_samplers::{Error, ExactLattice};
+use mpf_testkit::{energies, pair_means, random_lattice, seed};
 use ndarray::Array2;
 
 fn brute_force(couplings: &Couplings) -> (f64, Array2<f64>) {

@@ -1,11 +1,11 @@
 //! Leapfrog and HMC: reversibility, order of the energy error, moments.
 
-use mpf_testkit::seed;
 use mpf_core::rng::{next_seed, stream};
 use mpf_samplers::hmc::{PhasePoint, leapfrog};
 use mpf_samplers::{
     ChainOptions, ChainRunner, Error, Hmc, HmcOptions, Sampler, SmoothEnergy, diagnostics,
 };
+use mpf_testkit::seed;
 use ndarray::{Array1, Array2, ArrayView1, array};
 use rand::RngExt;
 use rand_distr::StandardNormal;

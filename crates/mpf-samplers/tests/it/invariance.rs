@@ -1,13 +1,13 @@
 //! Started from exact draws, every kernel stays there; started anywhere, it gets there. On
 //! targets with fields and frustration, for any `MPF_TEST_SEED`.
 
-use mpf_testkit::{pair_means, random_couplings, random_lattice, seed};
 use mpf_core::rng::{next_seed, stream};
 use mpf_ising::{Couplings, Exact, Lattice, States};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, ExactLattice, Gibbs, Sampler, Scan,
     SwendsenWang, Tally, Tempering, TemperingOptions, diagnostics,
 };
+use mpf_testkit::{pair_means, random_couplings, random_lattice, seed};
 use ndarray::Array2;
 
 /// Independent starts of an invariance test, and steps from each.

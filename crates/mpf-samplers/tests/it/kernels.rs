@@ -1,12 +1,12 @@
 //! Full transition matrices of the cluster and the tempering kernel for a few units, built from
 //! the samplers' own probabilities. Those of Gibbs are beside its code.
 
-use mpf_testkit::{energies, probabilities, random_couplings, seed};
-use mpf_core::energy::boltzmann;
+use mpf_core::boltzmann;
 use mpf_core::rng::stream;
 use mpf_ising::Couplings;
 use mpf_samplers::swendsen_wang::Clusters;
 use mpf_samplers::{Gibbs, Sampler, Scan, SwendsenWang, Tempering};
+use mpf_testkit::{energies, probabilities, random_couplings, seed};
 use ndarray::{Array2, array};
 
 /// Targets with fields and frustration, and some without.

@@ -116,7 +116,7 @@ impl ErrorBars {
     }
 }
 
-impl Fitter {
+impl<E: MarginEstimator> Fitter<E> {
     /// Standard errors of `couplings`, a fit of `states` with these options, from blocks of
     /// `block_length` successive samples (1 for independent samples). Finite for all that is free,
     /// NaN for the rest.
@@ -129,12 +129,17 @@ impl Fitter {
     /// singular, and [`Error::Core`] when its inverse is not finite.
     pub fn sandwich(
         &self,
-        estimator: &impl MarginEstimator,
         couplings: &Couplings,
         states: &States,
         block_length: usize,
     ) -> Result<ErrorBars> {
         let n_blocks = n_blocks(states.n_samples(), block_length)?;
+        let estimator = self.estimator();
+        if estimator.neighbourhood() != Neighbourhood::SingleFlips {
+            return Err(Error::NoErrorBars {
+                reason: "they are for all single flips, the default neighbourhood",
+            });
+        }
         let model = Scores::new(self.options(), couplings, states, estimator.loss())?;
         let p = states.n_units() + model.pairs.len();
         if self.options().mode == Mode::Joint && p > MAX_JOINT_PARAMETERS {
@@ -185,11 +190,6 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
                 what: "couplings",
                 expected: d,
                 found: couplings.n_units(),
-            });
-        }
-        if options.neighbourhood != Neighbourhood::SingleFlips {
-            return Err(Error::NoErrorBars {
-                reason: "they are for all single flips, the default neighbourhood",
             });
         }
         if matches!(options.biases, Biases::Fixed(_)) {
@@ -357,7 +357,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             .collect()
     }
 
-    /// Adds ∇f of one sample to `rows`. `fields` is scratch for W.
+    /// Adds ∇f of one sample to `rows`. `spins` is scratch for the sample's spins.
     fn add_score(&self, sample: usize, spins: &mut [f64], mut rows: ArrayViewMut1<'_, f64>) {
         for (i, spin) in spins.iter_mut().enumerate() {
             *spin = self.spin(sample, i);
