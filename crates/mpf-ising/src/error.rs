@@ -305,6 +305,11 @@ pub enum Error {
     /// Unknown entries and a neighbourhood that looks at whole states.
     #[error("with unknown entries only all single flips, the default neighbourhood, can be used")]
     MissingNeighbourhood,
+    /// EBIC on a path of λ₂.
+    #[error(
+        "EBIC needs couplings that are exactly zero: use it with λ₁, or choose λ₂ by another rule"
+    )]
+    EbicOfRidge,
     /// An option that this method does not have.
     #[error("{method} does not have {option}: {reason}")]
     NotOffered {

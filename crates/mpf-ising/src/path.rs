@@ -35,7 +35,7 @@ use crate::bits::{Samples, States};
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
-use crate::folds::Folds;
+use crate::folds::{FoldAssignment, Folds};
 use crate::support::{Biases, Support};
 use mpf_core::{Checkpoint, StopReason, check_option};
 use ndarray::{Array2, aview1};
@@ -79,6 +79,12 @@ pub struct PathOptions {
     pub patience: usize,
     /// γ of EBIC: 0 for BIC, up to 1 for many units. Default 0.5.
     pub gamma: f64,
+    /// How many folds cross-validation has. Default 5.
+    pub n_folds: usize,
+    /// How samples are assigned to folds. Default: contiguous blocks.
+    pub assignment: FoldAssignment,
+    /// How the point is chosen. Default: the smallest held-out score.
+    pub rule: Rule,
 }
 
 impl Default for PathOptions {
@@ -90,6 +96,9 @@ impl Default for PathOptions {
             lambdas: None,
             patience: 3,
             gamma: 0.5,
+            n_folds: 5,
+            assignment: FoldAssignment::default(),
+            rule: Rule::default(),
         }
     }
 }
@@ -97,16 +106,14 @@ impl Default for PathOptions {
 /// Fits along a path of penalties, with checked options.
 ///
 /// ```
-/// use mpf_ising::{Boundary, FoldAssignment, Exact, Fitter, Folds, Lattice, PenaltyPath, Rule};
+/// use mpf_ising::{Boundary, Exact, Fitter, Lattice, PenaltyPath};
 ///
 /// let truth = Lattice::new(3, 3, Boundary::Open)?
 ///     .spin_glass(1.0, &mut mpf_core::rng::stream(2, 0))?;
 /// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(2, 1));
-/// let folds = Folds::new(2000, 5, FoldAssignment::Blocks)?;
 /// let fitter: Fitter = Fitter::default();
-/// let found = PenaltyPath::default().cross_validate(&fitter, &states, &folds, |_| {})?;
-/// let chosen = found.chosen(Rule::Minimum).expect("a path with scores");
-/// assert!(chosen.fit.couplings.mean_square_error(&truth) < 0.1);
+/// let found = PenaltyPath::default().cross_validate(&fitter, &states, |_| {})?;
+/// assert!(found.chosen().fit.couplings.mean_square_error(&truth) < 0.1);
 /// # Ok::<(), mpf_ising::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -143,10 +150,11 @@ pub struct HeldOutScore {
 }
 
 /// How a point of a path is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// The smallest held-out score: for prediction.
+    #[default]
     Minimum,
     /// The largest λ whose score is within one standard error of the smallest: for few couplings.
     OneStandardError,
@@ -160,6 +168,8 @@ pub enum Rule {
 pub struct CrossValidation {
     /// What was varied.
     pub penalty: Penalty,
+    /// How the point is chosen.
+    pub rule: Rule,
     /// Fits to all data.
     pub path: Vec<PathPoint>,
     /// Held-out scores, one per point of the path.
@@ -223,7 +233,7 @@ impl PenaltyPath {
     /// # Errors
     /// [`mpf_core::Error::Option`] for a λ that is negative or not finite, no λ at all or more than a million
     /// that are not given, a patience of 0, a smallest part outside 0 < r < 1, or a γ outside
-    /// 0 ≤ γ ≤ 1.
+    /// 0 ≤ γ ≤ 1; [`Error::EbicOfRidge`].
     pub fn new(options: PathOptions) -> Result<Self> {
         let (n, most) = match &options.lambdas {
             None => (options.n_lambdas, MAX_LAMBDAS),
@@ -242,6 +252,9 @@ impl PenaltyPath {
         check_option("smallest", smallest, "between 0 and 1", holds)?;
         let gamma = options.gamma;
         check_option("gamma", gamma, "from 0 to 1", (0.0..=1.0).contains(&gamma))?;
+        if options.rule == Rule::Ebic && options.penalty == Penalty::L2 {
+            return Err(Error::EbicOfRidge);
+        }
         Ok(Self { options })
     }
 
@@ -326,15 +339,16 @@ impl PenaltyPath {
     /// checkpoint of the fitter's options keeps the points that are done.
     ///
     /// # Errors
-    /// [`Error::FoldSamples`] for folds of other data; those of [`PenaltyPath::lambdas`] and
+    /// [`Error::Folds`] for more folds than samples, or fewer than two; those of [`PenaltyPath::lambdas`] and
     /// [`Fitter::fit`]; [`Error::Cancelled`].
     pub fn cross_validate<E: Estimator>(
         &self,
         fitter: &Fitter<E>,
         states: &States,
-        folds: &Folds,
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
+        let options = &self.options;
+        let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
         let checkpoint = &fitter.options().minimizer.checkpoint;
         let penalty = self.options.penalty;
         let samples = Samples::new(states)?;
@@ -351,6 +365,7 @@ impl PenaltyPath {
         let mut all = Walker::new(fitter, samples, penalty)?;
         let mut found = CrossValidation {
             penalty,
+            rule: options.rule,
             path: Vec::with_capacity(lambdas.len()),
             scores: Vec::with_capacity(lambdas.len()),
         };
@@ -408,7 +423,7 @@ impl PenaltyPath {
     /// Whether the score has missed its minimum too often in a row.
     fn is_past_the_best(&self, found: &CrossValidation) -> bool {
         found
-            .index(Rule::Minimum)
+            .index_by(Rule::Minimum)
             .is_some_and(|best| found.scores.len() - 1 - best >= self.options.patience)
     }
 
@@ -540,9 +555,21 @@ impl HeldOutScore {
 }
 
 impl CrossValidation {
-    /// The index of the point that `rule` chooses; `None` without scores, and for EBIC on a ridge
-    /// path.
-    pub fn index(&self, rule: Rule) -> Option<usize> {
+    /// Returns the point that the path's own rule chooses.
+    ///
+    /// # Panics
+    /// On a path without points: no [`PenaltyPath`] gives one.
+    pub fn chosen(&self) -> &PathPoint {
+        self.chosen_by(self.rule)
+            .expect("a path has points, and EBIC where its rule needs it")
+    }
+
+    /// Returns the point that `rule` chooses; `None` for EBIC on a ridge path.
+    pub fn chosen_by(&self, rule: Rule) -> Option<&PathPoint> {
+        self.path.get(self.index_by(rule)?)
+    }
+
+    fn index_by(&self, rule: Rule) -> Option<usize> {
         let smallest = |values: &mut dyn Iterator<Item = f64>| {
             values
                 .enumerate()
@@ -562,10 +589,5 @@ impl CrossValidation {
                 smallest(&mut ebic?.into_iter())
             }
         }
-    }
-
-    /// The point that `rule` chooses; `None` where [`CrossValidation::index`] is.
-    pub fn chosen(&self, rule: Rule) -> Option<&PathPoint> {
-        self.path.get(self.index(rule)?)
     }
 }
