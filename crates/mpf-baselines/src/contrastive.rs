@@ -24,15 +24,15 @@ mod parameters;
 mod snapshot;
 
 pub use options::{ContrastiveOptions, LearningRate};
-pub use snapshot::ContrastiveSnapshot;
 
 use crate::Result;
+use crate::method::{Description, Method, MethodOptions, Takes};
 use chains::{Chains, Moments};
-use mpf_core::{StopReason, TracePoint};
+use mpf_core::{StopReason, Stopwatch, TracePoint};
 use mpf_ising::{Fit, FitProgress, Samples, Warning};
 use mpf_samplers::Gibbs;
 use parameters::Parameters;
-use std::time::Instant;
+use snapshot::Snapshot;
 
 /// CD-k with checked options.
 ///
@@ -69,8 +69,8 @@ impl ContrastiveDivergence {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for no sweeps, no updates, empty batches, a learning rate that is not
-    /// positive and finite, or a time limit that is negative or NaN.
+    /// [`mpf_core::Error::Option`] for no sweeps, no updates, empty batches, a learning rate that is
+    /// not positive and finite, or a time limit that is negative or NaN.
     pub fn new(options: ContrastiveOptions) -> Result<Self> {
         options.check()?;
         Ok(Self { options })
@@ -80,13 +80,12 @@ impl ContrastiveDivergence {
     ///
     /// # Errors
     /// [`Error::Diverged`](crate::Error::Diverged) when a parameter runs away;
-    /// [`Error::Option`](crate::Error::Option) for a start that has;
+    /// [`mpf_core::Error::Option`] for a start that has;
     /// [`mpf_ising::Error::UnitCount`], [`mpf_ising::Error::NotFinite`] and
     /// [`mpf_ising::Error::Edge`] for a start, biases or a support of other units;
     /// [`mpf_ising::Error::TooLarge`] for fixed biases whose energies overflow;
-    /// [`Error::TooManySamples`](crate::Error::TooManySamples);
-    /// [`Error::OtherSnapshot`](crate::Error::OtherSnapshot) for a snapshot that cannot be one of
-    /// this run.
+    /// [`Error::TooManySamples`](crate::Error::TooManySamples); [`mpf_core::Error::Checkpoint`] for
+    /// the state of another run.
     pub fn fit(&self, samples: &Samples) -> Result<Fit> {
         self.fit_observed(samples, |_| {})
     }
@@ -100,35 +99,19 @@ impl ContrastiveDivergence {
         samples: &Samples,
         mut observer: impl FnMut(&FitProgress<'_>),
     ) -> Result<Fit> {
-        let fitted = self.fit_with_snapshots(samples, |progress, _| observer(progress));
-        fitted.map(|(fit, _)| fit)
-    }
-
-    /// As [`ContrastiveDivergence::fit_observed`]; the observer can have a snapshot after every
-    /// update, and the one of the last update comes with the result.
-    ///
-    /// # Errors
-    /// As [`ContrastiveDivergence::fit`].
-    pub fn fit_with_snapshots(
-        &self,
-        samples: &Samples,
-        mut observer: impl FnMut(&FitProgress<'_>, &dyn Fn() -> ContrastiveSnapshot),
-    ) -> Result<(Fit, ContrastiveSnapshot)> {
         let options = &self.options;
-        let mut clock = Instant::now();
+        let mut clock = Stopwatch::start();
         let mut parameters = Parameters::new(options, samples)?;
         let mut chains = Chains::new(options, samples)?;
         let data = chains
             .is_full_batch()
             .then(|| Moments::of_samples(samples, &parameters.pairs));
         let mut trace: Vec<TracePoint> = Vec::new();
-        let mut seconds = 0.0;
-        if let Some(earlier) = &options.resume {
-            earlier.check_trace()?;
-            parameters.resume(earlier)?;
+        if let Some(mut earlier) = options.checkpoint.resume::<Snapshot>()? {
+            parameters.resume(earlier.couplings.clone())?;
+            trace = std::mem::take(&mut earlier.trace);
             chains.resume(earlier)?;
-            trace.clone_from(&earlier.trace);
-            seconds = earlier.seconds();
+            clock = Stopwatch::start_at(trace.last().map_or(0.0, |point| point.seconds));
         }
         let stop = loop {
             let update = trace.len();
@@ -138,7 +121,7 @@ impl ContrastiveDivergence {
             if options.cancel.is_cancelled() {
                 break StopReason::Cancelled;
             }
-            if seconds + clock.elapsed().as_secs_f64() >= options.max_seconds {
+            if clock.seconds() >= options.max_seconds {
                 break StopReason::TimeLimit;
             }
             let gibbs = Gibbs::new(&parameters.couplings)?;
@@ -148,22 +131,26 @@ impl ContrastiveDivergence {
             };
             let rate = options.learning_rate.at(update, options.updates);
             let (value, gradient_norm) = parameters.update(&moments, rate, update + 1)?;
-            seconds += clock.elapsed().as_secs_f64();
-            trace.push(TracePoint {
+            let point = TracePoint {
                 iteration: update + 1,
                 evaluations: update + 1,
                 value,
                 gradient_norm,
-                seconds,
+                seconds: clock.seconds(),
+            };
+            trace.push(point);
+            clock.pause(|| {
+                let couplings = &parameters.couplings;
+                observer(&FitProgress::new(point, &|| couplings.clone()));
+                let checkpoint = &options.checkpoint;
+                checkpoint.offer(|| chains.snapshot(couplings, &trace));
             });
-            let point = trace[update];
-            observer(
-                &FitProgress::new(point, &|| parameters.couplings.clone()),
-                &|| chains.snapshot(&parameters.couplings, &trace),
-            );
-            clock = Instant::now();
         };
-        let snapshot = chains.snapshot(&parameters.couplings, &trace);
+        let seconds = trace.last().map_or(0.0, |point| point.seconds);
+        if options.checkpoint.is_on() {
+            let snapshot = chains.snapshot(&parameters.couplings, &trace);
+            options.checkpoint.note(snapshot);
+        }
         let last = trace.last();
         let kkt_residual = last.map_or(0.0, |p| p.gradient_norm);
         let couplings = parameters.couplings;
@@ -179,7 +166,7 @@ impl ContrastiveDivergence {
         if stop != StopReason::IterationLimit {
             warnings.extend(Warning::not_converged(stop, kkt_residual));
         }
-        let fit = Fit {
+        Ok(Fit {
             couplings,
             value: last.map_or(0.0, |p| p.value),
             stop,
@@ -191,8 +178,47 @@ impl ContrastiveDivergence {
             asymmetry: None,
             warnings,
             trace,
-            snapshot: None,
-        };
-        Ok((fit, snapshot))
+        })
+    }
+}
+
+/// [`ContrastiveDivergence`] as one of the methods.
+pub(crate) struct Cd;
+
+impl Method for Cd {
+    fn describe(&self) -> Description {
+        Description {
+            name: "cd",
+            title: "CD",
+            summary: "Contrastive divergence",
+            takes: &[Takes::Support, Takes::Updates],
+            objective: None,
+            max_units: usize::MAX,
+            is_local: false,
+            competes: false,
+        }
+    }
+
+    fn fit(
+        &self,
+        samples: &Samples,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        ContrastiveDivergence::new(ContrastiveOptions {
+            sweeps: options.sweeps,
+            updates: options.updates,
+            support: options.support.clone(),
+            seed: options.seed,
+            max_seconds: options.minimizer.max_seconds,
+            cancel: options.minimizer.cancel.clone(),
+            checkpoint: options.minimizer.checkpoint.clone(),
+            ..Default::default()
+        })?
+        .fit_observed(samples, observer)
+    }
+
+    fn steps(&self, _: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {
+        ("updates", Some(options.updates))
     }
 }

@@ -32,6 +32,9 @@ pub struct Drift {
 }
 
 impl Drift {
+    /// Gibbs sweeps after which a model that has left its data is noticed.
+    pub const SWEEPS: usize = 50;
+
     /// Runs chains of `sweeps` sweeps. Equal for any number of threads.
     ///
     /// # Errors
@@ -90,8 +93,8 @@ impl Drift {
         })
     }
 
-    /// Whether the chains left: far beyond chance, and by enough to matter.
-    pub fn is_away(&self) -> bool {
+    /// Returns whether the chains left the data: far beyond chance, and by enough to matter.
+    pub fn has_drifted(&self) -> bool {
         let off = (self.after - self.before).abs();
         off > 6.0 * self.standard_error && off > 0.1 * self.before.min(1.0 - self.before)
     }

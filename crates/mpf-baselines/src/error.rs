@@ -4,37 +4,6 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option is outside its range.
-    #[error("option `{name}` is {value}, but it must be {requirement}")]
-    Option {
-        /// The option's name.
-        name: &'static str,
-        /// What was given.
-        value: f64,
-        /// What is allowed.
-        requirement: &'static str,
-    },
-    /// An option of MPF that this method does not have.
-    #[error("{method} does not have {option}: {reason}")]
-    NotOffered {
-        /// The method.
-        method: &'static str,
-        /// What was asked for.
-        option: &'static str,
-        /// Why it makes no sense, and what to do.
-        reason: &'static str,
-    },
-    /// Too many units for a sum over all states in every iteration.
-    #[error(
-        "{n_units} units have 2^{n_units} states, too many to sum over in every iteration: exact \
-         maximum likelihood stops at {limit} units; use pseudolikelihood or MPF"
-    )]
-    TooManyUnits {
-        /// Units of the data.
-        n_units: usize,
-        /// The most that are allowed.
-        limit: usize,
-    },
     /// A unit without variance, where its variance has to be inverted.
     #[error(
         "unit {unit} is always {value}, so the covariance of the units has no inverse: leave the \
@@ -76,14 +45,9 @@ pub enum Error {
         /// The learning rate of that update.
         rate: f64,
     },
-    /// A snapshot that cannot be one of this run.
-    #[error(
-        "the snapshot is of a run with {what}: data or options have changed, or the snapshot has"
-    )]
-    OtherSnapshot {
-        /// What differs.
-        what: &'static str,
-    },
+    /// Weighted samples where every sample is needed by itself.
+    #[error("choosing a penalty and error bars need every sample by itself: give the states too")]
+    NoStates,
     /// More distinct samples than chains are numbered for.
     #[error(
         "{n_samples} distinct samples are more chains than the {limit} of contrastive divergence: \

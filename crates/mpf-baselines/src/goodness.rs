@@ -9,14 +9,14 @@
 //! An Ising model is fitted to the means and the pairs; triplets and P(n) are what it predicts.
 //! The model's moments are exact up to 24 units ([`Moments::exact`]) and from draws otherwise
 //! ([`Moments::of_states`]). Standard errors come from blocks of successive samples
-//! ([`mpf_ising::blocks`]) through the influence of a block on each moment, in which the means'
+//! ([`block_mean`](mpf_ising::block_mean)) through the influence of a block on each moment, in which the means'
 //! own errors are accounted for: δ_i δ_j − C_ij, and
 //! δ_i δ_j δ_k − T_ijk − C_jk δ_i − C_ik δ_j − C_ij δ_k.
 
 use crate::Result;
 use crate::error::{Error, check_mean};
-use mpf_ising::blocks::{self, Mean};
-use mpf_ising::{Couplings, Exact, States};
+use mpf_ising::internal::{n_blocks, part};
+use mpf_ising::{BlockMean, Couplings, Exact, States};
 use serde::Serialize;
 
 /// The first three central moments and the distribution of the number of active units. Finite, and
@@ -24,13 +24,13 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 pub struct Moments {
     /// m_i.
-    pub means: Vec<Mean>,
+    pub means: Vec<BlockMean>,
     /// C_ij for i < j, row by row.
-    pub pairs: Vec<Mean>,
+    pub pairs: Vec<BlockMean>,
     /// T_ijk for i < j < k, row by row; empty without triplets.
-    pub triplets: Vec<Mean>,
+    pub triplets: Vec<BlockMean>,
     /// P(n) for n = 0 … d.
-    pub n_active: Vec<Mean>,
+    pub n_active: Vec<BlockMean>,
 }
 
 /// All (i, j), i < j, in the order of [`Moments::pairs`].
@@ -163,7 +163,7 @@ impl Moments {
         with_triplets: bool,
     ) -> Result<Self> {
         let n = states.n_samples();
-        let n_blocks = blocks::n_blocks(n, block_length)?;
+        let n_blocks = n_blocks(n, block_length)?;
         let d = states.n_units();
         let all = Raw::of(states, with_triplets);
         let central = Self::central(&all);
@@ -171,10 +171,10 @@ impl Moments {
         let mut squares = Self::central(&all);
         squares.clear();
         for b in 0..n_blocks {
-            let range = blocks::part(n, n_blocks, b);
+            let range = part(n, n_blocks, b);
             let length = range.len() as f64;
             let raw = Raw::of(&states.slice(range), with_triplets);
-            let add = |sum: &mut Mean, influence: f64| {
+            let add = |sum: &mut BlockMean, influence: f64| {
                 sum.standard_error += (length * influence) * (length * influence);
             };
             for (sum, (here, overall)) in squares.means.iter_mut().zip(raw.ones.iter().zip(m)) {
@@ -219,7 +219,7 @@ impl Moments {
     /// Central moments, errors zero.
     fn central(raw: &Raw) -> Self {
         let d = raw.ones.len();
-        let known = |value| Mean {
+        let known = |value| BlockMean {
             value,
             standard_error: 0.0,
         };
@@ -267,8 +267,9 @@ impl Moments {
                     found: moments.len(),
                 });
             }
-            let is_moment =
-                |m: &Mean| m.value.abs() <= LARGEST && (0.0..=LARGEST).contains(&m.standard_error);
+            let is_moment = |m: &BlockMean| {
+                m.value.abs() <= LARGEST && (0.0..=LARGEST).contains(&m.standard_error)
+            };
             if let Some(index) = moments.iter().position(|m| !is_moment(m)) {
                 return Err(Error::NotAMoment {
                     what,
@@ -281,12 +282,12 @@ impl Moments {
         Ok(())
     }
 
-    fn all(&self) -> impl Iterator<Item = &Mean> {
+    fn all(&self) -> impl Iterator<Item = &BlockMean> {
         let first = self.means.iter().chain(&self.pairs);
         first.chain(&self.triplets).chain(&self.n_active)
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Mean> {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut BlockMean> {
         let first = self.means.iter_mut().chain(&mut self.pairs);
         first.chain(&mut self.triplets).chain(&mut self.n_active)
     }
@@ -316,7 +317,7 @@ pub struct Agreement {
 impl Agreement {
     /// Of moments in the same order. Pairs that have no error on either side, such as the number
     /// of active units that neither shows, are left out of z.
-    fn of(model: &[Mean], data: &[Mean]) -> Self {
+    fn of(model: &[BlockMean], data: &[BlockMean]) -> Self {
         let n = data.len() as f64;
         let mut found = Self {
             rms_difference: 0.0,
@@ -389,11 +390,11 @@ impl GoodnessOfFit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Entropies {
     /// S of the model.
-    pub entropy: Mean,
+    pub entropy: BlockMean,
     /// Σ_i S(m_i): independent units with the same means.
-    pub independent: Mean,
+    pub independent: BlockMean,
     /// I, their difference: what the couplings say.
-    pub multi_information: Mean,
+    pub multi_information: BlockMean,
 }
 
 impl Entropies {
@@ -406,7 +407,7 @@ impl Entropies {
     /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`Error::Count`] and
     /// [`Error::NotAMoment`] for fields that were set to what moments cannot be;
     /// [`Error::NotFinite`] for a ln Z that is not, and for couplings so large that a result is not.
-    pub fn new(couplings: &Couplings, log_z: Mean, model: &Moments) -> Result<Self> {
+    pub fn new(couplings: &Couplings, log_z: BlockMean, model: &Moments) -> Result<Self> {
         let d = couplings.n_units();
         model.check(d)?;
         check_mean("ln Z", &log_z)?;
@@ -442,7 +443,7 @@ impl Entropies {
         }
         let entropy = log_z.value + energy;
         let with = |what: &'static str, value: f64, errors: &[f64]| {
-            let mean = Mean {
+            let mean = BlockMean {
                 value,
                 standard_error: root_of_squares(errors),
             };

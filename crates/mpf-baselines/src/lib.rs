@@ -31,28 +31,42 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-pub mod contrastive;
-pub mod drift;
-pub mod error;
-pub mod goodness;
-pub mod heldout;
-pub mod max_likelihood;
-pub mod mean_field;
-pub mod method;
-pub mod objectives;
-pub mod pseudolikelihood;
+mod contrastive;
+mod drift;
+mod error;
+mod goodness;
+mod independent;
+mod max_likelihood;
+mod mean_field;
+mod method;
+mod mpf;
+mod objectives;
+mod pseudolikelihood;
+mod recipe;
+mod rise;
+mod tournament;
 
-pub use contrastive::{
-    ContrastiveDivergence, ContrastiveOptions, ContrastiveSnapshot, LearningRate,
-};
-pub use error::Error;
-pub use goodness::{Entropies, GoodnessOfFit, Moments};
-pub use heldout::{Comparison, Tournament, TournamentOptions};
-pub use max_likelihood::{MaximumLikelihood, independent};
+// Estimators and learners.
+pub use contrastive::{ContrastiveDivergence, ContrastiveOptions, LearningRate};
+pub use independent::independent;
+pub use max_likelihood::{MaximumLikelihood, NegativeLogLikelihood};
 pub use mean_field::{Expansion, MeanField, MeanFieldFit};
-pub use method::{Fitted, Method, MethodSnapshot};
+pub use pseudolikelihood::{LogisticLoss, Pseudolikelihood};
+pub use rise::{log_rise, rise};
+
+// Every method behind one trait.
+pub use method::{Description, Method, MethodOptions, Methods, OwnObjective, Takes};
+pub use recipe::{ErrorBarsBy, Polish, Recipe, RecipeProgress, Trained, TrainingData};
+
+// Which model is good?
+pub use drift::Drift;
+pub use goodness::{Agreement, Entropies, GoodnessOfFit, Moments, pairs, triplets};
 pub use objectives::Objectives;
-pub use pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
+pub use tournament::{
+    Comparison, Criterion, Dropout, Entrant, LogZSource, Tournament, TournamentOptions,
+};
+
+pub use error::Error;
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! Exact maximum likelihood for small models, and independent units.
+//! Exact maximum likelihood for small models.
 //!
 //! ```text
 //! −LL = ln Z(J) + Σ_ij J_ij ⟨x_i x_j⟩_data                       nats per sample
@@ -9,22 +9,18 @@
 //! (paper, Eq. `KL likelihood` and the section on maximum likelihood.) Z and the model's moments
 //! are summed over all 2^d states in every evaluation: the yardstick that none of the other
 //! methods has. It goes through the same [`Fitter`] as MPF, in the same standardised units, with
-//! the same penalties and supports. Not for more than [`MAX_UNITS`] units, and slow near that:
+//! the same penalties and supports. Not for more than
+//! [`MaximumLikelihood::MAX_UNITS`] units, and slow near that:
 //! d = 20 takes about 0.1 s per evaluation.
 
 use crate::Result;
-use crate::error::Error;
-use crate::pseudolikelihood::refuse_flow_options;
-use mpf_core::{Objective, StopReason};
-use mpf_ising::Terms;
+use crate::method::{Description, Method, MethodOptions, OwnObjective, Takes};
+use mpf_core::Objective;
 use mpf_ising::{
-    Couplings, Estimator, Exact, Fit, FitOptions, FitProgress, Fitter, Mode, Samples,
-    SpinCouplings, Warning,
+    Couplings, CrossValidation, Error, Estimator, Exact, Fit, FitOptions, FitProgress, Fitter,
+    Mode, PathProgress, PenaltyPath, Samples, SpinCouplings, States, Terms,
 };
 use ndarray::{Array1, Array2};
-
-/// The most units that are fitted by enumeration.
-pub const MAX_UNITS: usize = 20;
 
 /// −LL as a function of θ = (h of all units, K of the pairs).
 pub struct NegativeLogLikelihood {
@@ -37,9 +33,9 @@ impl NegativeLogLikelihood {
     /// Of `samples`, with the couplings of `pairs` free and the others zero.
     ///
     /// # Errors
-    /// [`Error::TooManyUnits`]; [`mpf_ising::Error::Edge`] for a pair that is not one.
+    /// [`Error::TooManyUnitsForLikelihood`]; [`Error::Edge`] for a pair that is not one.
     pub fn new(samples: &Samples, pairs: Vec<(usize, usize)>) -> Result<Self> {
-        check_units(samples.n_units())?;
+        MaximumLikelihood.check_units(samples.n_units())?;
         let terms = Terms::new(samples, 0..samples.n_units(), pairs)?;
         Ok(Self::of(&terms))
     }
@@ -93,131 +89,99 @@ impl Objective for NegativeLogLikelihood {
     }
 }
 
-pub(crate) fn check_units(n_units: usize) -> Result<()> {
-    if n_units > MAX_UNITS {
-        return Err(Error::TooManyUnits {
-            n_units,
-            limit: MAX_UNITS,
-        });
-    }
-    Ok(())
-}
-
-/// Exact maximum likelihood as one of [`Fitter`]'s estimators.
-pub(crate) struct ExactLikelihood;
-
-impl Estimator for ExactLikelihood {
-    fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
-        Box::new(NegativeLogLikelihood::of(&terms))
-    }
-}
-
-/// Fits by exact maximum likelihood, with checked options. Penalties are added to −LL per sample.
+/// Exact maximum likelihood, as an estimator of [`Fitter`]: up to [`MaximumLikelihood::MAX_UNITS`]
+/// units, jointly. Penalties are added to −LL per sample.
 ///
 /// ```
 /// use mpf_baselines::MaximumLikelihood;
-/// use mpf_ising::{Exact, FitOptions, Samples};
+/// use mpf_ising::{Exact, FitOptions, Fitter, Samples};
 /// use ndarray::array;
 ///
 /// let data = array![[0, 0], [0, 1], [1, 1], [1, 1], [1, 0], [0, 0]];
 /// let samples = Samples::from_binary(data.view())?;
-/// let fit = MaximumLikelihood::new(FitOptions::default())?.fit(&samples)?;
+/// let fit = Fitter::new(MaximumLikelihood, FitOptions::default())?.fit(&samples)?;
 /// // At the maximum the model's moments are those of the data.
 /// let moments = Exact::new(&fit.couplings)?.pair_means() - samples.pair_means();
 /// assert!(moments.iter().all(|off| off.abs() < 1e-6));
 /// # Ok::<(), mpf_baselines::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct MaximumLikelihood {
-    fitter: Fitter,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MaximumLikelihood;
 
 impl MaximumLikelihood {
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// [`Error::NotOffered`] for a neighbourhood or a form of MPF's and for the node-wise mode;
-    /// those of [`Fitter::new`].
-    pub fn new(options: FitOptions) -> Result<Self> {
-        const METHOD: &str = "exact maximum likelihood";
-        refuse_flow_options(METHOD, &options)?;
-        if options.mode == Mode::NodeWise {
-            return Err(Error::NotOffered {
-                method: METHOD,
+    /// The most units that are fitted by enumeration.
+    pub const MAX_UNITS: usize = 20;
+}
+
+impl Estimator for MaximumLikelihood {
+    fn check(&self, options: &FitOptions) -> mpf_ising::Result<()> {
+        match options.mode {
+            Mode::Joint => Ok(()),
+            Mode::NodeWise => Err(Error::NotOffered {
+                method: "exact maximum likelihood",
                 option: "a node-wise mode",
                 reason: "the likelihood is not a sum over units; fit jointly",
-            });
+            }),
         }
-        Ok(Self {
-            fitter: Fitter::new(options)?,
-        })
     }
 
-    /// Fits.
-    ///
-    /// # Errors
-    /// [`Error::TooManyUnits`] beyond [`MAX_UNITS`]; those of [`Fitter::fit_with`].
-    pub fn fit(&self, samples: &Samples) -> Result<Fit> {
-        self.fit_observed(samples, |_| {})
+    fn check_units(&self, n_units: usize) -> mpf_ising::Result<()> {
+        let limit = Self::MAX_UNITS;
+        if n_units > limit {
+            return Err(Error::TooManyUnitsForLikelihood { n_units, limit });
+        }
+        Ok(())
     }
 
-    /// As [`MaximumLikelihood::fit`], calling `observer` after every iteration.
-    ///
-    /// # Errors
-    /// As [`MaximumLikelihood::fit`].
-    pub fn fit_observed(
+    fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
+        Box::new(NegativeLogLikelihood::of(&terms))
+    }
+}
+
+/// [`MaximumLikelihood`] as one of the methods.
+pub(crate) struct Ml;
+
+impl Ml {
+    fn fitter(options: &MethodOptions) -> Result<Fitter<MaximumLikelihood>> {
+        Ok(Fitter::new(MaximumLikelihood, options.fit_options())?)
+    }
+}
+
+impl Method for Ml {
+    fn describe(&self) -> Description {
+        Description {
+            name: "ml",
+            title: "ML",
+            summary: "Exact maximum likelihood, up to 20 units",
+            takes: &[Takes::Penalties, Takes::Support],
+            objective: Some(OwnObjective::LogLikelihood),
+            max_units: MaximumLikelihood::MAX_UNITS,
+            is_local: false,
+            competes: true,
+        }
+    }
+
+    fn fit(
         &self,
         samples: &Samples,
-        observer: impl FnMut(&FitProgress<'_>) + Send,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        check_units(samples.n_units())?;
-        Ok(self.fitter.fit_with(&ExactLikelihood, samples, observer)?)
+        Ok(Self::fitter(options)?.fit_observed(samples, observer)?)
     }
-}
 
-/// Independent units, any number of them: J_ii = ln((1 − p_i)/p_i) with p_i the mean of unit i,
-/// no couplings. The maximum of the likelihood among such models, in closed form; `value` is −LL.
-///
-/// A constant unit gets the bias of half a pseudo-count, as in every fit, and a warning. All
-/// finite.
-///
-/// # Errors
-/// None that checked samples can cause.
-pub fn independent(samples: &Samples) -> Result<Fit> {
-    let clock = std::time::Instant::now();
-    let means = samples.means();
-    let biases: Vec<f64> = means
-        .iter()
-        .map(|&mean| independent_bias(mean, samples.total_weight()))
-        .collect();
-    // −ln p(x_i) = x_i J_ii + ln(1 + e^{−J_ii}), averaged.
-    let value = means
-        .iter()
-        .zip(&biases)
-        .map(|(mean, bias)| mean * bias + (-bias).max(0.0) + (-bias.abs()).exp().ln_1p())
-        .sum();
-    Ok(Fit {
-        couplings: Couplings::new(Array2::from_diag(&Array1::from(biases)))?,
-        value,
-        stop: StopReason::Converged,
-        kkt_residual: 0.0,
-        iterations: 0,
-        evaluations: 0,
-        seconds: clock.elapsed().as_secs_f64(),
-        left_out_fraction: 0.0,
-        asymmetry: None,
-        warnings: Warning::constant_units(&means).into_iter().collect(),
-        trace: Vec::new(),
-        snapshot: None,
-    })
-}
+    fn cross_validate(
+        &self,
+        path: &PenaltyPath,
+        states: &States,
+        options: &MethodOptions,
+        observer: &mut dyn FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        MaximumLikelihood.check_units(states.n_units())?;
+        Ok(path.cross_validate(&Self::fitter(options)?, states, observer)?)
+    }
 
-/// J_ii of a unit without couplings whose mean over `weight` samples is `mean`.
-pub(crate) fn independent_bias(mean: f64, weight: f64) -> f64 {
-    let odds = if mean <= 0.0 || mean >= 1.0 {
-        ((1.0 - mean) * weight + 0.5) / (mean * weight + 0.5)
-    } else {
-        (1.0 - mean) / mean
-    };
-    odds.min(f64::MAX).ln()
+    fn n_parameters(&self, n_units: usize, n_couplings: usize, _: &MethodOptions) -> usize {
+        n_units + n_couplings
+    }
 }

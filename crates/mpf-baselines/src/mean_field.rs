@@ -20,9 +20,11 @@
 
 use crate::Result;
 use crate::error::Error;
-use crate::max_likelihood::independent_bias;
+use crate::independent::independent_bias;
+use crate::method::{Description, Method, MethodOptions, Takes};
 use mpf_core::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
-use mpf_ising::{Couplings, Samples, SpinCouplings, Support, Warning};
+use mpf_core::{Stopwatch, check_option};
+use mpf_ising::{Couplings, Fit, FitProgress, Samples, SpinCouplings, Support, Warning};
 use ndarray::{Array1, Array2};
 use serde::Serialize;
 
@@ -48,8 +50,8 @@ pub enum Expansion {
 /// let mut states = States::new(2)?;
 /// (0..4).for_each(|x| states.push(&[x]));
 /// let samples = Samples::weighted(&states, &Exact::new(&truth)?.probabilities())?;
-/// let fit = MeanField::new(Expansion::Tap, 0.0)?.fit(&samples)?;
-/// assert!(fit.couplings.mean_square_error(&truth) < 1e-6);
+/// let found = MeanField::new(Expansion::Tap, 0.0)?.fit(&samples)?;
+/// assert!(found.fit.couplings.mean_square_error(&truth) < 1e-6);
 /// # Ok::<(), mpf_baselines::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,24 +60,18 @@ pub struct MeanField {
     lambda: f64,
 }
 
-/// What mean field theory makes of a data set. All finite.
+/// What mean field theory makes of a data set.
 #[derive(Clone, Debug, Serialize)]
-#[must_use = "look at `clipped` and `warnings` before using the couplings"]
+#[must_use = "look at `clipped` and the warnings before using the couplings"]
 pub struct MeanFieldFit {
-    /// The paper's J.
-    pub couplings: Couplings,
+    /// The fit. It minimises nothing: its value is 0.
+    pub fit: Fit,
     /// The pairs whose TAP equation has no solution: their discriminant was clipped at zero.
     pub clipped: Vec<(usize, usize)>,
-    /// How many of all pairs those are.
+    /// The fraction of all pairs that were clipped.
     pub clipped_fraction: f64,
     /// The smallest eigenvalue of χ, over the units that vary.
     pub smallest_eigenvalue: f64,
-    /// The λ that was used.
-    pub lambda: f64,
-    /// Learning time in seconds.
-    pub seconds: f64,
-    /// What to be careful about.
-    pub warnings: Vec<Warning>,
 }
 
 impl MeanField {
@@ -83,15 +79,10 @@ impl MeanField {
     /// largest eigenvalue is 1/16 for fair independent units.
     ///
     /// # Errors
-    /// [`Error::Option`] for a λ that is negative or not finite.
+    /// [`mpf_core::Error::Option`] for a λ that is negative or not finite.
     pub fn new(expansion: Expansion, lambda: f64) -> Result<Self> {
-        if !(lambda >= 0.0 && lambda.is_finite()) {
-            return Err(Error::Option {
-                name: "lambda",
-                value: lambda,
-                requirement: "finite and not negative",
-            });
-        }
+        let holds = lambda >= 0.0 && lambda.is_finite();
+        check_option("lambda", lambda, "finite and not negative", holds)?;
         Ok(Self { expansion, lambda })
     }
 
@@ -103,7 +94,7 @@ impl MeanField {
     /// that a coupling or a field overflows, [`mpf_ising::Error::NotFinite`] and
     /// [`mpf_ising::Error::TooLarge`].
     pub fn fit(&self, samples: &Samples) -> Result<MeanFieldFit> {
-        let clock = std::time::Instant::now();
+        let clock = Stopwatch::start();
         let d = samples.n_units();
         let pair_means = samples.pair_means();
         let means = pair_means.diag().to_vec();
@@ -165,13 +156,10 @@ impl MeanField {
             .chain(Warning::run_away_fields(&couplings, &means, weight))
             .collect();
         Ok(MeanFieldFit {
-            couplings,
+            fit: Fit::closed_form(couplings, 0.0, clock.seconds(), warnings),
             clipped_fraction: clipped.len() as f64 / pairs.len().max(1) as f64,
             clipped,
             smallest_eigenvalue,
-            lambda: self.lambda,
-            seconds: clock.elapsed().as_secs_f64(),
-            warnings,
         })
     }
 
@@ -213,5 +201,33 @@ impl MeanField {
                 (-2.0 * inverse / (1.0 + root), discriminant < 0.0)
             }
         }
+    }
+}
+
+/// [`MeanField`] with the TAP correction as one of the methods.
+pub(crate) struct Tap;
+
+impl Method for Tap {
+    fn describe(&self) -> Description {
+        Description {
+            name: "tap",
+            title: "TAP",
+            summary: "Mean field theory with the TAP correction",
+            takes: &[Takes::Damping],
+            objective: None,
+            max_units: usize::MAX,
+            is_local: false,
+            competes: true,
+        }
+    }
+
+    fn fit(
+        &self,
+        samples: &Samples,
+        options: &MethodOptions,
+        _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let mean_field = MeanField::new(Expansion::Tap, options.damping)?;
+        Ok(mean_field.fit(samples)?.fit)
     }
 }

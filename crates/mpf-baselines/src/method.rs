@@ -1,378 +1,338 @@
-//! Every method behind one name, for comparisons.
+//! What a method is: one trait, implemented once in the method's own file.
+//!
+//! A [`Method`] describes itself (name, summary, the options it takes, the objective it is judged
+//! by, its cost) and fits. Tournaments, cross-validation, error bars, the command line and its help
+//! know methods only through this trait and the list [`Methods`].
 
 use crate::Result;
-use crate::contrastive::{ContrastiveDivergence, ContrastiveOptions, ContrastiveSnapshot};
-use crate::error::Error;
-use crate::max_likelihood::{ExactLikelihood, MaximumLikelihood, check_units, independent};
-use crate::mean_field::{Expansion, MeanField};
-use crate::pseudolikelihood::{Pseudolikelihood, PseudolikelihoodSum, log_rise, rise};
-use mpf_core::{StopReason, TracePoint};
-use mpf_ising::PathProgress;
+use mpf_core::MinimizerOptions;
 use mpf_ising::{
-    Couplings, CrossValidation, ErrorBars, Fit, FitOptions, FitProgress, FitSnapshot, Fitter,
-    Folds, Mpf, PathSnapshot, PenaltyPath, Samples, States, Warning,
+    Couplings, CrossValidation, Error, ErrorBars, Estimator, Fit, FitOptions, FitProgress, Fitter,
+    MarginEstimator, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples, States, Support,
 };
-use serde::{Deserialize, Serialize};
 
-/// A way to fit an Ising model, with its options.
+/// An option that not every method takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// λ₁ and λ₂, and their choice by cross-validation.
+    Penalties,
+    /// Another neighbourhood than all single flips.
+    Neighbourhoods,
+    /// The node-wise mode.
+    NodeWise,
+    /// A restricted support.
+    Support,
+    /// Standard errors by the sandwich formula.
+    Sandwich,
+    /// The damping of an inverse covariance.
+    Damping,
+    /// Numbers of updates and sweeps.
+    Updates,
+}
+
+/// The objective that a method is judged by on held-out samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnObjective {
+    /// The flow over all single flips.
+    Flow,
+    /// Minus the log-pseudolikelihood.
+    Pseudolikelihood,
+    /// logRISE, summed over the units.
+    LogRise,
+    /// Minus the log-likelihood.
+    LogLikelihood,
+}
+
+/// What a method says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// On the command line and in model files.
+    pub name: &'static str,
+    /// In tables.
+    pub title: &'static str,
+    /// One line for the help.
+    pub summary: &'static str,
+    /// The options it takes.
+    pub takes: &'static [Takes],
+    /// The objective it is judged by; `None` for methods that minimise nothing.
+    pub objective: Option<OwnObjective>,
+    /// The most units it can fit.
+    pub max_units: usize,
+    /// Whether it looks only at single flips from the data, so that its model may have other modes.
+    pub is_local: bool,
+    /// Whether it enters a tournament unasked.
+    pub competes: bool,
+}
+
+/// Options of all methods in one list, unchecked; [`Description::takes`] says which of them a
+/// method uses.
 #[derive(Clone, Debug)]
-pub enum Method {
-    /// Minimum probability flow.
-    Mpf(FitOptions),
-    /// Pseudolikelihood.
-    Pseudolikelihood(FitOptions),
-    /// RISE: MPF row by row, with its own λ.
-    Rise {
-        /// λ of every row.
-        lambda: f64,
-        /// Everything but the penalties, the form and the mode.
-        options: FitOptions,
-    },
-    /// logRISE.
-    LogRise {
-        /// λ of every row.
-        lambda: f64,
-        /// Everything but the penalties, the form and the mode.
-        options: FitOptions,
-    },
-    /// Contrastive divergence.
-    ContrastiveDivergence(ContrastiveOptions),
-    /// Mean field theory, naive or TAP.
-    MeanField {
-        /// How far the expansion goes.
-        expansion: Expansion,
-        /// The damping of the inverse.
-        lambda: f64,
-    },
-    /// Exact maximum likelihood, up to 20 units.
-    MaximumLikelihood(FitOptions),
-    /// Independent units.
-    Independent,
+pub struct MethodOptions {
+    /// λ₁, on Σ_{i<j} |K_ij|. Default 0. (RISE's own λ is half of it.)
+    pub l1: f64,
+    /// λ₂, on ½ Σ_{i<j} K_ij². Default 0.
+    pub l2: f64,
+    /// Where probability may flow. Default: all single flips.
+    pub neighbourhood: Neighbourhood,
+    /// Whether every row is fitted by itself. Default no.
+    pub node_wise: bool,
+    /// The free couplings. Default: all.
+    pub support: Support,
+    /// Tolerance, limits, cancel handle, checkpoint.
+    pub minimizer: MinimizerOptions,
+    /// The damping of TAP's inverse covariance. Default 1e-4.
+    pub damping: f64,
+    /// Updates of contrastive divergence. Default 1000.
+    pub updates: usize,
+    /// Gibbs sweeps per update. Default 1.
+    pub sweeps: usize,
+    /// The seed of everything random. Default 0.
+    pub seed: u64,
 }
 
-/// What any method makes of data. All finite.
-#[derive(Clone, Debug)]
-pub struct Fitted {
-    /// The paper's J.
-    pub couplings: Couplings,
-    /// Why learning stopped; `None` for closed forms.
-    pub stop: Option<StopReason>,
-    /// Learning time in seconds.
-    pub seconds: f64,
-    /// What to be careful about.
-    pub warnings: Vec<Warning>,
-    /// How learning went; `None` for closed forms.
-    pub course: Option<Course>,
-    /// What it takes to go on from where learning stopped: by CD always, by the others where
-    /// [`MinimizerOptions::snapshots`](mpf_core::MinimizerOptions::snapshots) asks for it.
-    pub snapshot: Option<MethodSnapshot>,
-}
-
-/// Everything that a fit by any method needs to go on to the same bits.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum MethodSnapshot {
-    /// Of MPF, pseudolikelihood, RISE, logRISE and maximum likelihood.
-    Fit(FitSnapshot),
-    /// Of contrastive divergence.
-    Contrastive(ContrastiveSnapshot),
-}
-
-/// How far it is.
-impl std::fmt::Display for MethodSnapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Fit(FitSnapshot::Joint(snapshot)) => {
-                write!(f, "{} iterations", snapshot.iteration())
-            }
-            Self::Fit(FitSnapshot::NodeWise(snapshot)) => write!(f, "{} units", snapshot.n_done()),
-            Self::Contrastive(snapshot) => write!(f, "{} updates", snapshot.updates()),
-        }
-    }
-}
-
-/// How learning went: see the fields of the same names of [`Fit`]. All finite.
-#[derive(Clone, Debug)]
-pub struct Course {
-    /// The objective at the end, penalties included.
-    pub value: f64,
-    /// The KKT residual there.
-    pub kkt_residual: f64,
-    /// Iterations.
-    pub iterations: usize,
-    /// Evaluations of the objective.
-    pub evaluations: usize,
-    /// The fraction of flips that were left out.
-    pub left_out_fraction: f64,
-    /// Node-wise mode: the largest |K_ij − K_ji| before averaging.
-    pub asymmetry: Option<f64>,
-    /// One point per iteration, or per unit in node-wise mode.
-    pub trace: Vec<TracePoint>,
-}
-
-impl From<Fit> for Fitted {
-    fn from(fit: Fit) -> Self {
+impl Default for MethodOptions {
+    fn default() -> Self {
         Self {
-            couplings: fit.couplings,
-            stop: Some(fit.stop),
-            seconds: fit.seconds,
-            warnings: fit.warnings,
-            course: Some(Course {
-                value: fit.value,
-                kkt_residual: fit.kkt_residual,
-                iterations: fit.iterations,
-                evaluations: fit.evaluations,
-                left_out_fraction: fit.left_out_fraction,
-                asymmetry: fit.asymmetry,
-                trace: fit.trace,
-            }),
-            snapshot: fit.snapshot.map(MethodSnapshot::Fit),
+            l1: 0.0,
+            l2: 0.0,
+            neighbourhood: Neighbourhood::default(),
+            node_wise: false,
+            support: Support::default(),
+            minimizer: MinimizerOptions::default(),
+            damping: 1e-4,
+            updates: 1000,
+            sweeps: 1,
+            seed: 0,
         }
     }
 }
 
-impl Method {
-    /// What it is called in tables.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Mpf(_) => "MPF",
-            Self::Pseudolikelihood(_) => "PL",
-            Self::Rise { .. } => "RISE",
-            Self::LogRise { .. } => "logRISE",
-            Self::ContrastiveDivergence(_) => "CD",
-            Self::MeanField {
-                expansion: Expansion::Naive,
-                ..
-            } => "mean field",
-            Self::MeanField { .. } => "TAP",
-            Self::MaximumLikelihood(_) => "ML",
-            Self::Independent => "independent",
+impl MethodOptions {
+    /// Returns the first option that is set and that a method does not take.
+    pub fn refused_by(&self, method: &Description) -> Option<Takes> {
+        let plain = Self::default();
+        let set = [
+            (self.l1 != 0.0 || self.l2 != 0.0, Takes::Penalties),
+            (self.node_wise, Takes::NodeWise),
+            (self.support != Support::Full, Takes::Support),
+            (
+                self.neighbourhood != plain.neighbourhood,
+                Takes::Neighbourhoods,
+            ),
+        ];
+        let refused = |&(is_set, option): &(bool, Takes)| is_set && !method.takes.contains(&option);
+        set.into_iter().find(refused).map(|(_, option)| option)
+    }
+
+    /// Returns the options of a [`Fitter`].
+    pub fn fit_options(&self) -> FitOptions {
+        FitOptions {
+            l1: self.l1,
+            l2: self.l2,
+            support: self.support.clone(),
+            mode: if self.node_wise {
+                Mode::NodeWise
+            } else {
+                Mode::Joint
+            },
+            minimizer: self.minimizer.clone(),
+            ..Default::default()
         }
     }
+}
 
-    /// Fits.
+/// A way to fit an Ising model.
+pub trait Method: Send + Sync {
+    /// Describes the method.
+    fn describe(&self) -> Description;
+
+    /// Fits, and calls `observer` after every step; never for closed forms.
     ///
     /// # Errors
     /// Those of the method.
-    pub fn fit(&self, samples: &Samples) -> Result<Fitted> {
-        self.fit_observed(samples, |_| {})
-    }
-
-    /// As [`Method::fit`], calling `observer` after every iteration (after every unit in node-wise
-    /// mode); never for closed forms.
-    ///
-    /// # Errors
-    /// Those of the method.
-    pub fn fit_observed(
+    fn fit(
         &self,
         samples: &Samples,
-        mut observer: impl FnMut(&FitProgress<'_>) + Send,
-    ) -> Result<Fitted> {
-        self.fit_with_snapshots(samples, |progress, _| observer(progress))
-    }
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit>;
 
-    /// As [`Method::fit_observed`]; the observer can have what it takes to go on from there, for
-    /// [`Method::resumed`]. Methods that minimise have it where
-    /// [`MinimizerOptions::snapshots`](mpf_core::MinimizerOptions::snapshots) asks for it, CD
-    /// always.
+    /// Fits along a path of penalties, with held-out scores.
     ///
     /// # Errors
-    /// Those of the method.
-    pub fn fit_with_snapshots(
-        &self,
-        samples: &Samples,
-        mut observer: impl FnMut(&FitProgress<'_>, &dyn Fn() -> Option<MethodSnapshot>) + Send,
-    ) -> Result<Fitted> {
-        let minimised = |progress: &FitProgress<'_>| {
-            observer(progress, &|| progress.snapshot().map(MethodSnapshot::Fit));
-        };
-        Ok(match self {
-            Self::Mpf(options) => Fitter::new(options.clone())?
-                .fit_observed(samples, minimised)?
-                .into(),
-            Self::Pseudolikelihood(options) => Pseudolikelihood::new(options.clone())?
-                .fit_observed(samples, minimised)?
-                .into(),
-            Self::Rise { lambda, options } => rise(*lambda, options.clone())?
-                .fit_observed(samples, minimised)?
-                .into(),
-            Self::LogRise { lambda, options } => log_rise(*lambda, options.clone())?
-                .fit_observed(samples, minimised)?
-                .into(),
-            Self::MaximumLikelihood(options) => MaximumLikelihood::new(options.clone())?
-                .fit_observed(samples, minimised)?
-                .into(),
-            Self::ContrastiveDivergence(options) => {
-                let learner = ContrastiveDivergence::new(options.clone())?;
-                let (fit, last) = learner.fit_with_snapshots(samples, |progress, snapshot| {
-                    observer(progress, &|| Some(MethodSnapshot::Contrastive(snapshot())));
-                })?;
-                Fitted {
-                    snapshot: Some(MethodSnapshot::Contrastive(last)),
-                    ..Fitted::from(fit)
-                }
-            }
-            Self::Independent => {
-                let fit = independent(samples)?;
-                Fitted {
-                    couplings: fit.couplings,
-                    stop: None,
-                    seconds: fit.seconds,
-                    warnings: fit.warnings,
-                    course: None,
-                    snapshot: None,
-                }
-            }
-            Self::MeanField { expansion, lambda } => {
-                let fit = MeanField::new(*expansion, *lambda)?.fit(samples)?;
-                Fitted {
-                    couplings: fit.couplings,
-                    stop: None,
-                    seconds: fit.seconds,
-                    warnings: fit.warnings,
-                    course: None,
-                    snapshot: None,
-                }
-            }
-        })
-    }
-
-    /// The method, going on from `snapshot`, and taking snapshots itself.
-    ///
-    /// # Errors
-    /// [`Error::OtherSnapshot`] for one of another method. Whether it is of these data and options
-    /// shows when it is fitted.
-    pub fn resumed(mut self, snapshot: Option<MethodSnapshot>) -> Result<Self> {
-        let other = |what| Err(Error::OtherSnapshot { what });
-        match &mut self {
-            Self::Mpf(options)
-            | Self::Pseudolikelihood(options)
-            | Self::Rise { options, .. }
-            | Self::LogRise { options, .. }
-            | Self::MaximumLikelihood(options) => {
-                options.minimizer.snapshots = true;
-                options.resume = match snapshot {
-                    None => None,
-                    Some(MethodSnapshot::Fit(snapshot)) => Some(snapshot),
-                    Some(MethodSnapshot::Contrastive(_)) => {
-                        return other("contrastive divergence");
-                    }
-                };
-            }
-            Self::ContrastiveDivergence(options) => {
-                options.resume = match snapshot {
-                    None => None,
-                    Some(MethodSnapshot::Contrastive(snapshot)) => Some(snapshot),
-                    Some(MethodSnapshot::Fit(_)) => return other("another method"),
-                };
-            }
-            Self::MeanField { .. } | Self::Independent => {
-                if snapshot.is_some() {
-                    return other("another method");
-                }
-            }
-        }
-        Ok(self)
-    }
-
-    /// A path of penalties with held-out scores, for the methods that have penalties. The λ's are
-    /// λ₁ or λ₂ of [`FitOptions`], for RISE and logRISE too (whose own λ is half of λ₁).
-    ///
-    /// # Errors
-    /// [`Error::NotOffered`] for CD, mean field and independent units; those of
+    /// [`Error::NotOffered`] by default, for methods without penalties; those of
     /// [`PenaltyPath::cross_validate`].
-    pub fn cross_validate(
+    fn cross_validate(
         &self,
         path: &PenaltyPath,
         states: &States,
-        folds: &Folds,
-        mut observer: impl FnMut(&PathProgress),
+        options: &MethodOptions,
+        observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
-        self.cross_validate_from(None, path, states, folds, |progress, _| observer(progress))
+        let _ = (path, states, options, observer);
+        Err(Error::NotOffered {
+            method: self.describe().title,
+            option: "penalties",
+            reason: "it minimises no penalised objective; use MPF or PL",
+        }
+        .into())
     }
 
-    /// As [`Method::cross_validate`], going on from a snapshot of an earlier run with the same
-    /// data, folds and options; `observer` can have one after every λ.
+    /// Computes standard errors of `couplings`, which this method fitted to `states`, by the
+    /// sandwich formula, from blocks of `block_length` successive samples.
     ///
     /// # Errors
-    /// As [`Method::cross_validate`]; [`mpf_ising::Error::OtherPath`].
-    pub fn cross_validate_from(
-        &self,
-        snapshot: Option<PathSnapshot>,
-        path: &PenaltyPath,
-        states: &States,
-        folds: &Folds,
-        observer: impl FnMut(&PathProgress, &dyn Fn() -> PathSnapshot),
-    ) -> Result<CrossValidation> {
-        let (fitter, form) = match self {
-            Self::Mpf(options) => (Fitter::new(options.clone())?, options.form),
-            Self::Rise { lambda, options } => {
-                let fitter = rise(*lambda, options.clone())?;
-                let form = fitter.options().form;
-                (fitter, form)
-            }
-            Self::LogRise { lambda, options } => {
-                let fitter = log_rise(*lambda, options.clone())?;
-                let form = fitter.options().form;
-                (fitter, form)
-            }
-            Self::Pseudolikelihood(options) => {
-                Pseudolikelihood::new(options.clone())?;
-                let fitter = Fitter::new(options.clone())?;
-                let sum = &PseudolikelihoodSum;
-                return Ok(
-                    path.cross_validate_from(snapshot, &fitter, sum, states, folds, observer)?
-                );
-            }
-            Self::MaximumLikelihood(options) => {
-                MaximumLikelihood::new(options.clone())?;
-                check_units(states.n_units())?;
-                let fitter = Fitter::new(options.clone())?;
-                let exact = &ExactLikelihood;
-                return Ok(
-                    path.cross_validate_from(snapshot, &fitter, exact, states, folds, observer)?
-                );
-            }
-            Self::ContrastiveDivergence(_) | Self::MeanField { .. } | Self::Independent => {
-                return Err(Error::NotOffered {
-                    method: self.name(),
-                    option: "penalties",
-                    reason: "it minimises no penalised objective; use MPF or PL",
-                });
-            }
-        };
-        let mpf = Mpf { form };
-        Ok(path.cross_validate_from(snapshot, &fitter, &mpf, states, folds, observer)?)
-    }
-
-    /// Standard errors of `couplings`, which this method fitted to `states`, by the sandwich
-    /// formula: for MPF, pseudolikelihood, RISE and logRISE.
-    ///
-    /// # Errors
-    /// [`Error::NotOffered`] for the others, which have the
+    /// [`Error::NotOffered`] by default, for methods that have only the
     /// [bootstrap](mpf_ising::bootstrap()); those of [`Fitter::sandwich`].
-    pub fn sandwich(
+    fn sandwich(
         &self,
         couplings: &Couplings,
         states: &States,
         block_length: usize,
+        options: &MethodOptions,
     ) -> Result<ErrorBars> {
-        let fitter = match self {
-            Self::Mpf(options) | Self::Pseudolikelihood(options) => Fitter::new(options.clone())?,
-            Self::Rise { lambda, options } => rise(*lambda, options.clone())?,
-            Self::LogRise { lambda, options } => log_rise(*lambda, options.clone())?,
-            _ => {
-                return Err(Error::NotOffered {
-                    method: self.name(),
-                    option: "standard errors by the sandwich formula",
-                    reason: "it is no sum over margins; use the bootstrap",
-                });
-            }
-        };
-        Ok(match self {
-            Self::Pseudolikelihood(_) => {
-                fitter.sandwich(&PseudolikelihoodSum, couplings, states, block_length)?
-            }
-            _ => fitter.sandwich(&Mpf::default(), couplings, states, block_length)?,
-        })
+        let _ = (couplings, states, block_length, options);
+        Err(Error::NotOffered {
+            method: self.describe().title,
+            option: "standard errors by the sandwich formula",
+            reason: "it is no sum over margins; use the bootstrap",
+        }
+        .into())
+    }
+
+    /// Returns the number of parameters that are minimised over at the same time: the memory of a
+    /// fit grows with it. Default 0.
+    fn n_parameters(&self, n_units: usize, n_couplings: usize, options: &MethodOptions) -> usize {
+        let _ = (n_units, n_couplings, options);
+        0
+    }
+
+    /// Returns what a step of [`Method::fit`] is called, and how many there will be if that is
+    /// known.
+    fn steps(&self, n_units: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {
+        let _ = (n_units, options);
+        ("iterations", None)
+    }
+}
+
+/// The methods to choose from, in the order in which they are listed.
+///
+/// ```
+/// use mpf_baselines::Methods;
+///
+/// let methods = Methods::default();
+/// assert_eq!(methods.find("pl").unwrap().describe().title, "PL");
+/// assert!(methods.find("magic").is_none());
+/// ```
+#[derive(Clone)]
+pub struct Methods(Vec<&'static dyn Method>);
+
+impl Default for Methods {
+    /// Returns every method of this crate.
+    fn default() -> Self {
+        Self(vec![
+            &crate::mpf::MPF,
+            &crate::pseudolikelihood::PL,
+            &crate::rise::RISE,
+            &crate::rise::LOG_RISE,
+            &crate::contrastive::Cd,
+            &crate::mean_field::Tap,
+            &crate::max_likelihood::Ml,
+            &crate::independent::Independent,
+        ])
+    }
+}
+
+impl Methods {
+    /// Adds a method at the end.
+    #[must_use]
+    pub fn with(mut self, method: &'static dyn Method) -> Self {
+        self.0.push(method);
+        self
+    }
+
+    /// Returns the method called `name` on the command line.
+    pub fn find(&self, name: &str) -> Option<&'static dyn Method> {
+        self.iter().find(|method| method.describe().name == name)
+    }
+
+    /// Iterates over the methods.
+    pub fn iter(&self) -> impl Iterator<Item = &'static dyn Method> {
+        self.0.iter().copied()
+    }
+}
+
+/// A method whose objective is a sum over margins: everything follows from its estimator.
+pub(crate) struct MarginMethod<E> {
+    pub(crate) description: Description,
+    /// Makes the estimator, with the options that belong to it.
+    pub(crate) estimator: fn(&MethodOptions) -> E,
+    /// Whether every row is always fitted by itself.
+    pub(crate) always_node_wise: bool,
+}
+
+impl<E: Estimator> MarginMethod<E> {
+    fn is_node_wise(&self, options: &MethodOptions) -> bool {
+        options.node_wise || self.always_node_wise
+    }
+
+    fn fitter(&self, options: &MethodOptions) -> Result<Fitter<E>> {
+        let mut fit_options = options.fit_options();
+        if self.is_node_wise(options) {
+            fit_options.mode = Mode::NodeWise;
+        }
+        Ok(Fitter::new((self.estimator)(options), fit_options)?)
+    }
+}
+
+impl<E: MarginEstimator> Method for MarginMethod<E> {
+    fn describe(&self) -> Description {
+        self.description
+    }
+
+    fn fit(
+        &self,
+        samples: &Samples,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        Ok(self.fitter(options)?.fit_observed(samples, observer)?)
+    }
+
+    fn cross_validate(
+        &self,
+        path: &PenaltyPath,
+        states: &States,
+        options: &MethodOptions,
+        observer: &mut dyn FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        Ok(path.cross_validate(&self.fitter(options)?, states, observer)?)
+    }
+
+    fn sandwich(
+        &self,
+        couplings: &Couplings,
+        states: &States,
+        block_length: usize,
+        options: &MethodOptions,
+    ) -> Result<ErrorBars> {
+        let fitter = self.fitter(options)?;
+        Ok(fitter.sandwich(couplings, states, block_length)?)
+    }
+
+    fn n_parameters(&self, n_units: usize, n_couplings: usize, options: &MethodOptions) -> usize {
+        if self.is_node_wise(options) {
+            n_units * rayon::current_num_threads()
+        } else {
+            n_units + n_couplings
+        }
+    }
+
+    fn steps(&self, n_units: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {
+        if self.is_node_wise(options) {
+            ("units", Some(n_units))
+        } else {
+            ("iterations", None)
+        }
     }
 }

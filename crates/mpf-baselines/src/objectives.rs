@@ -10,10 +10,8 @@
 use crate::Result;
 use crate::error::Error;
 use crate::pseudolikelihood::LogisticLoss;
-use mpf_core::{Form, Objective};
-use mpf_ising::MarginLoss;
-use mpf_ising::{Couplings, Estimator, Exact, Mpf, Samples, Support, exact};
-use mpf_ising::{MarginSum, Terms};
+use mpf_core::{FlowForm, Objective};
+use mpf_ising::{Couplings, Estimator, Exact, MarginLoss, MarginSum, Mpf, Samples, Support, Terms};
 use serde::Serialize;
 
 /// The objectives of a model on a data set, without penalties. Never NaN.
@@ -34,7 +32,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Objectives {
     /// The mean log-likelihood in nats per sample (maximised, unlike the others); `None` beyond
-    /// [`exact::MAX_UNITS`] units.
+    /// [`Exact::MAX_UNITS`] units.
     pub log_likelihood: Option<f64>,
     /// K of MPF over all single flips. +∞ when couplings are so large that it overflows.
     pub mpf: f64,
@@ -64,7 +62,7 @@ impl Objectives {
             }
             .into());
         }
-        let log_likelihood = if d <= exact::MAX_UNITS {
+        let log_likelihood = if d <= Exact::MAX_UNITS {
             let value = Exact::new(couplings)?.log_likelihood(samples)?;
             if !value.is_finite() {
                 let what = "the log-likelihood";
@@ -109,6 +107,10 @@ fn node_value(couplings: &Couplings, samples: &Samples, unit: usize) -> Result<f
     let mut theta = vec![spins.fields[unit]];
     theta.extend(pairs.iter().map(|&pair| spins.couplings[pair]));
     let terms = Terms::new(samples, unit..unit + 1, pairs)?;
-    let mut log_flow = Mpf { form: Form::Log }.objective(terms);
+    let log_flow = Mpf {
+        form: FlowForm::Log,
+        ..Mpf::default()
+    };
+    let mut log_flow = log_flow.objective(terms);
     Ok(log_flow.value_and_gradient(&theta, &mut vec![0.0; theta.len()]))
 }

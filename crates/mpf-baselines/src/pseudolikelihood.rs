@@ -1,4 +1,4 @@
-//! Pseudolikelihood (Besag; paper, Appendix E), and RISE and logRISE by their own names.
+//! Pseudolikelihood (Besag; paper, Appendix E).
 //!
 //! ```text
 //! −ln Π_i p(x_i | the others), averaged:
@@ -14,14 +14,9 @@
 //! sparse recordings it is much below. When *not* to use it: when only a few iterations can be
 //! afforded, which is where MPF leads.
 
-use crate::Result;
-use crate::error::Error;
-use mpf_core::{Form, Objective};
-use mpf_ising::{
-    Estimator, Fit, FitOptions, FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, Samples,
-};
-use mpf_ising::{Lanes, MarginLoss};
-use mpf_ising::{MarginSum, Terms};
+use crate::method::{Description, MarginMethod, OwnObjective, Takes};
+use mpf_core::Objective;
+use mpf_ising::{Estimator, Lanes, MarginEstimator, MarginLoss, MarginSum, Terms};
 
 /// φ(a) = ln(1 + exp(−2a)) = −ln p(x_i | the others).
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,36 +45,31 @@ impl MarginLoss for LogisticLoss {
     }
 }
 
-/// Fits by pseudolikelihood, with checked options.
+/// Pseudolikelihood, as an estimator of [`Fitter`](mpf_ising::Fitter).
 ///
 /// ```
 /// use mpf_baselines::Pseudolikelihood;
-/// use mpf_ising::{Couplings, Exact, FitOptions, Samples};
+/// use mpf_ising::{Couplings, Exact, FitOptions, Fitter, Samples};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
 /// let states = Exact::new(&truth)?.draw(50_000, &mut mpf_core::rng::stream(1, 0));
-/// let fit = Pseudolikelihood::new(FitOptions::default())?.fit(&Samples::new(&states)?)?;
+/// let fitter = Fitter::new(Pseudolikelihood, FitOptions::default())?;
+/// let fit = fitter.fit(&Samples::new(&states)?)?;
 /// assert!(fit.stop.is_converged());
 /// assert!(fit.couplings.mean_square_error(&truth) < 0.001);
 /// # Ok::<(), mpf_baselines::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Pseudolikelihood {
-    fitter: Fitter,
-}
-
-/// Pseudolikelihood as one of [`Fitter`]'s estimators, for penalty paths and error bars.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PseudolikelihoodSum;
+pub struct Pseudolikelihood;
 
-impl Estimator for PseudolikelihoodSum {
+impl Estimator for Pseudolikelihood {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
         Box::new(MarginSum::new(terms, LogisticLoss))
     }
 }
 
-impl MarginEstimator for PseudolikelihoodSum {
+impl MarginEstimator for Pseudolikelihood {
     type Loss = LogisticLoss;
 
     fn loss(&self) -> LogisticLoss {
@@ -87,104 +77,25 @@ impl MarginEstimator for PseudolikelihoodSum {
     }
 }
 
-impl Pseudolikelihood {
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// [`Error::NotOffered`] for a neighbourhood or a form of MPF's; those of [`Fitter::new`].
-    pub fn new(options: FitOptions) -> Result<Self> {
-        refuse_flow_options("pseudolikelihood", &options)?;
-        Ok(Self {
-            fitter: Fitter::new(options)?,
-        })
-    }
-
-    /// Fits.
-    ///
-    /// # Errors
-    /// Those of [`Fitter::fit_with`].
-    pub fn fit(&self, samples: &Samples) -> Result<Fit> {
-        self.fit_observed(samples, |_| {})
-    }
-
-    /// As [`Pseudolikelihood::fit`], calling `observer` after every iteration (after every unit in
-    /// node-wise mode).
-    ///
-    /// # Errors
-    /// Those of [`Fitter::fit_with`].
-    pub fn fit_observed(
-        &self,
-        samples: &Samples,
-        observer: impl FnMut(&FitProgress<'_>) + Send,
-    ) -> Result<Fit> {
-        Ok(self
-            .fitter
-            .fit_with(&PseudolikelihoodSum, samples, observer)?)
-    }
-}
-
-/// Likelihoods have no flow: refuses the options that say where probability may flow to.
-pub(crate) fn refuse_flow_options(method: &'static str, options: &FitOptions) -> Result<()> {
-    let refuse = |option, reason| {
-        Err(Error::NotOffered {
-            method,
-            option,
-            reason,
-        })
-    };
-    match options.neighbourhood {
-        Neighbourhood::SingleFlips => {}
-        Neighbourhood::SingleFlipsAndComplement => {
-            return refuse(
-                "the all-bits-flipped neighbour",
-                "no probability flows in it; use the default neighbourhood",
-            );
-        }
-        Neighbourhood::OutsideData => {
-            return refuse(
-                "a sum over non-data states",
-                "no probability flows in it; use the default neighbourhood",
-            );
-        }
-    }
-    match options.form {
-        Form::Sum => Ok(()),
-        Form::Log => refuse(
-            "a logarithmic form",
-            "it is a logarithm already; use the default form",
-        ),
-    }
-}
-
-/// RISE (Vuffray et al. 2016): every row minimises mean exp(−a) + λ Σ_j |K_ij| by itself. That is
-/// MPF node by node, so this only translates λ.
-///
-/// `options` may set anything but the penalties, the form and the mode.
-///
-/// # Errors
-/// Those of [`Fitter::new`].
-pub fn rise(lambda: f64, options: FitOptions) -> Result<Fitter> {
-    node_wise(lambda, Form::Sum, options)
-}
-
-/// logRISE: as [`rise`], with ln mean exp(−a) in place of mean exp(−a). The same minimiser without
-/// penalty; with one, a better scaled trade between the two.
-///
-/// # Errors
-/// Those of [`Fitter::new`].
-pub fn log_rise(lambda: f64, options: FitOptions) -> Result<Fitter> {
-    node_wise(lambda, Form::Log, options)
-}
-
-/// A row carries half of λ₁, since the other end carries the other half: λ₁ = 2λ.
-fn node_wise(lambda: f64, form: Form, options: FitOptions) -> Result<Fitter> {
-    Ok(Fitter::new(FitOptions {
-        l1: 2.0 * lambda,
-        form,
-        mode: Mode::NodeWise,
-        ..options
-    })?)
-}
+pub(crate) static PL: MarginMethod<Pseudolikelihood> = MarginMethod {
+    description: Description {
+        name: "pl",
+        title: "PL",
+        summary: "Pseudolikelihood",
+        takes: &[
+            Takes::Penalties,
+            Takes::NodeWise,
+            Takes::Support,
+            Takes::Sandwich,
+        ],
+        objective: Some(OwnObjective::Pseudolikelihood),
+        max_units: usize::MAX,
+        is_local: true,
+        competes: true,
+    },
+    estimator: |_| Pseudolikelihood,
+    always_node_wise: false,
+};
 
 #[cfg(test)]
 mod tests {
@@ -217,28 +128,5 @@ mod tests {
         assert_eq!(loss(-1e6), (2e6, -2.0));
         assert_eq!(loss(1e6), (0.0, -0.0));
         assert!((loss(20.0).0 / (-40f64).exp() - 1.0).abs() < 1e-15);
-    }
-
-    #[test]
-    fn options_of_the_flow_are_refused() {
-        for (neighbourhood, form) in [
-            (Neighbourhood::OutsideData, Form::Sum),
-            (Neighbourhood::SingleFlipsAndComplement, Form::Sum),
-            (Neighbourhood::SingleFlips, Form::Log),
-        ] {
-            let error = Pseudolikelihood::new(FitOptions {
-                neighbourhood,
-                form,
-                ..Default::default()
-            });
-            assert!(matches!(error, Err(Error::NotOffered { .. })));
-        }
-        assert!(matches!(
-            Pseudolikelihood::new(FitOptions {
-                l1: -1.0,
-                ..Default::default()
-            }),
-            Err(Error::Ising(mpf_ising::Error::Option { name: "l1", .. }))
-        ));
     }
 }

@@ -1,6 +1,7 @@
 //! The chains of contrastive divergence: where they start, how they run, and their moments.
 
-use super::{ContrastiveOptions, ContrastiveSnapshot};
+use super::ContrastiveOptions;
+use super::snapshot::{Snapshot, foreign};
 use crate::Result;
 use crate::error::Error;
 use mpf_core::rng::substream;
@@ -169,12 +170,8 @@ impl<'a> Chains<'a> {
         Ok(chains)
     }
 
-    pub(super) fn snapshot(
-        &self,
-        couplings: &Couplings,
-        trace: &[TracePoint],
-    ) -> ContrastiveSnapshot {
-        ContrastiveSnapshot {
+    pub(super) fn snapshot(&self, couplings: &Couplings, trace: &[TracePoint]) -> Snapshot {
+        Snapshot {
             couplings: couplings.clone(),
             trace: trace.to_vec(),
             origins: if self.is_full_batch() {
@@ -188,43 +185,28 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Goes to where `earlier` was.
-    pub(super) fn resume(&mut self, earlier: &ContrastiveSnapshot) -> Result<()> {
-        let wrong = |what| Err(Error::OtherSnapshot { what });
+    /// Continues from `earlier`.
+    pub(super) fn resume(&mut self, earlier: Snapshot) -> Result<()> {
         if !self.is_full_batch() {
-            // The same chains in another order.
-            let sorted = |origins: &[u32]| {
-                let mut sorted = origins.to_vec();
-                sorted.sort_unstable();
-                sorted
-            };
-            if sorted(&self.origins) != sorted(&earlier.origins) {
-                return wrong("other samples");
+            let n = self.samples.n_distinct();
+            let known = earlier.origins.iter().all(|&m| (m as usize) < n);
+            if earlier.origins.len() != self.origins.len() || !known {
+                return Err(foreign("other samples").into());
             }
-            self.origins.clone_from(&earlier.origins);
-        } else if !earlier.origins.is_empty() {
-            return wrong("mini-batches");
+            self.origins = earlier.origins;
         }
-        let batches = earlier.updates() + usize::from(self.persistent.is_some());
-        let (next, epoch) = self.place_after(batches);
-        if (earlier.next, earlier.epoch) != (next, epoch) {
-            return wrong("batches of another size");
+        if earlier.next > self.origins.len() {
+            return Err(foreign("batches of another size").into());
         }
-        (self.next, self.epoch) = (next, epoch);
-        // Chains move, but their weights are those that they began with.
-        let same = match (&self.persistent, &earlier.persistent) {
-            (None, None) => true,
-            (Some((states, weights)), Some((earlier, earlier_weights))) => {
-                states.n_units() == earlier.n_units()
-                    && states.n_samples() == earlier.n_samples()
-                    && weights == earlier_weights
-            }
-            _ => false,
+        (self.next, self.epoch) = (earlier.next, earlier.epoch);
+        let shape = |chains: &Option<(States, Vec<f64>)>| {
+            let chains = chains.as_ref();
+            chains.map(|(states, weights)| (states.n_units(), states.n_samples(), weights.len()))
         };
-        if !same {
-            return wrong("other chains");
+        if shape(&self.persistent) != shape(&earlier.persistent) {
+            return Err(foreign("other chains").into());
         }
-        self.persistent.clone_from(&earlier.persistent);
+        self.persistent = earlier.persistent;
         Ok(())
     }
 
@@ -232,19 +214,9 @@ impl<'a> Chains<'a> {
         self.batch_size == self.origins.len()
     }
 
-    /// `next` and `epoch` after so many batches: see [`Chains::next_batch`].
-    fn place_after(&self, batches: usize) -> (usize, u64) {
-        if self.is_full_batch() || batches == 0 {
-            return (self.origins.len(), 0);
-        }
-        let per_epoch = self.origins.len() / self.batch_size;
-        let next = ((batches - 1) % per_epoch + 1) * self.batch_size;
-        (next, batches.div_ceil(per_epoch) as u64)
-    }
-
     /// Whether the next batch is the first of an epoch.
     fn shuffles_next(&self) -> bool {
-        !self.is_full_batch() && self.next + self.batch_size > self.origins.len()
+        !self.is_full_batch() && self.next.saturating_add(self.batch_size) > self.origins.len()
     }
 
     /// Moves on to the next batch, which then ends at `next`.
@@ -259,7 +231,7 @@ impl<'a> Chains<'a> {
             for last in (1..self.origins.len()).rev() {
                 self.origins.swap(last, rng.random_range(0..=last));
             }
-            self.epoch += 1;
+            self.epoch = self.epoch.wrapping_add(1);
             self.next = 0;
         }
         self.next += self.batch_size;

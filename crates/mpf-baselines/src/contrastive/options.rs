@@ -1,9 +1,7 @@
 //! Options of contrastive divergence, and what is refused.
 
-use super::ContrastiveSnapshot;
 use crate::Result;
-use crate::error::Error;
-use mpf_core::Cancel;
+use mpf_core::{Cancel, Checkpoint, check_option};
 use mpf_ising::{Biases, Couplings, Support};
 
 /// η_t, linear in t from the first update to the last. Both must be positive and finite.
@@ -60,9 +58,8 @@ pub struct ContrastiveOptions {
     pub max_seconds: f64,
     /// The handle that stops the run before its next update. Default: one that nobody else holds.
     pub cancel: Cancel,
-    /// Goes on from a snapshot of an earlier run on the same data with the same options, instead
-    /// of from `start`. Default: none.
-    pub resume: Option<ContrastiveSnapshot>,
+    /// Where the state is kept between updates, and resumed from. Default: nowhere.
+    pub checkpoint: Checkpoint,
 }
 
 impl Default for ContrastiveOptions {
@@ -79,7 +76,7 @@ impl Default for ContrastiveOptions {
             seed: 0,
             max_seconds: f64::INFINITY,
             cancel: Cancel::new(),
-            resume: None,
+            checkpoint: Checkpoint::default(),
         }
     }
 }
@@ -91,34 +88,18 @@ impl ContrastiveOptions {
             ("updates", self.updates),
             ("batch_size", self.batch_size.unwrap_or(1)),
         ] {
-            if count == 0 {
-                return Err(Error::Option {
-                    name,
-                    value: 0.0,
-                    requirement: "at least 1",
-                });
-            }
+            check_option(name, count as f64, "at least 1", count > 0)?;
         }
         for (name, rate) in [
             ("learning_rate.first", self.learning_rate.first),
             ("learning_rate.last", self.learning_rate.last),
         ] {
-            if !(rate > 0.0 && rate.is_finite()) {
-                return Err(Error::Option {
-                    name,
-                    value: rate,
-                    requirement: "positive and finite",
-                });
-            }
+            let holds = rate > 0.0 && rate.is_finite();
+            check_option(name, rate, "positive and finite", holds)?;
         }
-        // NaN is not a limit.
-        if self.max_seconds.is_nan() || self.max_seconds < 0.0 {
-            return Err(Error::Option {
-                name: "max_seconds",
-                value: self.max_seconds,
-                requirement: "a number that is not negative",
-            });
-        }
+        let limit = self.max_seconds;
+        let requirement = "a number that is not negative";
+        check_option("max_seconds", limit, requirement, limit >= 0.0)?;
         Ok(())
     }
 }

@@ -1,10 +1,12 @@
 //! The parameters of contrastive divergence, and one step of them.
 
+use super::ContrastiveOptions;
 use super::chains::Moments;
-use super::{ContrastiveOptions, ContrastiveSnapshot};
+use super::snapshot::foreign;
 use crate::Result;
 use crate::error::Error;
-use crate::max_likelihood::independent_bias;
+use crate::independent::independent_bias;
+use mpf_core::check_option;
 use mpf_ising::{Biases, Couplings, Samples};
 use ndarray::Array2;
 
@@ -83,13 +85,8 @@ impl Parameters {
         };
         for (a, b) in parameters.learned() {
             let value = parameters.couplings.get(a, b);
-            if value.abs() > LIMIT {
-                return Err(Error::Option {
-                    name: "start",
-                    value,
-                    requirement: "couplings and biases within ±1000",
-                });
-            }
+            let requirement = "couplings and biases within ±1000";
+            check_option("start", value, requirement, value.abs() <= LIMIT)?;
         }
         Ok(parameters)
     }
@@ -100,29 +97,12 @@ impl Parameters {
         self.pairs.iter().copied().chain(biases)
     }
 
-    /// Goes to where `earlier` was.
-    pub(super) fn resume(&mut self, earlier: &ContrastiveSnapshot) -> Result<()> {
-        let wrong = |what| Err(Error::OtherSnapshot { what });
-        if earlier.couplings.n_units() != self.couplings.n_units() {
-            return wrong("other units");
+    /// Continues from `earlier`.
+    pub(super) fn resume(&mut self, earlier: Couplings) -> Result<()> {
+        if earlier.n_units() != self.couplings.n_units() {
+            return Err(foreign("other units").into());
         }
-        // What is not learned is where it was at the start.
-        let mut j = self.couplings.as_array().clone();
-        for (a, b) in self.learned() {
-            let value = earlier.couplings.get(a, b);
-            if value.abs() > LIMIT {
-                return wrong("parameters that ran away");
-            }
-            j[[a, b]] = value;
-            j[[b, a]] = value;
-        }
-        if let Some(fields) = &self.fixed_fields {
-            set_fields(&mut j, fields);
-        }
-        if j != earlier.couplings.as_array() {
-            return wrong("other biases or another support");
-        }
-        self.couplings = earlier.couplings.clone();
+        self.couplings = earlier;
         Ok(())
     }
 

@@ -12,28 +12,29 @@
 //! Differences are paired, sample by sample, so that what all methods find hard cancels; the
 //! sampling errors of ln Z are added to theirs.
 
+mod comparison;
+
 use crate::Result;
 use crate::error::{Error, check_mean};
-use crate::method::{Fitted, Method};
+use crate::method::{Method, MethodOptions, OwnObjective};
 use crate::objectives::Objectives;
 use mpf_core::{Cancel, EnergyModel};
-use mpf_ising::blocks::{self, Mean};
+use mpf_ising::internal::n_blocks;
 use mpf_ising::{
-    Couplings, Exact, FoldAssignment, Folds, IsingModel, Lattice, Samples, States, exact,
+    BlockMean, Couplings, Exact, Fit, FoldAssignment, Folds, IsingModel, Lattice, Samples, States,
+    block_mean, for_each_set_bit, get_bit,
 };
-use mpf_ising::{for_each_set_bit, get_bit};
 use mpf_samplers::{AnnealedOptions, ExactLattice, annealed_log_z};
 use rayon::prelude::*;
 use serde::Serialize;
-use std::fmt;
 
 /// Options of [`Tournament`], unchecked.
 #[derive(Clone, Debug)]
 pub struct TournamentOptions {
     /// How many folds. Default 5.
     pub n_folds: usize,
-    /// How samples are dealt to them. Default: contiguous blocks.
-    pub dealing: FoldAssignment,
+    /// How samples are assigned to them. Default: contiguous blocks.
+    pub assignment: FoldAssignment,
     /// Samples in a block, for standard errors. Default 1: independent samples.
     pub block_length: usize,
     /// A lattice on which ln Z is exact for couplings that lie on it. Default none.
@@ -49,7 +50,7 @@ impl Default for TournamentOptions {
     fn default() -> Self {
         Self {
             n_folds: 5,
-            dealing: FoldAssignment::default(),
+            assignment: FoldAssignment::default(),
             block_length: 1,
             lattice: None,
             annealed: Some(AnnealedOptions::default()),
@@ -93,11 +94,11 @@ pub struct Entrant {
     pub own: Option<f64>,
     /// K of MPF. +∞, with an error that is NaN or +∞, where a sample is so unlikely that it
     /// overflows.
-    pub mpf: Mean,
+    pub mpf: BlockMean,
     /// Minus the log-pseudolikelihood in nats.
-    pub pseudolikelihood: Mean,
+    pub pseudolikelihood: BlockMean,
     /// The log-likelihood in nats; its error includes that of ln Z.
-    pub log_likelihood: Option<Mean>,
+    pub log_likelihood: Option<BlockMean>,
     /// Where ln Z came from.
     pub log_z: Option<LogZSource>,
     /// The part of the likelihood's error that sampling ln Z makes.
@@ -110,7 +111,7 @@ pub struct Entrant {
     scores: Vec<[f64; 3]>,
 }
 
-/// A method that could not be fitted.
+/// A method that could not be fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dropout {
     /// The method.
@@ -138,15 +139,15 @@ pub struct Comparison {
 /// Compares methods on held-out samples.
 ///
 /// ```
-/// use mpf_baselines::heldout::{Criterion, Tournament};
-/// use mpf_baselines::Method;
+/// use mpf_baselines::{Criterion, Methods, Tournament};
 /// use mpf_ising::{Couplings, Exact};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
 /// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(1, 0));
-/// let methods = [Method::Mpf(Default::default()), Method::Independent];
-/// let table = Tournament::default().run(&methods, &states, |_, _| {})?;
+/// let methods = Methods::default();
+/// let entered = ["mpf", "independent"].map(|name| (methods.find(name).unwrap(), Default::default()));
+/// let table = Tournament::default().run(&entered, &states, |_, _| {})?;
 /// assert_eq!(table.best(Criterion::LogLikelihood).unwrap().name, "MPF");
 /// let worse = table.difference(1, 0, Criterion::LogLikelihood)?.unwrap();
 /// assert!(worse.value < -3.0 * worse.standard_error);
@@ -172,13 +173,13 @@ impl Tournament {
     /// a [`Dropout`], not an error.
     pub fn run(
         &self,
-        methods: &[Method],
+        methods: &[(&dyn Method, MethodOptions)],
         states: &States,
         mut observer: impl FnMut(usize, usize),
     ) -> Result<Comparison> {
         let options = &self.options;
-        blocks::n_blocks(states.n_samples(), options.block_length)?;
-        let folds = Folds::new(states.n_samples(), options.n_folds, options.dealing)?;
+        n_blocks(states.n_samples(), options.block_length)?;
+        let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
         let parts = (0..folds.n_folds())
             .map(|fold| {
                 let (training, held_out) = folds.split(states, fold)?;
@@ -190,16 +191,16 @@ impl Tournament {
             dropouts: Vec::new(),
             block_length: options.block_length,
         };
-        for (at, method) in methods.iter().enumerate() {
-            let mut entry = Entry::new(method, states.n_samples());
+        for (at, (method, fit_options)) in methods.iter().enumerate() {
+            let mut entry = Entry::new(*method, states.n_samples());
             let mut failed = None;
             for (fold, (training, held_out)) in parts.iter().enumerate() {
                 if options.cancel.is_cancelled() {
                     return Err(mpf_ising::Error::Cancelled.into());
                 }
-                let scored = method.fit(training).and_then(|fitted| {
-                    self.score(&mut entry, fitted, held_out, folds.held_out(fold))
-                });
+                let scored = method
+                    .fit(training, fit_options, &mut |_| {})
+                    .and_then(|fit| self.score(&mut entry, &fit, held_out, folds.held_out(fold)));
                 if let Err(error) = scored {
                     failed = Some(error);
                     break;
@@ -213,7 +214,7 @@ impl Tournament {
             match finished {
                 Ok(entrant) => comparison.entrants.push(entrant),
                 Err(error) => comparison.dropouts.push(Dropout {
-                    name: method.name(),
+                    name: method.describe().title,
                     error,
                 }),
             }
@@ -224,14 +225,14 @@ impl Tournament {
     fn score(
         &self,
         entry: &mut Entry<'_>,
-        fitted: Fitted,
+        fit: &Fit,
         held_out: &States,
         places: &[usize],
     ) -> Result<()> {
         let share = places.len() as f64 / entry.scores.len() as f64;
-        let log_z = self.log_z(&fitted.couplings)?;
+        let log_z = self.log_z(&fit.couplings)?;
         let value = log_z.map_or(f64::NAN, |z| z.value.value);
-        let scores = sample_scores(&fitted.couplings, held_out);
+        let scores = sample_scores(&fit.couplings, held_out);
         for (&place, score) in places.iter().zip(scores) {
             // The third is the energy.
             entry.scores[place] = [score[0], score[1], -score[2] - value];
@@ -242,28 +243,28 @@ impl Tournament {
         } else {
             entry.has_likelihood = false;
         }
-        if matches!(entry.method, Method::LogRise { .. }) {
-            let objectives = Objectives::of(&fitted.couplings, &Samples::new(held_out)?)?;
+        if entry.method.describe().objective == Some(OwnObjective::LogRise) {
+            let objectives = Objectives::of(&fit.couplings, &Samples::new(held_out)?)?;
             entry.log_rise += share * objectives.log_rise;
         }
-        entry.seconds += fitted.seconds;
+        entry.seconds += fit.seconds;
         entry
             .warnings
-            .extend(fitted.warnings.iter().map(ToString::to_string));
+            .extend(fit.warnings.iter().map(ToString::to_string));
         Ok(())
     }
 
     fn log_z(&self, couplings: &Couplings) -> Result<Option<LogZ>> {
         let known = |value: f64, source| {
             Ok(Some(LogZ {
-                value: Mean {
+                value: BlockMean {
                     value,
                     standard_error: 0.0,
                 },
                 source,
             }))
         };
-        if couplings.n_units() <= exact::MAX_UNITS {
+        if couplings.n_units() <= Exact::MAX_UNITS {
             return known(Exact::new(couplings)?.log_z(), LogZSource::Enumeration);
         }
         if let Some(lattice) = &self.options.lattice {
@@ -279,7 +280,7 @@ impl Tournament {
         };
         let found = annealed_log_z(couplings, annealed)?;
         Ok(Some(LogZ {
-            value: Mean {
+            value: BlockMean {
                 value: found.log_z,
                 standard_error: found.standard_error,
             },
@@ -290,13 +291,13 @@ impl Tournament {
 
 #[derive(Clone, Copy)]
 struct LogZ {
-    value: Mean,
+    value: BlockMean,
     source: LogZSource,
 }
 
 /// One method under way.
 struct Entry<'a> {
-    method: &'a Method,
+    method: &'a dyn Method,
     /// (MPF, PL, LL) of every sample.
     scores: Vec<[f64; 3]>,
     source: Option<LogZSource>,
@@ -308,7 +309,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(method: &'a Method, n_samples: usize) -> Self {
+    fn new(method: &'a dyn Method, n_samples: usize) -> Self {
         Self {
             method,
             scores: vec![[f64::NAN; 3]; n_samples],
@@ -322,33 +323,31 @@ impl<'a> Entry<'a> {
     }
 
     fn finish(self, block_length: usize) -> Result<Entrant> {
-        let mean = |k: usize| -> Result<Mean> {
+        let mean = |k: usize| -> Result<BlockMean> {
             let values: Vec<f64> = self.scores.iter().map(|s| s[k]).collect();
-            Ok(blocks::mean(&values, block_length)?)
+            Ok(block_mean(&values, block_length)?)
         };
         let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
         check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
         let log_likelihood = if self.has_likelihood {
             let of_samples = mean(2)?;
             check_mean("the held-out log-likelihood", &of_samples)?;
-            Some(Mean {
+            Some(BlockMean {
                 standard_error: of_samples.standard_error.hypot(self.log_z_error),
                 ..of_samples
             })
         } else {
             None
         };
+        let description = self.method.describe();
         Ok(Entrant {
-            name: self.method.name(),
-            own: match self.method {
-                Method::Mpf(_) | Method::Rise { .. } => Some(mpf.value),
-                Method::Pseudolikelihood(_) => Some(pseudolikelihood.value),
-                Method::LogRise { .. } => Some(self.log_rise),
-                Method::MaximumLikelihood(_) | Method::Independent => {
-                    log_likelihood.map(|ll| -ll.value)
-                }
-                Method::ContrastiveDivergence(_) | Method::MeanField { .. } => None,
-            },
+            name: description.title,
+            own: description.objective.and_then(|objective| match objective {
+                OwnObjective::Flow => Some(mpf.value),
+                OwnObjective::Pseudolikelihood => Some(pseudolikelihood.value),
+                OwnObjective::LogRise => Some(self.log_rise),
+                OwnObjective::LogLikelihood => log_likelihood.map(|ll| -ll.value),
+            }),
             mpf,
             pseudolikelihood,
             log_likelihood,
@@ -391,121 +390,4 @@ fn sample_scores(couplings: &Couplings, states: &States) -> Vec<[f64; 3]> {
             },
         )
         .collect()
-}
-
-impl Comparison {
-    /// The entrant with the best score; `None` when there is no such score.
-    pub fn best(&self, criterion: Criterion) -> Option<&Entrant> {
-        self.best_index(criterion).map(|at| &self.entrants[at])
-    }
-
-    fn best_index(&self, criterion: Criterion) -> Option<usize> {
-        let loss = |entrant: &Entrant| match criterion {
-            Criterion::Mpf => Some(entrant.mpf.value),
-            Criterion::Pseudolikelihood => Some(entrant.pseudolikelihood.value),
-            Criterion::LogLikelihood => entrant.log_likelihood.map(|ll| -ll.value),
-        };
-        let losses = self.entrants.iter().map(loss);
-        losses
-            .enumerate()
-            .filter_map(|(at, loss)| Some((at, loss?)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(at, _)| at)
-    }
-
-    /// The score of entrant `a` minus that of `b`, paired by samples; `None` when one has none.
-    /// That of [`Criterion::Mpf`] is not finite where one of the two is not.
-    ///
-    /// # Errors
-    /// [`Error::NotFinite`] for likelihoods whose difference overflows.
-    ///
-    /// # Panics
-    /// When there is no such entrant.
-    pub fn difference(&self, a: usize, b: usize, criterion: Criterion) -> Result<Option<Mean>> {
-        let (a, b) = (&self.entrants[a], &self.entrants[b]);
-        let likelihood = criterion == Criterion::LogLikelihood;
-        if likelihood && (a.log_likelihood.is_none() || b.log_likelihood.is_none()) {
-            return Ok(None);
-        }
-        let k = criterion as usize;
-        let pairs = a.scores.iter().zip(&b.scores);
-        let values: Vec<f64> = pairs.map(|(a, b)| a[k] - b[k]).collect();
-        let mut found = blocks::mean(&values, self.block_length)?;
-        if criterion != Criterion::Mpf {
-            check_mean("the difference of two methods", &found)?;
-        }
-        if likelihood && !std::ptr::eq(a, b) {
-            let of_log_z = a.log_z_error.hypot(b.log_z_error);
-            found.standard_error = found.standard_error.hypot(of_log_z);
-        }
-        Ok(Some(found))
-    }
-}
-
-/// A table, best by likelihood first (by pseudolikelihood where there is none), with differences
-/// to the best, and a verdict.
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let criterion = if self.entrants.iter().all(|e| e.log_likelihood.is_some()) {
-            Criterion::LogLikelihood
-        } else {
-            Criterion::Pseudolikelihood
-        };
-        let Some(best) = self.best_index(criterion) else {
-            return writeln!(f, "no method could be fitted");
-        };
-        let differences: Vec<Mean> = (0..self.entrants.len())
-            .map(|at| {
-                let found = self.difference(at, best, criterion);
-                found.map_err(|_| fmt::Error)?.ok_or(fmt::Error)
-            })
-            .collect::<Result<_, fmt::Error>>()?;
-        let sign = if criterion == Criterion::LogLikelihood {
-            -1.0
-        } else {
-            1.0
-        };
-        let mut order: Vec<usize> = (0..self.entrants.len()).collect();
-        order.sort_by(|&a, &b| {
-            (sign * differences[a].value).total_cmp(&(sign * differences[b].value))
-        });
-        writeln!(
-            f,
-            "{:<12} {:>10} {:>10} {:>10} {:>11} {:>11} {:>9} {:>8}",
-            "method", "own", "MPF", "PL", "LL", "difference", "± error", "seconds"
-        )?;
-        for at in order {
-            let entrant = &self.entrants[at];
-            let number = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.4}"));
-            writeln!(
-                f,
-                "{:<12} {:>10} {:>10} {:>10} {:>11} {:>11.4} {:>9.4} {:>8.2}",
-                entrant.name,
-                number(entrant.own),
-                number(Some(entrant.mpf.value)),
-                number(Some(entrant.pseudolikelihood.value)),
-                number(entrant.log_likelihood.map(|ll| ll.value)),
-                differences[at].value,
-                differences[at].standard_error,
-                entrant.seconds,
-            )?;
-        }
-        for dropout in &self.dropouts {
-            writeln!(f, "{:<12} {}", dropout.name, dropout.error)?;
-        }
-        let ties: Vec<&str> = (0..self.entrants.len())
-            .filter(|&at| at != best)
-            .filter(|&at| differences[at].value.abs() < 2.0 * differences[at].standard_error)
-            .map(|at| self.entrants[at].name)
-            .collect();
-        let what = match criterion {
-            Criterion::LogLikelihood => "log-likelihood",
-            _ => "pseudolikelihood",
-        };
-        write!(f, "Best by held-out {what}: {}", self.entrants[best].name)?;
-        if !ties.is_empty() {
-            write!(f, "; within two standard errors of it: {}", ties.join(", "))?;
-        }
-        writeln!(f, ".")
-    }
 }

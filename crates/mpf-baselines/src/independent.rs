@@ -1,0 +1,77 @@
+//! Independent units: the null model that all methods must beat.
+//!
+//! ```text
+//! J_ii = ln((1 − p_i)/p_i),   p_i the mean of unit i,   no couplings
+//! ```
+
+use crate::Result;
+use crate::method::{Description, Method, MethodOptions, OwnObjective};
+use mpf_core::Stopwatch;
+use mpf_ising::{Couplings, Fit, FitProgress, Samples, Warning};
+use ndarray::{Array1, Array2};
+
+/// Fits independent units: the maximum of the likelihood among models without couplings, in closed
+/// form. `value` is −LL. A constant unit gets the bias of half a pseudo-count, as in every fit, and
+/// a warning.
+///
+/// # Errors
+/// None that checked samples can cause.
+pub fn independent(samples: &Samples) -> Result<Fit> {
+    let clock = Stopwatch::start();
+    let means = samples.means();
+    let biases: Vec<f64> = means
+        .iter()
+        .map(|&mean| independent_bias(mean, samples.total_weight()))
+        .collect();
+    // −ln p(x_i) = x_i J_ii + ln(1 + e^{−J_ii}), averaged.
+    let value = means
+        .iter()
+        .zip(&biases)
+        .map(|(mean, bias)| mean * bias + (-bias).max(0.0) + (-bias.abs()).exp().ln_1p())
+        .sum();
+    let couplings = Couplings::new(Array2::from_diag(&Array1::from(biases)))?;
+    let warnings = Warning::constant_units(&means).into_iter().collect();
+    Ok(Fit::closed_form(
+        couplings,
+        value,
+        clock.seconds(),
+        warnings,
+    ))
+}
+
+/// J_ii of a unit without couplings whose mean over `weight` samples is `mean`.
+pub(crate) fn independent_bias(mean: f64, weight: f64) -> f64 {
+    let odds = if mean <= 0.0 || mean >= 1.0 {
+        ((1.0 - mean) * weight + 0.5) / (mean * weight + 0.5)
+    } else {
+        (1.0 - mean) / mean
+    };
+    odds.min(f64::MAX).ln()
+}
+
+/// [`independent`] as one of the methods.
+pub(crate) struct Independent;
+
+impl Method for Independent {
+    fn describe(&self) -> Description {
+        Description {
+            name: "independent",
+            title: "independent",
+            summary: "No couplings: the null model",
+            takes: &[],
+            objective: Some(OwnObjective::LogLikelihood),
+            max_units: usize::MAX,
+            is_local: false,
+            competes: true,
+        }
+    }
+
+    fn fit(
+        &self,
+        samples: &Samples,
+        _: &MethodOptions,
+        _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        independent(samples)
+    }
+}
