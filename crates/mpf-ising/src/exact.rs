@@ -37,6 +37,9 @@ pub struct Exact {
 }
 
 impl Exact {
+    /// The most units that are enumerated.
+    pub const MAX_UNITS: usize = MAX_UNITS;
+
     /// Sums over all states. O(2^d · d) time, d = 24 takes about a second. Everything is finite,
     /// and exact up to the rounding of the largest energy.
     ///

@@ -3,12 +3,15 @@
 //!
 //! Nothing here knows a model or a method.
 
+mod checkpoint;
 pub mod files;
 pub mod interrupt;
 pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod text;
+
+pub use checkpoint::CheckpointFile;
 
 /// What a fallible function of this crate returns.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
