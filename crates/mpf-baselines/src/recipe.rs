@@ -14,14 +14,12 @@ use mpf_ising::{
     Penalty, PenaltyPath, Samples, States, bootstrap,
 };
 
-/// The learning rate of polishing, in units of J per moment: the second half of the paper's
-/// schedule.
+/// The learning rate of polishing, in units of J per moment. The paper's schedule, from 3 to 0.1, is
+/// for chains that start at J = 0; a fitted model needs smaller steps.
 const POLISHING_RATE: LearningRate = LearningRate {
     first: 1.0,
     last: 0.05,
 };
-/// Updates that [`Polish::IfDrifting`] makes.
-const POLISHING_UPDATES: usize = 300;
 /// Chains that one update of polishing moves.
 const POLISHING_CHAINS: usize = 8000;
 
@@ -33,6 +31,11 @@ pub enum Polish {
     /// 300 if the model drifts away from its data and has neither penalty nor error bars.
     #[default]
     IfDrifting,
+}
+
+impl Polish {
+    /// The updates of [`Polish::IfDrifting`].
+    pub const DEFAULT_UPDATES: usize = 300;
 }
 
 /// How error bars are computed.
@@ -213,7 +216,7 @@ impl Recipe {
             Polish::IfDrifting
                 if plain && self.method.describe().is_local && drift.has_drifted() =>
             {
-                POLISHING_UPDATES
+                Polish::DEFAULT_UPDATES
             }
             Polish::IfDrifting => 0,
         }

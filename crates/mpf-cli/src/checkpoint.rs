@@ -1,25 +1,14 @@
 //! Work that can be continued: `--checkpoint`, `--checkpoint-every`, `--resume`.
-//!
-//! A checkpoint holds the settings that the result depends on, the data's fingerprint among them,
-//! and how far the work is, sealed by [`mpf_core::checkpoint`]. Every stage is kept as what its
-//! next step needs, and a stage that is done as what its last step left: resuming goes through
-//! all stages again, and those that are done end at once with the same bits.
 
 use crate::console::Console;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::model::Model;
 use crate::output;
 use clap::Args;
-use mpf_core::checkpoint::{open, seal};
-use mpf_report::files;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::fs;
-use std::io::ErrorKind;
+use mpf_core::{Cancel, Checkpoint, Settings};
+use mpf_report::CheckpointFile;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where unfinished work is kept.
 #[derive(Args, Clone, Debug, Default)]
@@ -69,217 +58,65 @@ impl CheckpointArgs {
         }
         output::check_writable(path)
     }
-}
 
-/// The settings that a result depends on, in the order in which differences are looked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Settings(Vec<Setting>);
-
-/// An option with its value; `None` if it is not given, empty if it is a flag.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Setting {
-    name: String,
-    value: Option<String>,
-}
-
-impl Setting {
-    fn in_words(&self) -> String {
-        match self.value.as_deref() {
-            None => format!("no {}", self.name),
-            Some("") => self.name.clone(),
-            Some(value) => format!("{} {value}", self.name),
-        }
-    }
-}
-
-impl Settings {
-    /// Of a command of this program.
-    pub fn new(command: &str) -> Self {
-        Self(Vec::new())
-            .with("the program", &Model::this_program())
-            .with("the command", command)
-    }
-
-    /// With one more.
-    pub fn with(mut self, name: &str, value: &(impl ToString + ?Sized)) -> Self {
-        self.0.push(Setting {
-            name: name.into(),
-            value: Some(value.to_string()),
-        });
-        self
-    }
-
-    /// With one more that may not be given.
-    pub fn with_optional(mut self, name: &str, value: Option<&impl ToString>) -> Self {
-        self.0.push(Setting {
-            name: name.into(),
-            value: value.map(ToString::to_string),
-        });
-        self
-    }
-
-    /// With a flag.
-    pub fn with_flag(self, name: &str, given: bool) -> Self {
-        self.with_optional(name, given.then_some(&""))
-    }
-
-    /// The first difference: ours and theirs, in words.
-    fn difference(&self, other: &Self) -> Option<(String, String)> {
-        let missing = || "something else".to_owned();
-        let n = self.0.len().max(other.0.len());
-        let pairs = (0..n).map(|k| (self.0.get(k), other.0.get(k)));
-        let mut different = pairs.filter(|(a, b)| a != b);
-        different.next().map(|(a, b)| {
-            let words = |s: Option<&Setting>| s.map_or_else(missing, Setting::in_words);
-            (words(a), words(b))
-        })
-    }
-}
-
-/// What is sealed: the settings can be read whatever the work is.
-#[derive(Serialize, Deserialize)]
-struct Contents<'a> {
-    settings: Cow<'a, Settings>,
-    /// Sealed itself.
-    work: Vec<u8>,
-}
-
-/// Keeps work of the kind `W`, if the user wants it.
-pub struct Keeper<W> {
-    file: Option<PathBuf>,
-    every: Duration,
-    settings: Settings,
-    console: Console,
-    state: Mutex<State<W>>,
-}
-
-struct State<W> {
-    work: W,
-    written: Instant,
-    /// Whether the last attempt to write it failed.
-    failing: bool,
-}
-
-impl<W: Default + Serialize + DeserializeOwned> Keeper<W> {
-    /// Reads the checkpoint if there is one and it is wanted. `progress` says how far it is.
+    /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.
     ///
     /// # Errors
     /// A checkpoint of other settings or data, a damaged one, and one that nobody asked to
     /// continue.
-    pub fn new(
-        args: &CheckpointArgs,
+    pub fn open(
+        &self,
         settings: Settings,
         console: Console,
-        progress: impl FnOnce(&W) -> String,
-    ) -> Result<Self, Failure> {
-        let earlier = match &args.checkpoint {
-            None => None,
-            Some(path) => read::<W>(path, args.resume, &settings)?,
+        cancel: &Cancel,
+    ) -> Result<Checkpoint, Failure> {
+        let Some(path) = &self.checkpoint else {
+            return Ok(Checkpoint::default());
         };
-        if let Some(path) = &args.checkpoint
-            && args.resume
-        {
-            let path = path.display();
-            console.note(&match &earlier {
-                Some(work) => format!("resuming from {path}: {}", progress(work)),
-                None => format!("note: there is no checkpoint {path} yet: starting afresh"),
+        let at = path.display();
+        if !self.resume && path.exists() {
+            return Err(
+                Failure::input(format!("{at} is already there: another run may need it")).hint(
+                    "--resume continues it; to start afresh, remove it or choose another name",
+                ),
+            );
+        }
+        let file = CheckpointFile::new(path, move |text| console.warning(text));
+        let checkpoint = Checkpoint::new(file, settings, self.checkpoint_every, cancel);
+        if self.resume {
+            let found = checkpoint.load().map_err(|error| {
+                Failure::input(format!("{at}: {error}")).hint(
+                    "continue it with the same data and settings; to start afresh, remove the file",
+                )
+            })?;
+            console.note(&if found {
+                format!("resuming from {at}: {}", checkpoint.progress())
+            } else {
+                format!("note: there is no checkpoint {at} yet: starting afresh")
             });
         }
-        Ok(Self {
-            file: args.checkpoint.clone(),
-            every: args.checkpoint_every,
-            settings,
-            console,
-            state: Mutex::new(State {
-                work: earlier.unwrap_or_default(),
-                written: Instant::now(),
-                failing: false,
-            }),
-        })
+        Ok(checkpoint)
     }
 
-    /// Whether anything is kept at all.
-    pub fn is_on(&self) -> bool {
-        self.file.is_some()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<W>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A part of the work, to go on with.
-    pub fn get<T>(&self, part: impl FnOnce(&W) -> T) -> T {
-        part(&self.state().work)
-    }
-
-    /// Changes the work in memory, and writes it if it is time.
-    pub fn keep(&self, change: impl FnOnce(&mut W)) {
-        if self.is_on() {
-            let mut state = self.state();
-            change(&mut state.work);
-            self.write_if_due(&mut state);
-        }
-    }
-
-    /// Changes the work in memory and writes it, but only if it is time: for states that are
-    /// costly to take.
-    pub fn keep_when_due(&self, change: impl FnOnce(&mut W)) {
-        if self.is_on() {
-            let mut state = self.state();
-            if state.written.elapsed() >= self.every {
-                change(&mut state.work);
-                self.write_if_due(&mut state);
-            }
-        }
-    }
-
-    /// A checkpoint that cannot be written is no reason to give up the work: the one before is
-    /// still there.
-    fn write_if_due(&self, state: &mut State<W>) {
-        if state.written.elapsed() < self.every {
-            return;
-        }
-        let outcome = self.write(&state.work);
-        state.written = Instant::now();
-        if let Err(failure) = &outcome
-            && !state.failing
-        {
-            self.console
-                .warning(&format!("{failure}; the work goes on without"));
-        }
-        state.failing = outcome.is_err();
-    }
-
-    fn write(&self, work: &W) -> Result<(), Failure> {
-        let Some(path) = &self.file else {
-            return Ok(());
-        };
-        let contents = seal(work).and_then(|work| {
-            seal(&Contents {
-                settings: Cow::Borrowed(&self.settings),
-                work,
-            })
-        });
-        let contents = contents.map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
-        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
-    }
-
-    /// After the work: removes the checkpoint if its result is written, and writes it if it was
+    /// Ends the work: removes the checkpoint if the result is written, and writes it if the work was
     /// interrupted or its result could not be written.
     ///
     /// # Errors
     /// That of the work, saying how to continue it.
-    pub fn end<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        let Some(path) = &self.file else {
+    pub fn end<T>(
+        &self,
+        checkpoint: &Checkpoint,
+        console: Console,
+        outcome: Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Some(path) = &self.checkpoint else {
             return outcome;
         };
+        let at = path.display();
         let failure = match outcome {
             Ok(done) => {
-                match fs::remove_file(path) {
-                    Err(error) if error.kind() != ErrorKind::NotFound => self.console.warning(
-                        &format!("cannot remove the checkpoint {}: {error}", path.display()),
-                    ),
-                    _ => {}
+                if let Err(error) = checkpoint.remove() {
+                    console.warning(&format!("cannot remove the checkpoint {at}: {error}"));
                 }
                 return Ok(done);
             }
@@ -288,7 +125,8 @@ impl<W: Default + Serialize + DeserializeOwned> Keeper<W> {
         if ![INTERRUPTED, FAILED].contains(&failure.code) {
             return Err(failure);
         }
-        if let Err(unwritten) = self.write(&self.state().work) {
+        if let Err(error) = checkpoint.write() {
+            let unwritten = Failure::unwritten(path, &error);
             return Err(Failure {
                 message: format!("{failure}, and {unwritten}"),
                 hint: Some("an older checkpoint of that name is untouched".into()),
@@ -297,8 +135,8 @@ impl<W: Default + Serialize + DeserializeOwned> Keeper<W> {
         }
         Err(Failure {
             message: match failure.code {
-                INTERRUPTED => format!("interrupted: the work is kept in {}", path.display()),
-                _ => format!("{failure}; the work is kept in {}", path.display()),
+                INTERRUPTED => format!("interrupted: the work is kept in {at}"),
+                _ => format!("{failure}; the work is kept in {at}"),
             },
             hint: Some(format!("continue with: {}", this_command_resumed())),
             code: failure.code,
@@ -306,45 +144,9 @@ impl<W: Default + Serialize + DeserializeOwned> Keeper<W> {
     }
 }
 
-/// The work that is kept in `path`; none if there is no such file.
-fn read<W: DeserializeOwned>(
-    path: &Path,
-    wanted: bool,
-    settings: &Settings,
-) -> Result<Option<W>, Failure> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::unreadable(path, &error)),
-    };
-    if !wanted {
-        let at = path.display();
-        return Err(
-            Failure::input(format!("{at} is already there: another run may need it"))
-                .hint("--resume continues it; to start afresh, remove it or choose another name"),
-        );
-    }
-    parse(path, &bytes, settings).map(Some)
-}
-
-/// The work of a run with these settings.
-fn parse<W: DeserializeOwned>(
-    path: &Path,
-    bytes: &[u8],
-    settings: &Settings,
-) -> Result<W, Failure> {
-    let at = path.display();
-    let damaged = |error: mpf_core::Error| {
-        Failure::input(format!("{at}: {error}")).hint("to start afresh, remove the file")
-    };
-    let contents: Contents<'_> = open(bytes).map_err(damaged)?;
-    if let Some((ours, theirs)) = settings.difference(&contents.settings) {
-        return Err(Failure::input(format!(
-            "{at}: the checkpoint was made with {theirs}, this run has {ours}"
-        ))
-        .hint("continue it with the same data and settings, or choose another checkpoint"));
-    }
-    open(&contents.work).map_err(damaged)
+/// Starts the settings of a command of this program.
+pub fn settings(command: &str) -> Settings {
+    Settings::new(command).with("the program", Model::this_program())
 }
 
 /// What was typed, with `--resume`.
@@ -377,83 +179,46 @@ mod tests {
         quiet: true,
     };
 
-    fn args(path: &Path, resume: bool) -> CheckpointArgs {
-        CheckpointArgs {
+    fn open(path: &Path, resume: bool, l1: f64) -> Result<(CheckpointArgs, Checkpoint), Failure> {
+        let args = CheckpointArgs {
             checkpoint: Some(path.into()),
             checkpoint_every: Duration::ZERO,
             resume,
-        }
-    }
-
-    fn settings(l1: f64, nodewise: bool) -> Settings {
-        Settings::new("fit")
-            .with("--l1", &l1)
-            .with_flag("--nodewise", nodewise)
-    }
-
-    fn keeper(path: &Path, resume: bool, settings: Settings) -> Result<Keeper<Vec<f64>>, Failure> {
-        Keeper::new(&args(path, resume), settings, QUIET, |_| String::new())
+        };
+        let settings = settings("fit").with("--l1", l1);
+        let checkpoint = args.open(settings, QUIET, &Cancel::new())?;
+        Ok((args, checkpoint))
     }
 
     #[test]
     fn work_is_kept_until_it_is_done() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.ckpt");
-        let first = keeper(&path, false, settings(0.1, false)).unwrap();
-        first.keep(|work| work.push(0.1));
-        let again = keeper(&path, true, settings(0.1, false)).unwrap();
-        assert_eq!(again.get(Clone::clone), [0.1]);
-        assert_eq!(again.end(Ok(0)), Ok(0));
+        let (_, first) = open(&path, false, 0.1).unwrap();
+        first.offer(|| vec![0.1]);
+        let (args, again) = open(&path, true, 0.1).unwrap();
+        assert_eq!(again.resume().unwrap(), Some(vec![0.1]));
+        assert_eq!(args.end(&again, QUIET, Ok(0)), Ok(0));
         assert!(!path.exists());
         // Nothing there: a fresh start.
-        let fresh = keeper(&path, true, settings(0.1, false)).unwrap();
-        assert!(fresh.get(Vec::is_empty));
-        let failure = fresh.end::<u8>(Err(Failure::interrupted())).unwrap_err();
+        let (args, fresh) = open(&path, true, 0.1).unwrap();
+        assert_eq!(fresh.resume::<Vec<f64>>().unwrap(), None);
+        let failure = args.end::<u8>(&fresh, QUIET, Err(Failure::interrupted()));
+        let failure = failure.unwrap_err();
         assert_eq!(failure.code, INTERRUPTED);
         assert!(failure.message.contains("a.ckpt"), "{failure}");
         assert!(failure.hint.unwrap().ends_with("--resume"));
         assert!(path.exists());
-        let failure = keeper(&path, false, settings(0.1, false)).err().unwrap();
+        let failure = open(&path, false, 0.1).err().unwrap();
         assert!(failure.message.contains("already there"), "{failure}");
-    }
-
-    #[test]
-    fn differences_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.ckpt");
-        let first = keeper(&path, false, settings(0.1, false)).unwrap();
-        first.keep(|work| work.push(0.1));
-        let said = |settings| keeper(&path, true, settings).err().unwrap().message;
-        let message = said(settings(0.2, false));
-        let expected = "the checkpoint was made with --l1 0.1, this run has --l1 0.2";
-        assert!(message.ends_with(expected), "{message}");
-        let message = said(settings(0.1, true));
-        let expected = "made with no --nodewise, this run has --nodewise";
-        assert!(message.ends_with(expected), "{message}");
-        let message = said(Settings::new("sample"));
-        assert!(message.contains(" fit, this run has "), "{message}");
-    }
-
-    #[test]
-    fn every_change_of_a_byte_and_every_truncation_is_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.ckpt");
-        let first = keeper(&path, false, settings(0.1, false)).unwrap();
-        first.keep(|work| work.extend([0.1, f64::NAN]));
-        let whole = fs::read(&path).unwrap();
-        let refused = |bytes: &[u8]| {
-            let work = parse::<Vec<f64>>(&path, bytes, &settings(0.1, false));
-            work.is_err_and(|f| f.code == crate::failure::WRONG_INPUT)
-        };
-        for at in 0..whole.len() {
-            for change in 1..=255 {
-                let mut damaged = whole.clone();
-                damaged[at] ^= change;
-                assert!(refused(&damaged), "byte {at} ^ {change}");
-            }
-            assert!(refused(&whole[..at]), "cut at {at}");
-        }
-        assert!(!refused(&whole));
+        let failure = open(&path, true, 0.2).err().unwrap();
+        assert!(
+            failure.message.ends_with("--l1 was 0.1 and is 0.2"),
+            "{failure}"
+        );
+        std::fs::write(&path, b"something else").unwrap();
+        let failure = open(&path, true, 0.1).err().unwrap();
+        assert_eq!(failure.code, crate::failure::WRONG_INPUT);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The command line.
 
 use crate::console::{self, Console};
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, WRONG_INPUT};
+use crate::methods::name_parser;
 use crate::{compare, convert, demo, evaluate, fit, sample};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use mpf_baselines::Methods;
 use mpf_core::Cancel;
+use std::ffi::OsString;
 use std::num::NonZero;
 
 const EXIT_CODES: &str = "\
@@ -22,7 +25,7 @@ with NO_COLOR. The number of threads changes no digit of any result.";
 /// Fits Ising models to binary data by minimum probability flow and its rivals.
 #[derive(Parser, Debug)]
 #[command(name = "mpf", version, max_term_width = 100, after_help = EXIT_CODES)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
     /// Print the result as JSON, and nothing else but errors
@@ -91,22 +94,50 @@ Example:
     },
 }
 
-/// Runs the command; the number is the exit code.
-pub fn run(cli: &Cli, cancel: &Cancel) -> u8 {
+/// Returns the command line, with `methods` in its help.
+pub fn command(methods: &Methods) -> clap::Command {
+    let parser = name_parser(methods);
+    Cli::command()
+        .mut_subcommand("fit", |fit| {
+            fit.mut_arg("method", |method| method.value_parser(parser.clone()))
+        })
+        .mut_subcommand("compare", |compare| {
+            compare.mut_arg("methods", |names| names.value_parser(parser))
+        })
+}
+
+/// Parses `arguments`, the name of the program first, runs the command and returns the exit code.
+pub fn run<I, T>(arguments: I, methods: &Methods, cancel: &Cancel) -> u8
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString> + Clone,
+{
+    let parsed = command(methods).try_get_matches_from(arguments);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => execute(&cli, methods, cancel),
+        Err(error) => {
+            // Help and versions are printed this way too.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(WRONG_INPUT)
+        }
+    }
+}
+
+fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
     let console = Console {
         json: cli.json,
         quiet: cli.quiet,
     };
     let outcome = threads(cli.threads).and_then(|()| match &cli.command {
-        Command::Fit(args) => fit::run(args, console, cancel),
-        Command::Compare(args) => compare::run(args, console, cancel),
+        Command::Fit(args) => fit::run(args, methods, console, cancel),
+        Command::Compare(args) => compare::run(args, methods, console, cancel),
         Command::Sample(args) => sample::run(args, console, cancel),
         Command::Evaluate(args) => evaluate::run(args, console, cancel),
         Command::Convert(args) => convert::run(args, console),
         Command::Demo(args) => demo::run(args, console, cancel),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "mpf", &mut script);
+            clap_complete::generate(*shell, &mut command(methods), "mpf", &mut script);
             console::print(&String::from_utf8_lossy(&script)).map(|()| 0)
         }
     });
@@ -149,6 +180,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command(&Methods::default()).debug_assert();
     }
 }

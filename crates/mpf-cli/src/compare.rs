@@ -4,11 +4,12 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::{FAILED, Failure};
 use crate::memory::{self, MemoryLimit};
-use crate::methods::{MethodArgs, MethodName, Strength};
+use crate::methods::{MethodArgs, Strength, find};
 use crate::{figures, output};
 use clap::Args;
-use mpf_baselines::heldout::Criterion;
-use mpf_baselines::{Comparison, Method, Tournament, TournamentOptions, max_likelihood};
+use mpf_baselines::{
+    Comparison, Criterion, Method, MethodOptions, Methods, Tournament, TournamentOptions,
+};
 use mpf_core::Cancel;
 use mpf_ising::internal::n_packed;
 use mpf_ising::{FoldAssignment, Support};
@@ -24,8 +25,8 @@ pub struct CompareArgs {
     #[command(flatten)]
     data: DataArgs,
     /// Which methods; by default all that these data allow but CD
-    #[arg(long, value_enum, value_delimiter = ',', help_heading = "Method")]
-    methods: Option<Vec<MethodName>>,
+    #[arg(long, value_delimiter = ',', help_heading = "Method")]
+    methods: Option<Vec<String>>,
     #[command(flatten)]
     options: MethodArgs,
     /// How many folds; they are contiguous blocks
@@ -35,7 +36,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Method")]
     block_length: usize,
     #[command(flatten)]
-    room: MemoryLimit,
+    memory: MemoryLimit,
     /// Where a page (.html), the plot (.svg) or the numbers (.json) go; may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
@@ -45,7 +46,12 @@ pub struct CompareArgs {
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.
-pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+pub fn run(
+    args: &CompareArgs,
+    methods: &Methods,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<u8, Failure> {
     for path in &args.output {
         output::check_extension(path, &["html", "svg", "json"])?;
         output::check_writable(path)?;
@@ -58,7 +64,7 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     }
     let raster = Raster::read(&args.data)?;
     let states = raster.every_sample("mpf compare")?;
-    let methods = methods(args, states.n_units(), cancel)?;
+    let entrants = entrants(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
     // One fit at a time, but the samples of all folds.
     let samples = raster.samples()?;
@@ -66,11 +72,11 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     memory::check(
         "this comparison",
         memory::of_fit(&raster, &samples, n_packed(d)).saturating_add(folds),
-        args.room.bytes(),
+        args.memory.bytes(),
         "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
     drop(samples);
-    let dealing = match raster.weights {
+    let assignment = match raster.weights {
         None => FoldAssignment::Blocks,
         Some(_) => FoldAssignment::Random {
             seed: args.options.seed,
@@ -78,7 +84,7 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     };
     let tournament = Tournament::new(TournamentOptions {
         n_folds: args.folds,
-        dealing,
+        assignment,
         block_length: args.block_length,
         annealed: Some(AnnealedOptions {
             seed: args.options.seed,
@@ -88,11 +94,11 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
         cancel: cancel.clone(),
         ..Default::default()
     });
-    let n_fits = methods.len().saturating_mul(args.folds);
+    let n_fits = entrants.len().saturating_mul(args.folds);
     let bar = progress::bar(n_fits as u64).with_prefix("fits");
-    let comparison = tournament.run(&methods, &states, |at, _| {
+    let comparison = tournament.run(&entrants, &states, |at, _| {
         bar.inc(1);
-        bar.set_message(methods[at].name());
+        bar.set_message(entrants[at].0.describe().title);
     });
     bar.finish_and_clear();
     let comparison = comparison?;
@@ -118,33 +124,40 @@ pub fn run(args: &CompareArgs, console: Console, cancel: &Cancel) -> Result<u8, 
     Ok(0)
 }
 
-fn methods(args: &CompareArgs, d: usize, cancel: &Cancel) -> Result<Vec<Method>, Failure> {
-    let make = |name: MethodName| args.options.method(name, Support::Full, cancel);
+/// Returns the methods that compete, with their options.
+fn entrants(
+    args: &CompareArgs,
+    methods: &Methods,
+    d: usize,
+    cancel: &Cancel,
+) -> Result<Vec<(&'static dyn Method, MethodOptions)>, Failure> {
+    let options = args.options.options(Support::Full, cancel);
     if let Some(names) = &args.methods {
-        return names.iter().map(|name| make(*name)).collect();
+        let enter = |name: &String| {
+            let method = find(methods, name)?;
+            args.options.check(method, &options)?;
+            Ok((method, options.clone()))
+        };
+        return names.iter().map(enter).collect();
     }
-    let mut names = vec![
-        MethodName::Mpf,
-        MethodName::Pl,
-        MethodName::Rise,
-        MethodName::Tap,
-        MethodName::Independent,
-    ];
-    if d <= max_likelihood::MAX_UNITS {
-        names.push(MethodName::Ml);
-    }
-    // Those without penalties run without; options that were asked for are not an error here.
-    let plain = MethodArgs {
-        l1: Strength::Given(0.0),
-        l2: Strength::Given(0.0),
-        nodewise: false,
-        neighbours: Default::default(),
-        ..args.options.clone()
+    // A method that nobody named runs without the options that it does not take.
+    let plain = MethodOptions {
+        l1: 0.0,
+        l2: 0.0,
+        node_wise: false,
+        neighbourhood: Default::default(),
+        ..options.clone()
     };
-    names
-        .into_iter()
-        .map(|name| make(name).or_else(|_| plain.method(name, Support::Full, cancel)))
-        .collect()
+    let competing = methods.iter().filter(|method| {
+        let description = method.describe();
+        description.competes && d <= description.max_units
+    });
+    Ok(competing
+        .map(|method| match options.refused_by(&method.describe()) {
+            None => (method, options.clone()),
+            Some(_) => (method, plain.clone()),
+        })
+        .collect())
 }
 
 /// By what methods are compared: the likelihood where all have one.

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::packer::{Coding, Packer, Problem};
 use crate::{npy, npz, output, text};
 use clap::Args;
+use mpf_core::Fnv1a;
 use mpf_ising::{Samples, States};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -247,7 +248,7 @@ impl Raster {
 
     /// What a model file says about these data.
     pub fn record(&self) -> DataRecord {
-        let mut hash = Hash::default();
+        let mut hash = Fnv1a::default();
         hash.add(&(self.states.n_units() as u64).to_le_bytes());
         for word in self.states.rows().flatten() {
             hash.add(&word.to_le_bytes());
@@ -263,31 +264,6 @@ impl Raster {
             spins: self.coding == Coding::Spins,
             fingerprint: hash.to_string(),
         }
-    }
-}
-
-/// FNV-1a, 64 bits: no protection against malice, but no single changed byte gets past it.
-#[derive(Clone, Copy, Debug)]
-pub struct Hash(u64);
-
-impl Default for Hash {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hash {
-    /// Adds bytes.
-    pub fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-}
-
-impl std::fmt::Display for Hash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "fnv1a64:{:016x}", self.0)
     }
 }
 

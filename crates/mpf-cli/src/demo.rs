@@ -8,7 +8,7 @@ use crate::packer::Coding;
 use crate::{output, raster_file};
 use clap::Args;
 use mpf_core::{Cancel, rng};
-use mpf_ising::{Samples, mosaic};
+use mpf_ising::{Samples, mosaic_couplings};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no time bins").hint("ask for at least one"));
     }
-    let couplings = mosaic::couplings(ROWS, COLUMNS, &mut rng::stream(args.seed, 0))?;
+    let couplings = mosaic_couplings(ROWS, COLUMNS, &mut rng::stream(args.seed, 0))?;
     let drawn = draw::draw(
         &couplings,
         &DrawOptions {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::model::Model;
 use crate::output;
 use clap::Args;
-use mpf_baselines::goodness::Agreement;
+use mpf_baselines::Agreement;
 use mpf_baselines::{GoodnessOfFit, Moments};
 use mpf_core::Cancel;
 use mpf_ising::BlockMean;
@@ -96,7 +96,7 @@ struct ComparedPair {
     covariance: Compared,
 }
 
-fn compared((model, data): (&Mean, &Mean)) -> Compared {
+fn compared((model, data): (&BlockMean, &BlockMean)) -> Compared {
     Compared {
         model: model.value,
         model_error: model.standard_error,
@@ -248,8 +248,9 @@ fn evaluation(
         warnings.extend(found.warnings.iter().cloned());
     }
     warnings.extend(disagreements(goodness));
-    let beside = |a: &[Mean], b: &[Mean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
-    let places = mpf_baselines::goodness::pairs(model.names.len());
+    let beside =
+        |a: &[BlockMean], b: &[BlockMean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
+    let places = mpf_baselines::pairs(model.names.len());
     Evaluation {
         model: args.model.display().to_string(),
         data: raster.file.clone(),

@@ -107,3 +107,9 @@ impl From<mpf_samplers::Error> for Failure {
         mpf_baselines::Error::from(error).into()
     }
 }
+
+impl From<mpf_core::Error> for Failure {
+    fn from(error: mpf_core::Error) -> Self {
+        mpf_baselines::Error::from(error).into()
+    }
+}

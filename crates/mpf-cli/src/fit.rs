@@ -1,64 +1,43 @@
-//! `mpf fit`: from data to a model file.
+//! `mpf fit`: from data to a model file. The statistics are those of [`Recipe`].
 
-mod room;
-mod told;
-mod work;
+mod memory;
+mod messages;
+mod progress;
+mod settings;
 
-use crate::checkpoint::{CheckpointArgs, Keeper};
+use crate::checkpoint::CheckpointArgs;
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED};
 use crate::memory::MemoryLimit;
-use crate::methods::{MethodArgs, MethodName, Strength};
-use crate::model::{self, Convention, FitRecord, Model, PathRecord, StandardErrors};
+use crate::methods::{MethodArgs, Strength, find};
+use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output;
 use clap::{Args, ValueEnum};
-use mpf_baselines::drift::Drift;
-use mpf_baselines::{ContrastiveOptions, Fitted, LearningRate, Method};
-use mpf_core::{Cancel, StopReason};
-use mpf_ising::{
-    BootstrapOptions, CrossValidation, FoldAssignment, Folds, PathOptions, Penalty, PenaltyPath,
-    Preflight, Rule, Samples, Support, Warning, numbered_bootstrap,
-};
-use mpf_report::progress;
+use messages::{drift_in_words, largest_coupling, refuse_constant, summary, tell_preflight};
+use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, RecipeProgress, Trained, TrainingData};
+use mpf_core::Cancel;
+use mpf_ising::{FoldAssignment, PathOptions, Penalty, Preflight, Rule, Samples, States, Support};
+use progress::Bars;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::str::FromStr;
-use told::{largest_coupling, refuse_constant, summary, tell_preflight, thinned};
-use work::{Stage, Work};
 
-/// Steps of `--polish`, in units of J per moment: the second half of the paper's schedule.
-const POLISHING_RATE: LearningRate = LearningRate {
-    first: 1.0,
-    last: 0.05,
-};
-
-/// How many of them `auto` makes.
-const POLISHING_UPDATES: usize = 300;
-/// Chains that one update of `--polish` moves.
-const POLISHING_CHAINS: usize = 8000;
-/// Gibbs sweeps after which a model that has left its data is noticed.
-const DRIFT_SWEEPS: usize = 50;
-
-/// Updates after the fit.
+/// Updates after the fit, as on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Polish {
-    /// So many.
-    Given(usize),
-    /// If the model leaves its data.
-    Auto,
-}
+struct PolishArg(Polish);
 
-impl FromStr for Polish {
+impl FromStr for PolishArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => Ok(Self::Auto),
+            "auto" => Ok(Self(Polish::IfDrifting)),
             number => number
                 .parse()
-                .map(Self::Given)
+                .map(|updates| Self(Polish::Updates(updates)))
                 .map_err(|_| "a number of updates, or `auto`".into()),
         }
     }
@@ -98,17 +77,17 @@ pub struct FitArgs {
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
     /// How to fit
-    #[arg(long, value_enum, default_value = "mpf", help_heading = "Method")]
-    method: MethodName,
+    #[arg(long, default_value = "mpf", help_heading = "Method")]
+    method: String,
     #[command(flatten)]
     options: MethodArgs,
     /// `auto`: how the penalty is chosen
     #[arg(long, value_enum, default_value_t, help_heading = "Method")]
     rule: RuleName,
-    /// `auto`: how many folds
+    /// `auto`: the number of folds
     #[arg(long, default_value_t = 5, help_heading = "Method")]
     folds: usize,
-    /// After the fit, so many updates of stochastic maximum likelihood (persistent CD) from there;
+    /// Updates of stochastic maximum likelihood (persistent CD) after the fit;
     /// `auto`: 300 if the model does not stay with its data and has no penalty nor error bars
     #[arg(
         long,
@@ -116,17 +95,17 @@ pub struct FitArgs {
         default_value = "auto",
         help_heading = "Method"
     )]
-    polish: Polish,
+    polish: PolishArg,
     /// Only these couplings are free: two units a line
     #[arg(long, value_name = "EDGES", help_heading = "Method")]
     support: Option<PathBuf>,
     /// Error bars of the couplings
     #[arg(long, value_enum, default_value_t, help_heading = "Error bars")]
     errors: ErrorsName,
-    /// Bootstrap: how many resamples
+    /// Bootstrap: the number of resamples
     #[arg(long, default_value_t = 200, help_heading = "Error bars")]
     resamples: usize,
-    /// Successive samples that remember each other; 1 for independent samples
+    /// Successive samples that are correlated; 1 for independent samples
     #[arg(
         long,
         value_name = "N",
@@ -135,9 +114,92 @@ pub struct FitArgs {
     )]
     block_length: usize,
     #[command(flatten)]
-    room: MemoryLimit,
+    memory: MemoryLimit,
     #[command(flatten)]
-    keeping: CheckpointArgs,
+    checkpoint: CheckpointArgs,
+}
+
+impl FitArgs {
+    /// Refuses options that contradict each other.
+    fn check(&self) -> Result<(), Failure> {
+        let plain = matches!(self.polish.0, Polish::IfDrifting | Polish::Updates(0));
+        if self.errors != ErrorsName::None && !plain {
+            return Err(
+                Failure::input("--errors are those of the fit, which --polish changes")
+                    .hint("leave out one of the two"),
+            );
+        }
+        if self.options.l1 == Strength::Auto && self.options.l2 == Strength::Auto {
+            return Err(Failure::input("--l1 auto and --l2 auto at the same time")
+                .hint("choose one of them and fix the other"));
+        }
+        if self.rule == RuleName::Ebic && self.path_of() == Some(Penalty::L2) {
+            return Err(
+                Failure::input("--rule ebic needs couplings that are exactly zero")
+                    .hint("use --l1 auto, or another rule for --l2 auto"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns the penalty that is to be chosen.
+    fn path_of(&self) -> Option<Penalty> {
+        match (self.options.l1, self.options.l2) {
+            (Strength::Auto, _) => Some(Penalty::L1),
+            (_, Strength::Auto) => Some(Penalty::L2),
+            _ => None,
+        }
+    }
+
+    /// Returns what is to be done, without a checkpoint yet.
+    fn recipe(
+        &self,
+        methods: &Methods,
+        raster: &Raster,
+        support: Support,
+        cancel: &Cancel,
+    ) -> Result<Recipe, Failure> {
+        let method = find(methods, &self.method)?;
+        let options = self.options.options(support, cancel);
+        self.options.check(method, &options)?;
+        let choose = self.path_of().map(|penalty| PathOptions {
+            penalty,
+            n_folds: self.folds,
+            // Rows with counts have no order in time: blocks would hold equal rows.
+            assignment: match raster.weights {
+                None => FoldAssignment::Blocks,
+                Some(_) => FoldAssignment::Random { seed: options.seed },
+            },
+            rule: match self.rule {
+                RuleName::Min => Rule::Minimum,
+                RuleName::OneStandardError => Rule::OneStandardError,
+                RuleName::Ebic => Rule::Ebic,
+            },
+            ..Default::default()
+        });
+        Ok(Recipe {
+            method,
+            options,
+            choose,
+            polish: self.polish.0,
+            errors: match self.errors {
+                ErrorsName::None => ErrorBarsBy::Nothing,
+                ErrorsName::Sandwich => ErrorBarsBy::Sandwich,
+                ErrorsName::Bootstrap => ErrorBarsBy::Bootstrap(self.resamples),
+            },
+            block_length: self.block_length,
+        })
+    }
+
+    /// Returns every sample by itself, if a step of the recipe needs that.
+    fn states<'a>(&self, raster: &'a Raster) -> Result<Option<Cow<'a, States>>, Failure> {
+        let why = match (self.path_of(), self.errors) {
+            (Some(_), _) => "--l1 auto or --l2 auto",
+            (None, ErrorsName::None) => return Ok(None),
+            (None, _) => "--errors",
+        };
+        raster.every_sample(why).map(Some)
+    }
 }
 
 /// What `--json` prints.
@@ -150,24 +212,20 @@ struct Report<'a> {
     largest_coupling: f64,
 }
 
-/// Runs the command; the number is the exit code.
+/// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.
-pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+pub fn run(
+    args: &FitArgs,
+    methods: &Methods,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<u8, Failure> {
     model::check_name(&args.output)?;
     output::check_writable(&args.output)?;
-    args.keeping.check(&[&args.output, &args.data.data])?;
-    if args.errors != ErrorsName::None && !matches!(args.polish, Polish::Auto | Polish::Given(0)) {
-        return Err(
-            Failure::input("--errors are those of the fit, which --polish changes")
-                .hint("leave out one of the two"),
-        );
-    }
-    if args.options.l1 == Strength::Auto && args.options.l2 == Strength::Auto {
-        return Err(Failure::input("--l1 auto and --l2 auto at the same time")
-            .hint("choose one of them and fix the other"));
-    }
+    args.checkpoint.check(&[&args.output, &args.data.data])?;
+    args.check()?;
     let raster = Raster::read(&args.data)?;
     let samples = raster.samples()?;
     let names = raster.names_or_numbers();
@@ -175,74 +233,58 @@ pub fn run(args: &FitArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         None => Support::Full,
         Some(path) => edges::read(path, &names)?,
     };
-    let settings = work::settings(args, &raster, &support);
-    let keeper = Keeper::new(&args.keeping, settings, console, Work::in_words)?;
-    let job = Job {
-        args,
-        raster: &raster,
-        samples: &samples,
-        method: args.options.method(args.method, support.clone(), cancel)?,
-        cancel,
-        keeper: &keeper,
-    };
+    let settings = settings::settings(args, &raster, &support);
+    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
+    let mut recipe = args.recipe(methods, &raster, support, cancel)?;
+    recipe.options.minimizer.checkpoint = checkpoint.clone();
     refuse_constant(&raster, &samples)?;
-    keeper.end(make(&job, console, &support, names))
+    let outcome = make(args, &recipe, &raster, &samples, names, console);
+    args.checkpoint.end(&checkpoint, console, outcome)
 }
 
-/// Does the job, from the penalty to the file.
+/// Fits, writes the model and says what came out.
 fn make(
-    job: &Job<'_>,
-    console: Console,
-    support: &Support,
+    args: &FitArgs,
+    recipe: &Recipe,
+    raster: &Raster,
+    samples: &Samples,
     names: Vec<String>,
+    console: Console,
 ) -> Result<u8, Failure> {
-    let (args, cancel) = (job.args, job.cancel);
-    let most = support.most_pairs(names.len());
-    let needed = args.check_memory(job.raster, job.samples, most)?;
-    let n_free = support.pairs(names.len())?.len();
-    let preflight = Preflight::new(job.samples, job.raster.names.as_deref())?;
-    tell_preflight(console, job.raster, &preflight, needed);
+    let needed = args.check_memory(recipe, raster, samples)?;
+    let preflight = Preflight::new(samples, raster.names.as_deref())?;
+    tell_preflight(console, raster, &preflight, needed);
 
-    let (method, path) = job.choose_penalty()?;
-    let mut fitted = match &path {
-        // The path has been there already.
-        Some(chosen) => chosen.fit.clone(),
-        None => job.fit(&method, Stage::Fit)?,
-    };
-    if cancel.is_cancelled() {
-        return Err(Failure::interrupted());
-    }
-    let mut drift = job.drift(&fitted)?;
-    let polish = job.updates(&drift);
-    if polish > 0 && !cancel.is_cancelled() {
-        if args.polish == Polish::Auto {
-            console.note(&format!(
-                "note: {}; polishing with {polish} updates (--polish 0 leaves it as it is)",
-                in_words(&drift)
-            ));
-        }
-        fitted = job.polish(fitted, support, polish)?;
-        drift = job.drift(&fitted)?;
-    }
-    if cancel.is_cancelled() {
-        return Err(Failure::interrupted());
-    }
-    let errors = job.errors(&method, &fitted)?;
-    let mut record = job.record(&method, &fitted, path, n_free);
-    record.polish = polish;
-    if drift.is_away() {
-        record.warnings.push(format!(
-            "{}: it has probable states which the data never show; use --polish 500, or a penalty",
-            in_words(&drift)
-        ));
-    }
+    let states = args.states(raster)?;
+    let bars = Bars::new(recipe, samples.n_units());
+    let trained = recipe.run(
+        TrainingData {
+            samples,
+            states: states.as_deref(),
+        },
+        &|progress| {
+            bars.show(progress);
+            if let RecipeProgress::Drifting(drift, updates) = progress {
+                console.note(&format!(
+                    "note: {}; polishing with {updates} updates (--polish 0 leaves it as it is)",
+                    drift_in_words(drift)
+                ));
+            }
+        },
+    );
+    bars.clear();
+    let trained = trained?;
+    let record = record(args, recipe, &trained, names.len())?;
     let model = Model {
         program: Model::this_program(),
-        couplings: fitted.couplings.clone(),
+        couplings: trained.fit.couplings,
         names,
-        errors,
+        errors: trained.errors.map(|bars| {
+            let sandwich = args.errors == ErrorsName::Sandwich;
+            StandardErrors::new(if sandwich { "sandwich" } else { "bootstrap" }, bars)
+        }),
         fit: Some(record.clone()),
-        data: Some(job.raster.record()),
+        data: Some(raster.record()),
     };
     model.write(&args.output, Convention::Binary)?;
 
@@ -259,280 +301,34 @@ fn make(
     Ok(if record.converged { 0 } else { NOT_CONVERGED })
 }
 
-/// A penalty that was chosen, the fit there, and the way to it.
-struct Chosen {
-    penalty: Penalty,
-    lambda: f64,
-    fit: Fitted,
-    path: Vec<PathRecord>,
-}
-
-/// One fit: the data, the method and what it was asked for.
-struct Job<'a> {
-    args: &'a FitArgs,
-    raster: &'a Raster,
-    samples: &'a Samples,
-    method: Method,
-    cancel: &'a Cancel,
-    keeper: &'a Keeper<Work>,
-}
-
-impl Job<'_> {
-    /// The method with its penalties, and the path if one was to be chosen.
-    fn choose_penalty(&self) -> Result<(Method, Option<Chosen>), Failure> {
-        let options = &self.args.options;
-        let penalty = match (options.l1, options.l2) {
-            (Strength::Auto, _) => Penalty::L1,
-            (_, Strength::Auto) => Penalty::L2,
-            _ => return Ok((self.method.clone(), None)),
-        };
-        let rule = match self.args.rule {
-            RuleName::Min => Rule::Minimum,
-            RuleName::OneStandardError => Rule::OneStandardError,
-            RuleName::Ebic if penalty == Penalty::L2 => {
-                return Err(
-                    Failure::input("--rule ebic needs couplings that are exactly zero")
-                        .hint("use --l1 auto, or another rule for --l2 auto"),
-                );
-            }
-            RuleName::Ebic => Rule::Ebic,
-        };
-        let states = self.raster.every_sample("--l1 auto or --l2 auto")?;
-        // Rows with counts have no order in time, so that blocks would be of equal rows.
-        let dealing = match self.raster.weights {
-            None => FoldAssignment::Blocks,
-            Some(_) => FoldAssignment::Random { seed: options.seed },
-        };
-        let folds = Folds::new(states.n_samples(), self.args.folds, dealing)?;
-        let path = PenaltyPath::new(PathOptions {
-            penalty,
-            ..Default::default()
-        })?;
-        let bar = progress::bar(30).with_prefix("penalties");
-        let earlier = self.keeper.get(|work| work.path.clone());
-        let found =
-            self.method
-                .cross_validate_from(earlier, &path, &states, &folds, |progress, now| {
-                    self.keeper.keep(|work| work.path = Some(now()));
-                    bar.set_length(progress.total as u64);
-                    bar.set_position(progress.done as u64);
-                });
-        bar.finish_and_clear();
-        let found: CrossValidation = found?;
-        let point = found.chosen(rule).expect("a path has a point");
-        let mut with = self.args.options.clone();
-        match penalty {
-            Penalty::L1 => with.l1 = Strength::Given(point.lambda),
-            Penalty::L2 => with.l2 = Strength::Given(point.lambda),
-        }
-        let support = match &self.args.support {
-            None => Support::Full,
-            Some(path) => edges::read(path, &self.raster.names_or_numbers())?,
-        };
-        let method = with.method(self.args.method, support, self.cancel)?;
-        let records = found.path.iter().zip(&found.scores);
-        let chosen = Chosen {
-            penalty,
-            lambda: point.lambda,
-            fit: point.fit.clone().into(),
-            path: records
-                .map(|(point, score)| PathRecord {
-                    lambda: point.lambda,
-                    n_couplings: point.n_couplings,
-                    held_out: score.mean,
-                    standard_error: score.standard_error,
-                    ebic: point.ebic,
-                })
-                .collect(),
-        };
-        Ok((method, Some(chosen)))
+/// Describes the fit for the model file.
+fn record(
+    args: &FitArgs,
+    recipe: &Recipe,
+    trained: &Trained,
+    n_units: usize,
+) -> Result<FitRecord, Failure> {
+    let mut record = FitRecord::new(&trained.fit);
+    record.method = args.method.clone();
+    record.l1 = trained.options.l1;
+    record.l2 = trained.options.l2;
+    record.neighbours = args.options.neighbours.as_str().into();
+    record.nodewise = recipe.method.steps(n_units, &recipe.options).0 == "units";
+    record.polish = trained.polish_updates;
+    record.n_free_couplings = recipe.options.support.pairs(n_units)?.len();
+    record.seed = args.options.seed;
+    record.tolerance = args.options.tolerance;
+    if let Some(path) = &trained.path {
+        let rule = args.rule.to_possible_value();
+        let rule = rule.as_ref().map_or("", |r| r.get_name());
+        record.set_path(path);
+        record.chosen_by = Some(format!("{}-fold cross-validation, rule {rule}", args.folds));
     }
-
-    fn fit(&self, method: &Method, stage: Stage) -> Result<Fitted, Failure> {
-        let (what, total) = match method {
-            Method::ContrastiveDivergence(options) => ("updates", Some(options.updates)),
-            Method::Rise { .. } | Method::LogRise { .. } => ("units", Some(self.samples.n_units())),
-            _ if self.args.options.nodewise => ("units", Some(self.samples.n_units())),
-            _ => ("iterations", None),
-        };
-        let bar = match total {
-            Some(total) => progress::bar(total as u64).with_prefix(what),
-            None => progress::spinner(what),
-        };
-        let updates = matches!(method, Method::ContrastiveDivergence(_));
-        let keeper = self.keeper;
-        let method = if keeper.is_on() {
-            method
-                .clone()
-                .resumed(keeper.get(|work| work.of(stage).clone()))?
-        } else {
-            method.clone()
-        };
-        let fitted = method.fit_with_snapshots(self.samples, |progress, now| {
-            keeper.keep_when_due(|work| *work.of_mut(stage) = now());
-            bar.set_position(progress.iteration as u64);
-            // A bar counts by itself, and contrastive divergence has no objective.
-            bar.set_message(match (updates, total) {
-                (true, _) => format!("moments differ by {:.1e}", progress.value),
-                (_, Some(_)) => format!("objective {:.6}", progress.value),
-                (_, None) => format!(
-                    "{} {what}, objective {:.6}, gradient {:.1e}",
-                    progress.iteration, progress.value, progress.gradient_norm
-                ),
-            });
-        });
-        bar.finish_and_clear();
-        let mut fitted = fitted?;
-        let last = fitted.snapshot.take();
-        keeper.keep(|work| *work.of_mut(stage) = last);
-        Ok(fitted)
+    if trained.drift.has_drifted() {
+        record.warnings.push(format!(
+            "{}: it has probable states which the data never show; use --polish 500, or a penalty",
+            drift_in_words(&trained.drift)
+        ));
     }
-
-    fn drift(&self, fitted: &Fitted) -> Result<Drift, Failure> {
-        let seed = self.args.options.seed;
-        let drift = Drift::measure(&fitted.couplings, self.samples, DRIFT_SWEEPS, seed);
-        Ok(drift?)
-    }
-
-    /// How many updates are to follow the fit.
-    fn updates(&self, drift: &Drift) -> usize {
-        let options = &self.args.options;
-        let none = Strength::Given(0.0);
-        let plain =
-            options.l1 == none && options.l2 == none && self.args.errors == ErrorsName::None;
-        let local = matches!(
-            self.args.method,
-            MethodName::Mpf | MethodName::Pl | MethodName::Rise | MethodName::Logrise
-        );
-        match self.args.polish {
-            Polish::Given(updates) => updates,
-            Polish::Auto if plain && local && drift.is_away() => POLISHING_UPDATES,
-            Polish::Auto => 0,
-        }
-    }
-
-    /// Moves the couplings until means and pairs of the model are those of the data.
-    fn polish(&self, fitted: Fitted, support: &Support, updates: usize) -> Result<Fitted, Failure> {
-        let polish = Method::ContrastiveDivergence(ContrastiveOptions {
-            updates,
-            persistent: true,
-            batch_size: Some(POLISHING_CHAINS),
-            learning_rate: POLISHING_RATE,
-            support: support.clone(),
-            start: Some(fitted.couplings),
-            seed: self.args.options.seed,
-            cancel: self.cancel.clone(),
-            ..Default::default()
-        });
-        let polished = self.fit(&polish, Stage::Polish)?;
-        // How the fit went stays in the record; what the model is, is new.
-        Ok(Fitted {
-            couplings: polished.couplings,
-            seconds: fitted.seconds + polished.seconds,
-            ..fitted
-        })
-    }
-
-    fn errors(&self, method: &Method, fitted: &Fitted) -> Result<Option<StandardErrors>, Failure> {
-        let block_length = self.args.block_length;
-        Ok(match self.args.errors {
-            ErrorsName::None => None,
-            ErrorsName::Sandwich => {
-                let states = self.raster.every_sample("--errors")?;
-                let waiting = progress::spinner("error bars");
-                let bars = method.sandwich(&fitted.couplings, &states, block_length);
-                waiting.finish_and_clear();
-                Some(StandardErrors::new("sandwich", bars?))
-            }
-            ErrorsName::Bootstrap => {
-                let states = self.raster.every_sample("--errors")?;
-                let options = BootstrapOptions {
-                    n_resamples: self.args.resamples,
-                    block_length,
-                    seed: self.args.options.seed,
-                };
-                let bar = progress::bar(self.args.resamples as u64).with_prefix("resamples");
-                let bars = numbered_bootstrap(&states, &options, |number, resample| {
-                    let cancelled = || mpf_baselines::Error::from(mpf_ising::Error::Cancelled);
-                    let known = self.keeper.get(|work| work.resamples.get(&number).cloned());
-                    let couplings = match known {
-                        Some(couplings) => couplings,
-                        None if self.cancel.is_cancelled() => return Err(cancelled()),
-                        None => {
-                            let fitted = method.fit(resample)?;
-                            if fitted.stop == Some(StopReason::Cancelled) {
-                                return Err(cancelled());
-                            }
-                            let couplings = fitted.couplings;
-                            self.keeper.keep(|work| {
-                                work.resamples.insert(number, couplings.clone());
-                            });
-                            couplings
-                        }
-                    };
-                    bar.inc(1);
-                    Ok(couplings)
-                });
-                bar.finish_and_clear();
-                Some(StandardErrors::new("bootstrap", bars?))
-            }
-        })
-    }
-
-    fn record(
-        &self,
-        method: &Method,
-        fitted: &Fitted,
-        path: Option<Chosen>,
-        n_free_couplings: usize,
-    ) -> FitRecord {
-        let options = &self.args.options;
-        let course = fitted.course.as_ref();
-        let is_not_converged = |w: &Warning| matches!(w, Warning::NotConverged { .. });
-        let (l1, l2) = match &path {
-            Some(chosen) if chosen.penalty == Penalty::L1 => (chosen.lambda, options.l2.number()),
-            Some(chosen) => (options.l1.number(), chosen.lambda),
-            None => (options.l1.number(), options.l2.number()),
-        };
-        let rule = self.args.rule.to_possible_value();
-        let by_row = matches!(method, Method::Rise { .. } | Method::LogRise { .. });
-        FitRecord {
-            method: self.args.method.as_str().into(),
-            l1,
-            l2,
-            chosen_by: path.as_ref().map(|_| {
-                let rule = rule.as_ref().map_or("", |r| r.get_name());
-                format!("{}-fold cross-validation, rule {rule}", self.args.folds)
-            }),
-            neighbours: options.neighbours.as_str().into(),
-            nodewise: options.nodewise || by_row,
-            polish: 0,
-            n_free_couplings,
-            seed: options.seed,
-            tolerance: options.tolerance,
-            stop: fitted.stop.map(|s| s.to_string()),
-            converged: !fitted.warnings.iter().any(is_not_converged),
-            value: course.map(|c| c.value),
-            kkt_residual: course.map(|c| c.kkt_residual),
-            iterations: course.map_or(0, |c| c.iterations),
-            evaluations: course.map_or(0, |c| c.evaluations),
-            seconds: fitted.seconds,
-            warnings: fitted.warnings.iter().map(ToString::to_string).collect(),
-            trace: course.map_or_else(Vec::new, |c| thinned(&c.trace)),
-            path_of: path.as_ref().map(|chosen| match chosen.penalty {
-                Penalty::L1 => "l1".into(),
-                Penalty::L2 => "l2".into(),
-            }),
-            path: path.map_or_else(Vec::new, |chosen| chosen.path),
-        }
-    }
-}
-
-fn in_words(drift: &Drift) -> String {
-    format!(
-        "the model does not stay with the data: chains that start there go from {:.1} % active to \
-         {:.1} % in {DRIFT_SWEEPS} sweeps",
-        100.0 * drift.before,
-        100.0 * drift.after
-    )
+    Ok(record)
 }

@@ -1,52 +1,29 @@
 //! The options of the methods, and the method that they make.
 
 use crate::failure::Failure;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use mpf_baselines::contrastive::ContrastiveOptions;
-use mpf_baselines::{Expansion, Method};
+use mpf_baselines::{Method, MethodOptions, Methods, Takes};
 use mpf_core::{Cancel, MinimizerOptions};
-use mpf_ising::{FitOptions, Mode, Neighbourhood, Support};
+use mpf_ising::{Neighbourhood, Support};
 use std::str::FromStr;
 
-/// A method's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MethodName {
-    /// Minimum probability flow
-    Mpf,
-    /// Pseudolikelihood
-    Pl,
-    /// RISE: interaction screening, row by row
-    Rise,
-    /// logRISE
-    Logrise,
-    /// Contrastive divergence
-    Cd,
-    /// Mean field theory with the TAP correction
-    Tap,
-    /// Exact maximum likelihood, up to 20 units
-    Ml,
-    /// No couplings: the null model
-    Independent,
+/// Parses the name of one of `methods`; the help lists them.
+pub fn name_parser(methods: &Methods) -> PossibleValuesParser {
+    PossibleValuesParser::new(methods.iter().map(|method| {
+        let description = method.describe();
+        PossibleValue::new(description.name).help(description.summary)
+    }))
 }
 
-impl MethodName {
-    /// As on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mpf => "mpf",
-            Self::Pl => "pl",
-            Self::Rise => "rise",
-            Self::Logrise => "logrise",
-            Self::Cd => "cd",
-            Self::Tap => "tap",
-            Self::Ml => "ml",
-            Self::Independent => "independent",
-        }
-    }
-
-    fn has_penalties(self) -> bool {
-        !matches!(self, Self::Cd | Self::Tap | Self::Independent)
-    }
+/// Returns the method called `name`.
+///
+/// # Errors
+/// A name that is not listed.
+pub fn find(methods: &Methods, name: &str) -> Result<&'static dyn Method, Failure> {
+    methods
+        .find(name)
+        .ok_or_else(|| Failure::input(format!("there is no method {name}")))
 }
 
 /// λ, or the wish that it be chosen.
@@ -154,27 +131,14 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
-    /// The method with these options, on `support`.
-    ///
-    /// # Errors
-    /// An option that the method does not have.
-    pub fn method(
-        &self,
-        name: MethodName,
-        support: Support,
-        cancel: &Cancel,
-    ) -> Result<Method, Failure> {
-        self.check(name, &support)?;
-        let options = FitOptions {
+    /// Returns the options of the methods; a penalty that is still to be chosen is 0.
+    pub fn options(&self, support: Support, cancel: &Cancel) -> MethodOptions {
+        MethodOptions {
             l1: self.l1.number(),
             l2: self.l2.number(),
             neighbourhood: self.neighbours.rule(),
-            support: support.clone(),
-            mode: if self.nodewise {
-                Mode::NodeWise
-            } else {
-                Mode::Joint
-            },
+            node_wise: self.nodewise,
+            support,
             minimizer: MinimizerOptions {
                 gradient_tolerance: self.tolerance,
                 max_iterations: self.max_iterations,
@@ -182,61 +146,34 @@ impl MethodArgs {
                 cancel: cancel.clone(),
                 ..Default::default()
             },
-            ..Default::default()
-        };
-        // λ₁ means the same for every method: RISE's own λ is half of it.
-        let lambda = 0.5 * options.l1;
-        Ok(match name {
-            MethodName::Mpf => Method::Mpf(options),
-            MethodName::Pl => Method::Pseudolikelihood(options),
-            MethodName::Rise => Method::Rise { lambda, options },
-            MethodName::Logrise => Method::LogRise { lambda, options },
-            MethodName::Ml => Method::MaximumLikelihood(options),
-            MethodName::Independent => Method::Independent,
-            MethodName::Tap => Method::MeanField {
-                expansion: Expansion::Tap,
-                lambda: self.damping,
-            },
-            MethodName::Cd => Method::ContrastiveDivergence(ContrastiveOptions {
-                sweeps: self.sweeps,
-                updates: self.updates,
-                support,
-                seed: self.seed,
-                max_seconds: self.max_seconds.unwrap_or(f64::INFINITY),
-                cancel: cancel.clone(),
-                ..Default::default()
-            }),
-        })
+            damping: self.damping,
+            updates: self.updates,
+            sweeps: self.sweeps,
+            seed: self.seed,
+        }
     }
 
-    /// Refuses what would silently be ignored.
-    fn check(&self, name: MethodName, support: &Support) -> Result<(), Failure> {
-        let penalty = self.l1 != Strength::Given(0.0) || self.l2 != Strength::Given(0.0);
-        let restricted = *support != Support::Full;
-        let closed = matches!(name, MethodName::Tap | MethodName::Independent);
-        let refused = [
-            (penalty && !name.has_penalties(), "--l1 and --l2"),
-            (
-                self.nodewise && (!name.has_penalties() || name == MethodName::Ml),
-                "--nodewise",
-            ),
-            (restricted && closed, "--support"),
-            (
-                self.neighbours != Neighbours::Single
-                    && !matches!(
-                        name,
-                        MethodName::Mpf | MethodName::Rise | MethodName::Logrise
-                    ),
-                "--neighbours",
-            ),
-        ];
-        match refused.into_iter().find(|(wrong, _)| *wrong) {
-            None => Ok(()),
-            Some((_, option)) => Err(Failure::input(format!(
-                "the method {} has no {option}",
-                name.as_str()
-            ))
-            .hint("leave the option out, or use --method mpf or pl")),
-        }
+    /// Refuses options that `method` would silently ignore.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn check(&self, method: &dyn Method, options: &MethodOptions) -> Result<(), Failure> {
+        let description = method.describe();
+        let is_auto = [self.l1, self.l2].contains(&Strength::Auto);
+        let penalised = is_auto && !description.takes.contains(&Takes::Penalties);
+        let refused = penalised.then_some(Takes::Penalties);
+        let option = match refused.or_else(|| options.refused_by(&description)) {
+            None => return Ok(()),
+            Some(Takes::Penalties) => "--l1 and --l2",
+            Some(Takes::NodeWise) => "--nodewise",
+            Some(Takes::Support) => "--support",
+            Some(Takes::Neighbourhoods) => "--neighbours",
+            Some(Takes::Sandwich) => "--errors sandwich",
+            Some(Takes::Damping) => "--damping",
+            Some(Takes::Updates) => "--updates and --sweeps",
+        };
+        let name = description.name;
+        Err(Failure::input(format!("the method {name} has no {option}"))
+            .hint("leave the option out, or use --method mpf or pl"))
     }
 }

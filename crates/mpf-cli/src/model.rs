@@ -7,11 +7,11 @@
 mod csv_form;
 mod npz_form;
 
-use crate::data::{DataRecord, Hash};
+use crate::data::DataRecord;
 use crate::failure::Failure;
 use crate::output;
-use mpf_core::TracePoint;
-use mpf_ising::{Couplings, ErrorBars, SpinCouplings};
+use mpf_core::{Fnv1a, StopReason, TracePoint};
+use mpf_ising::{Couplings, CrossValidation, ErrorBars, Fit, Penalty, SpinCouplings, Warning};
 use mpf_report::files;
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,58 @@ pub struct FitRecord {
     pub path_of: Option<String>,
     /// The penalties that were tried.
     pub path: Vec<PathRecord>,
+}
+
+/// Points of a learning curve that a model file keeps.
+const TRACE_POINTS: usize = 500;
+
+impl FitRecord {
+    /// Describes how a fit went; its options are for the caller to add.
+    pub fn new(fit: &Fit) -> Self {
+        let is_learned = fit.stop != StopReason::ClosedForm;
+        let is_not_converged = |w: &Warning| matches!(w, Warning::NotConverged { .. });
+        Self {
+            stop: is_learned.then(|| fit.stop.to_string()),
+            converged: !fit.warnings.iter().any(is_not_converged),
+            value: is_learned.then_some(fit.value),
+            kkt_residual: is_learned.then_some(fit.kkt_residual),
+            iterations: fit.iterations,
+            evaluations: fit.evaluations,
+            seconds: fit.seconds,
+            warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+            trace: thinned(&fit.trace),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the penalties that were tried.
+    pub fn set_path(&mut self, path: &CrossValidation) {
+        let name = match path.penalty {
+            Penalty::L1 => "l1",
+            Penalty::L2 => "l2",
+        };
+        self.path_of = Some(name.into());
+        let points = path.path.iter().zip(&path.scores);
+        self.path = points
+            .map(|(point, score)| PathRecord {
+                lambda: point.lambda,
+                n_couplings: point.n_couplings,
+                held_out: score.mean,
+                standard_error: score.standard_error,
+                ebic: point.ebic,
+            })
+            .collect();
+    }
+}
+
+/// Keeps every n-th point and the last one.
+fn thinned(trace: &[TracePoint]) -> Vec<TracePoint> {
+    let step = trace.len().div_ceil(TRACE_POINTS).max(1);
+    let last = trace.len().saturating_sub(1);
+    let kept = trace.iter().enumerate();
+    kept.filter(|(k, _)| k.is_multiple_of(step) || *k == last)
+        .map(|(_, point)| *point)
+        .collect()
 }
 
 /// A model with its history.
@@ -380,14 +432,14 @@ impl Model {
     fn checksum(&self) -> String {
         let file = ModelFile::new(self, Convention::Binary);
         let text = serde_json::to_string(&file).expect("a model can be written");
-        let mut hash = Hash::default();
+        let mut hash = Fnv1a::default();
         hash.add(text.as_bytes());
         hash.to_string()
     }
 
     /// A hash of the couplings: of equal models, whatever their history.
     pub fn couplings_fingerprint(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = Fnv1a::default();
         for number in self.couplings.as_array() {
             hash.add(&number.to_le_bytes());
         }

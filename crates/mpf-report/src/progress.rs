@@ -1,6 +1,7 @@
 //! Progress on a terminal, silence in a pipe.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub use indicatif::ProgressBar;
+use indicatif::{ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
 /// A bar of `length` steps; hidden unless standard error is a terminal.

@@ -106,7 +106,7 @@ fn agreement(page: &mut Page, evaluation: &Evaluation) {
     );
     if let Some(error) = evaluation.mean_square_error_of_couplings {
         page.text(&format!(
-            "Mean square error of J, true against fitted: {}.",
+            "BlockMean square error of J, true against fitted: {}.",
             digits(error)
         ));
     }
@@ -139,7 +139,7 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
         ),
     ];
     if !goodness.data.triplets.is_empty() {
-        let of = |m: &Mean, d: &Mean| super::compared((m, d));
+        let of = |m: &BlockMean, d: &BlockMean| super::compared((m, d));
         let both = goodness.model.triplets.iter().zip(&goodness.data.triplets);
         let triplets = points(both.map(|(m, d)| of(m, d)));
         figures.push((

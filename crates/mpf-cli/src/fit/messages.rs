@@ -1,4 +1,4 @@
-//! What `mpf fit` says before and after.
+//! Messages of `mpf fit` before and after the fit.
 
 use super::FitArgs;
 use crate::console::Console;
@@ -6,17 +6,15 @@ use crate::data::Raster;
 use crate::failure::Failure;
 use crate::memory;
 use crate::model::{FitRecord, Model};
-use mpf_core::TracePoint;
+use mpf_baselines::Drift;
 use mpf_ising::{Preflight, Samples};
 use mpf_report::text::digits;
 use std::fmt::Write as _;
 
-/// Points of a learning curve that a model file keeps.
-const TRACE_POINTS: usize = 500;
 /// Findings of the preflight that are shown before the rest is counted.
 const FINDINGS: usize = 8;
 
-/// Data without any change have no model.
+/// Refuses data in which no unit changes.
 pub(super) fn refuse_constant(raster: &Raster, samples: &Samples) -> Result<(), Failure> {
     if samples.means().iter().any(|m| *m > 0.0 && *m < 1.0) {
         return Ok(());
@@ -66,16 +64,6 @@ pub(super) fn tell_preflight(
     }
 }
 
-/// Every so many points, the last one included.
-pub(super) fn thinned(trace: &[TracePoint]) -> Vec<TracePoint> {
-    let step = trace.len().div_ceil(TRACE_POINTS).max(1);
-    let last = trace.len().saturating_sub(1);
-    let kept = trace.iter().enumerate();
-    kept.filter(|(k, _)| k.is_multiple_of(step) || *k == last)
-        .map(|(_, point)| *point)
-        .collect()
-}
-
 pub(super) fn largest_coupling(model: &Model) -> f64 {
     let spins = model.couplings.to_spins();
     spins.couplings.iter().fold(0.0, |m, k| m.max(k.abs()))
@@ -115,4 +103,15 @@ pub(super) fn summary(args: &FitArgs, model: &Model, record: &FitRecord, largest
         digits(largest)
     );
     text
+}
+
+/// Says where chains go that start at the data.
+pub(super) fn drift_in_words(drift: &Drift) -> String {
+    format!(
+        "the model does not stay with the data: chains that start there go from {:.1} % active to \
+         {:.1} % in {} sweeps",
+        100.0 * drift.before,
+        100.0 * drift.after,
+        Drift::SWEEPS
+    )
 }

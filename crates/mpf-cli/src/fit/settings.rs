@@ -1,0 +1,71 @@
+//! The settings that the result of a fit depends on.
+
+use super::{ErrorsName, FitArgs, RuleName};
+use crate::checkpoint;
+use crate::data::Raster;
+use crate::methods::Strength;
+use clap::ValueEnum;
+use mpf_baselines::Polish;
+use mpf_core::{Fnv1a, Settings};
+use mpf_ising::Support;
+
+/// Lists what the couplings and their error bars depend on.
+pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Settings {
+    let options = &args.options;
+    let strength = |s: Strength| match s {
+        Strength::Auto => "auto".to_owned(),
+        Strength::Given(value) => value.to_string(),
+    };
+    let name = |value: Option<clap::builder::PossibleValue>| {
+        value.map_or_else(String::new, |v| v.get_name().to_owned())
+    };
+    let data = raster.record();
+    let data = format!(
+        "{} × {}, {}",
+        data.n_samples, data.n_units, data.fingerprint
+    );
+    let polish = match args.polish.0 {
+        Polish::IfDrifting => "auto".to_owned(),
+        Polish::Updates(updates) => updates.to_string(),
+    };
+    checkpoint::settings("fit")
+        .with("the data", data)
+        .with("--method", &args.method)
+        .with("--l1", strength(options.l1))
+        .with("--l2", strength(options.l2))
+        .with("--rule", name(RuleName::to_possible_value(&args.rule)))
+        .with("--folds", &args.folds)
+        .with("--neighbours", options.neighbours.as_str())
+        .with("--nodewise", options.nodewise)
+        .with("--support", edges(support))
+        .with("--tolerance", &options.tolerance)
+        .with("--max-iterations", &options.max_iterations)
+        .with(
+            "--max-seconds",
+            options.max_seconds.unwrap_or(f64::INFINITY),
+        )
+        .with("--damping", &options.damping)
+        .with("--updates", &options.updates)
+        .with("--sweeps", &options.sweeps)
+        .with("--seed", &options.seed)
+        .with("--polish", polish)
+        .with(
+            "--errors",
+            name(ErrorsName::to_possible_value(&args.errors)),
+        )
+        .with("--resamples", &args.resamples)
+        .with("--block-length", &args.block_length)
+}
+
+/// Describes the free pairs, whatever the file that named them.
+fn edges(support: &Support) -> String {
+    let Support::Edges(pairs) = support else {
+        return "all".to_owned();
+    };
+    let mut hash = Fnv1a::default();
+    for &(i, j) in pairs {
+        hash.add(&(i as u64).to_le_bytes());
+        hash.add(&(j as u64).to_le_bytes());
+    }
+    format!("of {} pairs, {hash}", pairs.len())
+}
