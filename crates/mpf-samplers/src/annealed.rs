@@ -13,11 +13,11 @@
 //! lattices [`ExactLattice`](crate::ExactLattice), have no error at all.
 
 use crate::Result;
-use crate::error::{Error, check_option};
+use crate::error::Error;
 use crate::gibbs::{Gibbs, Scan};
 use crate::sampler::{ChainSampler, Sampler};
-use mpf_core::Cancel;
 use mpf_core::rng::substream;
+use mpf_core::{Cancel, check_option};
 use mpf_ising::Couplings;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -74,7 +74,7 @@ pub struct AnnealedEstimate {
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] for fewer than two chains or no levels, [`Error::CouplingsTooLarge`],
+/// [`mpf_core::Error::Option`] for fewer than two chains or no levels, [`Error::CouplingsTooLarge`],
 /// [`Error::Cancelled`].
 pub fn annealed_log_z(
     couplings: &Couplings,

@@ -20,27 +20,36 @@
 
 mod autocovariance;
 mod normal;
+mod run;
 
 use crate::Result;
 use crate::error::{Error, check_count};
 use autocovariance::Autocovariance;
 use normal::normal_quantile;
+use serde::Serialize;
+
+pub use run::RunDiagnostics;
+pub(crate) use run::diagnose;
 
 /// Fewest draws per chain: quarter-chains of two.
 const MIN_DRAWS: usize = 8;
 
 /// All diagnostics of one quantity; finite or not as those of the single functions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The mean of all draws; finite.
+    /// The mean of all draws.
     pub mean: f64,
-    /// Their standard deviation. +∞ where it is beyond the largest number.
+    /// Their standard deviation; +∞ on overflow.
+    #[serde(skip)]
     pub standard_deviation: f64,
     /// The Monte-Carlo standard error of the mean.
+    #[serde(rename = "standard_error")]
     pub mcse: f64,
     /// Effective draws for the centre of the distribution. Below 100 per chain, run longer.
+    #[serde(rename = "effective_draws")]
     pub bulk_ess: f64,
     /// Effective draws for its 5 % and 95 % quantiles, the worse of the two.
+    #[serde(skip)]
     pub tail_ess: f64,
     /// Rank-normalised split R̂. Above 1.01 the chains do not agree yet.
     pub rhat: f64,

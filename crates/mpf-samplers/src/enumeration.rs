@@ -10,8 +10,7 @@
 //! [`ExactLattice`](crate::ExactLattice).
 
 use crate::Result;
-use crate::chain::{Chain, fault_of_draws, fault_of_row};
-use crate::gibbs::random_row;
+use crate::gibbs::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler};
 use mpf_core::rng::substream;
 use mpf_ising::{Couplings, Exact, States};
@@ -117,7 +116,7 @@ impl ChainSampler for ExactEnumeration {
         draws.push(state);
     }
 
-    fn fault(&self, state: &Vec<u64>, chain: &Chain<States, ()>) -> Option<&'static str> {
-        fault_of_row(state, self.n_units()).or_else(|| fault_of_draws(chain, self.n_units()))
+    fn accepts(&self, state: &Vec<u64>) -> bool {
+        check_row(state, self.n_units()).is_ok()
     }
 }

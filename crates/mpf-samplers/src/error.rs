@@ -74,16 +74,6 @@ pub enum Error {
         /// The last unit.
         last: usize,
     },
-    /// An option is outside its range.
-    #[error("option `{name}` is {value}, but it must be {requirement}")]
-    Option {
-        /// The option's name.
-        name: &'static str,
-        /// What was given.
-        value: f64,
-        /// What is allowed.
-        requirement: &'static str,
-    },
     /// More steps than a number can count.
     #[error(
         "burn_in + n_draws · thinning = {burn_in} + {n_draws} · {thinning} steps are more than can \
@@ -97,17 +87,11 @@ pub enum Error {
         /// Steps per draw.
         thinning: usize,
     },
-    /// A chain that cannot be one of this sampler's: it was run by another one, or read from a
-    /// file that somebody changed.
-    #[error(
-        "chain {chain} has {what}: it is not of this model and these options, or was changed; \
-         begin anew"
-    )]
-    ForeignChain {
+    /// A starting state of another sampler.
+    #[error("start {chain} is not a state of this sampler: make it with the sampler's `state`")]
+    ForeignStart {
         /// The chain, from 0.
         chain: usize,
-        /// What does not fit.
-        what: &'static str,
     },
     /// A number that is NaN or infinite where that makes no sense.
     #[error("entry {index} of the {what} is {value}: it must be finite")]
@@ -156,6 +140,9 @@ pub enum Error {
     /// An error of the Ising model or its states.
     #[error(transparent)]
     Ising(#[from] mpf_ising::Error),
+    /// An option outside its range, or a checkpoint that cannot be used.
+    #[error(transparent)]
+    Core(#[from] mpf_core::Error),
 }
 
 /// Checks that `found` equals `expected`, naming `what` when it does not.
@@ -180,24 +167,6 @@ pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<(), Err
             index,
             value: values[index],
         }),
-    }
-}
-
-/// Checks that `value` `holds`, naming the option when it does not.
-pub(crate) fn check_option(
-    name: &'static str,
-    value: f64,
-    requirement: &'static str,
-    holds: bool,
-) -> Result<(), Error> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Error::Option {
-            name,
-            value,
-            requirement,
-        })
     }
 }
 

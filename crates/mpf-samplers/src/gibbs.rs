@@ -20,10 +20,10 @@ mod form;
 mod tests;
 
 use crate::Result;
-use crate::chain::{Chain, fault_of_draws, fault_of_row};
-use crate::error::{Error, check_count, check_magnitude, check_option};
+use crate::error::{Error, check_count, check_magnitude};
 use crate::sampler::{ChainSampler, Sampler, Tally};
 use form::{Form, FormKind, probability, tell_dense};
+use mpf_core::check_option;
 use mpf_ising::internal::last_word_mask;
 use mpf_ising::{Couplings, States};
 use mpf_ising::{flip_bit, for_each_set_bit, get_bit};
@@ -131,7 +131,7 @@ impl Gibbs {
     /// Gibbs sampling of p ∝ exp(−β xᵀJx), as parallel tempering needs it.
     ///
     /// # Errors
-    /// [`Error::CouplingsTooLarge`]; [`Error::Option`] for a β that is negative or not finite.
+    /// [`Error::CouplingsTooLarge`]; [`mpf_core::Error::Option`] for a β that is negative or not finite.
     pub fn at_inverse_temperature(couplings: &Couplings, scan: Scan, beta: f64) -> Result<Self> {
         let kind = FormKind::best_for(couplings);
         Self::with_form(couplings, scan, beta, kind)
@@ -237,42 +237,6 @@ impl Gibbs {
         0.5 * sum
     }
 
-    /// What is wrong with a state that is not of this model. O(d) for tables, O(d²) else.
-    pub(crate) fn fault_of_state(&self, state: &GibbsState) -> Option<&'static str> {
-        if let Some(fault) = fault_of_row(&state.row, self.n_units()) {
-            return Some(fault);
-        }
-        let fits = match (&self.form, &state.local) {
-            (Form::Table(table), Local::Number(numbers)) => *numbers == table.numbers(&state.row),
-            (
-                Form::Sparse(_) | Form::Dense(_),
-                Local::LogOdds {
-                    values,
-                    sweeps_since_refresh,
-                },
-            ) => {
-                *sweeps_since_refresh < REFRESH_SWEEPS
-                    && values.len() == self.n_units()
-                    && self.are_log_odds(values, &state.row)
-            }
-            _ => false,
-        };
-        (!fits).then_some("surroundings that are not those of its state")
-    }
-
-    /// Whether these are the log odds of `row`, but for the rounding between two refreshes.
-    fn are_log_odds(&self, values: &[f64], row: &[u64]) -> bool {
-        let d = self.n_units();
-        // Every flip of a neighbour rounds once.
-        let roundings = (2 * REFRESH_SWEEPS) as f64 * (d + 1) as f64 * f64::EPSILON;
-        let exact = self.sum_log_odds(row);
-        (0..d).all(|unit| {
-            let largest = self.biases[unit].abs() + self.form.magnitude(unit, d);
-            // Halves cannot overflow; NaN is not close to anything.
-            (0.5 * values[unit] - 0.5 * exact[unit]).abs() <= roundings * largest
-        })
-    }
-
     /// a of every unit, summed from nothing.
     fn sum_log_odds(&self, row: &[u64]) -> Vec<f64> {
         let mut values: Vec<f64> = self.biases.iter().map(|b| -b).collect();
@@ -333,7 +297,7 @@ impl Sampler for Gibbs {
                 },
             ) => {
                 assert_eq!(values.len(), d, "{FOREIGN_STATE}");
-                *sweeps_since_refresh += 1;
+                *sweeps_since_refresh = sweeps_since_refresh.saturating_add(1);
                 if *sweeps_since_refresh >= REFRESH_SWEEPS {
                     *sweeps_since_refresh = 0;
                     *values = self.sum_log_odds(row);
@@ -372,9 +336,15 @@ impl ChainSampler for Gibbs {
         draws.push(&state.row);
     }
 
-    fn fault(&self, state: &GibbsState, chain: &Chain<States, FlipCount>) -> Option<&'static str> {
-        self.fault_of_state(state)
-            .or_else(|| fault_of_draws(chain, self.n_units()))
+    fn accepts(&self, state: &GibbsState) -> bool {
+        check_row(&state.row, self.n_units()).is_ok()
+            && match (&self.form, &state.local) {
+                (Form::Table(table), Local::Number(numbers)) => {
+                    *numbers == table.numbers(&state.row)
+                }
+                (Form::Table(_), _) | (_, Local::Number(_)) => false,
+                (_, Local::LogOdds { values, .. }) => values.len() == self.n_units(),
+            }
     }
 }
 

@@ -15,9 +15,9 @@
 //! there is one step size and no mass matrix, so whiten first.
 
 use crate::Result;
-use crate::chain::Chain;
-use crate::error::{Error, check_count, check_finite, check_option};
+use crate::error::{Error, check_count, check_finite};
 use crate::sampler::{ChainSampler, Sampler, Tally};
+use mpf_core::check_option;
 use mpf_core::rng::stream;
 use ndarray::{Array2, ArrayView1};
 use rand::{Rng, RngExt};
@@ -254,7 +254,7 @@ impl<E: SmoothEnergy> Hmc<E> {
     /// HMC with the step size of the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for an option outside its range, [`Error::Count`] for no dimensions.
+    /// [`mpf_core::Error::Option`] for an option outside its range, [`Error::Count`] for no dimensions.
     pub fn new(energy: E, options: HmcOptions) -> Result<Self> {
         let positive = |v: f64| v > 0.0 && v.is_finite();
         let HmcOptions {
@@ -422,7 +422,7 @@ impl<E: SmoothEnergy> Sampler for Hmc<E> {
     }
 }
 
-impl<E: SmoothEnergy> ChainSampler for Hmc<E> {
+impl<E: SmoothEnergy + Sync> ChainSampler for Hmc<E> {
     type Draws = Array2<f64>;
 
     /// Every coordinate uniform on [−2, 2].
@@ -443,39 +443,14 @@ impl<E: SmoothEnergy> ChainSampler for Hmc<E> {
             .expect("a row of the same length");
     }
 
-    fn fault(
-        &self,
-        state: &HmcState,
-        chain: &Chain<Array2<f64>, HmcCount>,
-    ) -> Option<&'static str> {
-        let point = &state.point;
-        let n = self.energy.n_dims();
-        if [&point.position, &point.momentum, &point.gradient].map(Vec::len) != [n; 3] {
-            return Some("a state of other dimensions");
-        }
-        let Ok(here) = PhasePoint::new(&self.energy, &point.position, &point.momentum) else {
-            return Some("a state where the energy is not finite");
-        };
-        // Room for energies that do not round alike every time.
-        let alike = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + a.abs());
-        let gradients = here.gradient.iter().zip(&point.gradient);
-        if !alike(here.potential, point.potential)
-            || !gradients.into_iter().all(|(a, b)| alike(*a, *b))
-        {
-            return Some("an energy that is not that of its state");
-        }
-        if chain.draws.dim() != (chain.n_draws, n) || chain.draws.iter().any(|q| !q.is_finite()) {
-            return Some("draws of other dimensions, or not finite");
-        }
-        let HmcCount {
-            acceptance,
-            transitions,
+    fn accepts(&self, state: &HmcState) -> bool {
+        let PhasePoint {
+            position,
+            momentum,
+            gradient,
             ..
-        } = chain.info;
-        if !(0.0..=transitions as f64).contains(&acceptance) {
-            return Some("acceptance probabilities that are none");
-        }
-        None
+        } = &state.point;
+        [position, momentum, gradient].map(Vec::len) == [self.energy.n_dims(); 3]
     }
 }
 

@@ -20,6 +20,8 @@
 
 use crate::Result;
 use crate::error::{Error, check_count};
+use crate::gibbs::{check_row, random_row};
+use crate::sampler::{ChainSampler, Sampler};
 use mpf_core::rng::substream;
 use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
@@ -138,11 +140,6 @@ impl ExactLattice {
         self.units.len()
     }
 
-    /// No draws yet.
-    pub(crate) fn empty(&self) -> &States {
-        &self.empty
-    }
-
     /// ln Σ_x exp(−xᵀJx) over x ∈ {0,1}^d, no constant left out; finite.
     pub fn log_z(&self) -> f64 {
         self.log_z
@@ -186,7 +183,7 @@ impl ExactLattice {
     }
 
     /// One independent draw, into a packed row.
-    pub(crate) fn draw_into<R: Rng + ?Sized>(&self, row: &mut [u64], rng: &mut R) {
+    fn draw_into<R: Rng + ?Sized>(&self, row: &mut [u64], rng: &mut R) {
         row.fill(0);
         let mut front = 0;
         for (site, table) in self.tables().enumerate().rev() {
@@ -269,6 +266,36 @@ impl ExactLattice {
         let mut p = vec![0.0; 1 << self.width];
         p[0] = 1.0;
         p
+    }
+}
+
+/// Every step is an independent draw. [`ExactLattice::draw`] is faster.
+impl Sampler for ExactLattice {
+    type State = Vec<u64>;
+    type Info = ();
+
+    fn step<R: Rng + ?Sized>(&self, state: &mut Vec<u64>, rng: &mut R) {
+        self.draw_into(state, rng);
+    }
+}
+
+impl ChainSampler for ExactLattice {
+    type Draws = States;
+
+    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Vec<u64>> {
+        Ok(random_row(self.n_units(), rng))
+    }
+
+    fn no_draws(&self) -> States {
+        self.empty.clone()
+    }
+
+    fn record(&self, state: &Vec<u64>, draws: &mut States) {
+        draws.push(state);
+    }
+
+    fn accepts(&self, state: &Vec<u64>) -> bool {
+        check_row(state, self.n_units()).is_ok()
     }
 }
 

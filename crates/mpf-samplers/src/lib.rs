@@ -57,18 +57,20 @@ pub mod error;
 pub mod gibbs;
 pub mod hmc;
 pub mod lattice;
+mod run;
 pub mod sampler;
 pub mod swendsen_wang;
 pub mod tempering;
 
 pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z};
-pub use chain::{Chain, ChainOptions, ChainProgress, ChainRunner, Chains, Run};
+pub use chain::{ChainOptions, ChainProgress, ChainRunner, draw};
 pub use enumeration::ExactEnumeration;
 pub use error::Error;
 pub use gibbs::{Gibbs, Scan};
 pub use hmc::{Hmc, HmcOptions, SmoothEnergy};
 pub use lattice::ExactLattice;
-pub use sampler::{ChainSampler, Sampler, Tally};
+pub use run::{Chain, Run};
+pub use sampler::{ChainSampler, Draws, Sampler, Tally};
 pub use swendsen_wang::SwendsenWang;
 pub use tempering::{Tempering, TemperingOptions};
 

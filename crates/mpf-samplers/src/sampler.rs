@@ -1,36 +1,43 @@
-//! What a sampler is: one step of a Markov chain that leaves its distribution unchanged.
+//! The traits of samplers: one step of a Markov chain, and what it takes to run many.
 
 use crate::Result;
-use crate::chain::Chain;
+use mpf_ising::States;
+use ndarray::{Array2, Axis, s};
 use rand::Rng;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-/// A Markov kernel.
+/// A Markov kernel that leaves its distribution unchanged.
 pub trait Sampler {
     /// What the next step needs.
     type State;
     /// What only the reader needs.
     type Info;
 
-    /// Moves `state` by one step, drawing everything random from `rng`. A state that was finite
-    /// stays so.
+    /// Moves `state` by one step, drawing everything random from `rng`.
     ///
     /// # Panics
     /// May panic when `state` is of another model.
     fn step<R: Rng + ?Sized>(&self, state: &mut Self::State, rng: &mut R) -> Self::Info;
 }
 
-/// A [`Sampler`] that [`ChainRunner`](crate::ChainRunner) can start and record.
-pub trait ChainSampler: Sampler {
-    /// Where draws are kept: [`States`](mpf_ising::States), or an array with one row per draw.
-    type Draws;
+/// A [`Sampler`] that a [`ChainRunner`](crate::ChainRunner) can start, record and resume.
+pub trait ChainSampler:
+    Sampler<
+        State: Clone + Send + Serialize + DeserializeOwned + 'static,
+        Info: Tally + Clone + Send + Serialize + DeserializeOwned + 'static,
+    > + Sync
+{
+    /// The list that a chain records its states in.
+    type Draws: Draws;
 
-    /// A state to begin with when the caller has none: spread out, not drawn from the target.
+    /// Returns a state to begin with: spread out, not drawn from the target.
     ///
     /// # Errors
     /// When the target has no finite energy there.
     fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Self::State>;
 
-    /// No draws yet.
+    /// Returns an empty list of draws.
     fn no_draws(&self) -> Self::Draws;
 
     /// Appends the present state to `draws`.
@@ -39,20 +46,75 @@ pub trait ChainSampler: Sampler {
     /// When `state` or `draws` are of another model.
     fn record(&self, state: &Self::State, draws: &mut Self::Draws);
 
-    /// What is wrong with a chain that cannot be one of this sampler's, `None` if it can: files
-    /// that chains were kept in may have been changed. Where it says `None`, a step does not panic
-    /// and leaves the target unchanged.
-    fn fault(
-        &self,
-        state: &Self::State,
-        chain: &Chain<Self::Draws, Self::Info>,
-    ) -> Option<&'static str>;
+    /// Returns whether `state` has the shape of this sampler's states, so that no step from it
+    /// panics. Its numbers are trusted.
+    fn accepts(&self, state: &Self::State) -> bool;
+}
+
+/// A list of draws: packed [`States`], or an array with one row per draw.
+pub trait Draws: Clone + Send + Serialize + DeserializeOwned + 'static {
+    /// Returns the number of draws.
+    fn n_draws(&self) -> usize;
+
+    /// Returns the number of units or coordinates of a draw.
+    fn width(&self) -> usize;
+
+    /// Appends another list.
+    ///
+    /// # Panics
+    /// When their widths differ.
+    fn append(&mut self, later: &Self);
+
+    /// Returns the first `n` draws, or all if there are fewer.
+    fn first(&self, n: usize) -> Self;
+}
+
+impl Draws for States {
+    fn n_draws(&self) -> usize {
+        self.n_samples()
+    }
+
+    fn width(&self) -> usize {
+        self.n_units()
+    }
+
+    fn append(&mut self, later: &Self) {
+        Self::append(self, later);
+    }
+
+    fn first(&self, n: usize) -> Self {
+        self.slice(0..n.min(self.n_samples()))
+    }
+}
+
+impl Draws for Array2<f64> {
+    fn n_draws(&self) -> usize {
+        self.nrows()
+    }
+
+    fn width(&self) -> usize {
+        self.ncols()
+    }
+
+    fn append(&mut self, later: &Self) {
+        Self::append(self, Axis(0), later.view()).expect("rows of the same length");
+    }
+
+    fn first(&self, n: usize) -> Self {
+        self.slice(s![..n.min(self.nrows()), ..]).to_owned()
+    }
 }
 
 /// An [`Info`](Sampler::Info) that adds up over steps.
 pub trait Tally: Default {
-    /// Adds what later steps told. Counts stop at their largest number.
+    /// Adds the tally of later steps. Counts saturate.
     fn add(&mut self, later: Self);
+
+    /// Returns how often a replica went to the hottest level and back; `None` for samplers
+    /// without levels.
+    fn round_trips(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl Tally for () {

@@ -15,7 +15,6 @@
 //! its critical point.
 
 use crate::Result;
-use crate::chain::{Chain, fault_of_draws, fault_of_row};
 use crate::error::check_magnitude;
 use crate::gibbs::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler, Tally};
@@ -61,8 +60,6 @@ struct Bond {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwendsenWangState {
     row: Vec<u64>,
-    /// Room for the clusters of a step.
-    clusters: Clusters,
 }
 
 impl SwendsenWangState {
@@ -97,7 +94,7 @@ impl Tally for ClusterCount {
 /// A partition of the units and the ghost, by union-find.
 ///
 /// A cluster is known by one of its members, its root; the ghost's by the ghost, `n_units`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Clusters {
     parent: Vec<u32>,
 }
@@ -111,12 +108,6 @@ impl Clusters {
         let ghost = u32::try_from(n_units).expect("fewer than 2³² units");
         Self {
             parent: (0..=ghost).collect(),
-        }
-    }
-
-    fn reset(&mut self) {
-        for (k, parent) in self.parent.iter_mut().enumerate() {
-            *parent = k as u32;
         }
     }
 
@@ -260,10 +251,7 @@ impl SwendsenWang {
     /// for a row that is not of this model's units.
     pub fn state(&self, row: &[u64]) -> Result<SwendsenWangState> {
         check_row(row, self.n_units)?;
-        Ok(SwendsenWangState {
-            row: row.to_vec(),
-            clusters: Clusters::alone(self.n_units),
-        })
+        Ok(SwendsenWangState { row: row.to_vec() })
     }
 }
 
@@ -276,21 +264,17 @@ impl Sampler for SwendsenWang {
     /// # Panics
     /// When `state` is of a model with another number of units.
     fn step<R: Rng + ?Sized>(&self, state: &mut SwendsenWangState, rng: &mut R) -> ClusterCount {
-        let SwendsenWangState { row, clusters } = state;
-        assert_eq!(
-            clusters.parent.len(),
-            self.n_units + 1,
-            "units of the state"
-        );
-        clusters.reset();
+        let row = &mut state.row;
+        assert_eq!(row.len(), self.n_units.div_ceil(64), "words of the state");
+        let mut clusters = Clusters::alone(self.n_units);
         let mut made = 0;
         for (number, bond) in self.bonds.iter().enumerate() {
             if self.is_satisfied(row, bond) && rng.random::<f64>() < bond.probability {
-                self.make_bond(clusters, number);
+                self.make_bond(&mut clusters, number);
                 made += 1;
             }
         }
-        let (count, flips) = self.flip_clusters(row, clusters, || rng.random());
+        let (count, flips) = self.flip_clusters(row, &mut clusters, || rng.random());
         ClusterCount {
             steps: 1,
             bonds: made,
@@ -315,15 +299,7 @@ impl ChainSampler for SwendsenWang {
         draws.push(&state.row);
     }
 
-    fn fault(
-        &self,
-        state: &SwendsenWangState,
-        chain: &Chain<States, ClusterCount>,
-    ) -> Option<&'static str> {
-        // A step forgets the clusters: only their room counts.
-        if state.clusters.parent.len() != self.n_units + 1 {
-            return Some("clusters of other units");
-        }
-        fault_of_row(&state.row, self.n_units).or_else(|| fault_of_draws(chain, self.n_units))
+    fn accepts(&self, state: &SwendsenWangState) -> bool {
+        check_row(&state.row, self.n_units).is_ok()
     }
 }

@@ -17,10 +17,10 @@
 //! no autocorrelation at all.
 
 use crate::Result;
-use crate::chain::{Chain, fault_of_draws};
-use crate::error::{check_count, check_option};
+use crate::error::check_count;
 use crate::gibbs::{Gibbs, GibbsState, Scan};
 use crate::sampler::{ChainSampler, Sampler, Tally};
+use mpf_core::check_option;
 use mpf_core::rng::stream;
 use mpf_ising::{Couplings, States};
 use rand::{Rng, RngExt};
@@ -163,13 +163,17 @@ impl Tally for SwapCount {
             *sum += p;
         }
     }
+
+    fn round_trips(&self) -> Option<u64> {
+        Some(self.round_trips)
+    }
 }
 
 impl Tempering {
     /// Parallel tempering on a given ladder: β = 1 first, then downwards.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for a ladder that does not begin at 1, does not fall
+    /// [`mpf_core::Error::Option`] for a ladder that does not begin at 1, does not fall
     /// strictly, goes below 0 or has a NaN;
     /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings, ladder: &[f64], scan: Scan) -> Result<Self> {
@@ -193,7 +197,7 @@ impl Tempering {
     /// Finds a ladder in a warm-up, and freezes it.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for a `hottest` outside 0 ≤ β < 1 or so close to 1
+    /// [`mpf_core::Error::Option`] for a `hottest` outside 0 ≤ β < 1 or so close to 1
     /// that the levels between cannot be told apart, fewer than 2 or more than 128 levels, or a
     /// warm-up of less than 100 steps;
     /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
@@ -354,45 +358,17 @@ impl ChainSampler for Tempering {
         draws.push(state.row());
     }
 
-    fn fault(
-        &self,
-        state: &TemperingState,
-        chain: &Chain<States, SwapCount>,
-    ) -> Option<&'static str> {
+    fn accepts(&self, state: &TemperingState) -> bool {
         let n = self.levels.len();
-        let mut found = vec![false; n];
-        for &replica in &state.at_level {
-            if let Some(found) = found.get_mut(replica) {
-                *found = true;
-            }
-        }
-        let lengths = [
-            state.replicas.len(),
-            state.at_level.len(),
-            state.heated.len(),
-        ];
-        if lengths != [n; 3] || !found.iter().all(|found| *found) {
-            return Some("other levels");
-        }
-        let SwapCount {
-            attempts,
-            accepted,
-            acceptance,
-            ..
-        } = &chain.info;
-        let lengths = [attempts.len(), accepted.len(), acceptance.len()];
-        if (lengths != [0; 3] && lengths != [n - 1; 3])
-            || attempts
+        let mut levels = state.at_level.clone();
+        levels.sort_unstable();
+        levels.into_iter().eq(0..n)
+            && state.heated.len() == n
+            && state.replicas.len() == n
+            && state
+                .replicas
                 .iter()
-                .zip(acceptance)
-                .any(|(&tried, sum)| !(0.0..=tried as f64).contains(sum))
-        {
-            return Some("swaps of other levels");
-        }
-        let mut replicas = state.replicas.iter();
-        replicas
-            .find_map(|replica| self.levels[0].fault_of_state(replica))
-            .or_else(|| fault_of_draws(chain, self.n_units()))
+                .all(|replica| self.levels[0].accepts(replica))
     }
 }
 
@@ -454,25 +430,25 @@ mod tests {
         let j = Couplings::zeros(3).unwrap();
         let error = |ladder: &[f64]| Tempering::new(&j, ladder, Scan::Sequential).unwrap_err();
         assert!(
-            matches!(error(&[0.9]), Error::Option { name: "ladder[0]", value, .. } if value == 0.9)
+            matches!(error(&[0.9]), Error::Core(mpf_core::Error::Option { name: "ladder[0]", value, .. }) if value == 0.9)
         );
         assert!(
-            matches!(error(&[1.0, 1.0]), Error::Option { name: "ladder", value, .. } if value == 1.0)
+            matches!(error(&[1.0, 1.0]), Error::Core(mpf_core::Error::Option { name: "ladder", value, .. }) if value == 1.0)
         );
         assert!(matches!(
             error(&[1.0, -0.1]),
-            Error::Option { name: "ladder", .. }
+            Error::Core(mpf_core::Error::Option { name: "ladder", .. })
         ));
         assert!(matches!(
             error(&[1.0, f64::NAN]),
-            Error::Option { name: "ladder", .. }
+            Error::Core(mpf_core::Error::Option { name: "ladder", .. })
         ));
         assert!(matches!(
             error(&[]),
-            Error::Option {
+            Error::Core(mpf_core::Error::Option {
                 name: "ladder[0]",
                 ..
-            }
+            })
         ));
         for options in [
             TemperingOptions {
@@ -490,7 +466,7 @@ mod tests {
         ] {
             assert!(matches!(
                 Tempering::tune(&j, &options),
-                Err(Error::Option { .. })
+                Err(Error::Core(mpf_core::Error::Option { .. }))
             ));
         }
     }

@@ -90,15 +90,6 @@ impl Form {
             }
         }
     }
-
-    /// 2 Σ_j |J_ij| of a unit, j ≠ i; not for tables, which need none.
-    pub(super) fn magnitude(&self, unit: usize, d: usize) -> f64 {
-        match self {
-            Self::Table(_) => 0.0,
-            Self::Sparse(sparse) => sparse.row(unit).iter().map(|(_, v)| v.abs()).sum(),
-            Self::Dense(rows) => rows[unit * d..(unit + 1) * d].iter().map(|v| v.abs()).sum(),
-        }
-    }
 }
 
 /// −2 J_ij of every unit's neighbours. (A matrix of 2³² units would fill 2⁶⁷ bytes.)

@@ -195,10 +195,10 @@ fn bad_states_and_temperatures_are_errors() {
     for beta in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(
             Gibbs::at_inverse_temperature(&random(3, 1.0, 1), Scan::Random, beta),
-            Err(Error::Option {
+            Err(Error::Core(mpf_core::Error::Option {
                 name: "inverse_temperature",
                 ..
-            })
+            }))
         ));
     }
     let large = Couplings::new(Array2::from_elem((2, 2), 1e307)).unwrap();

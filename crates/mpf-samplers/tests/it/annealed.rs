@@ -96,7 +96,7 @@ fn bad_options_are_errors() {
         };
         assert!(matches!(
             annealed_log_z(&flat, &options),
-            Err(Error::Option { .. })
+            Err(Error::Core(mpf_core::Error::Option { .. }))
         ));
     }
     let options = AnnealedOptions::default();

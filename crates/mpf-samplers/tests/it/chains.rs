@@ -1,16 +1,16 @@
 //! Chains and their diagnostics: seeds, threads, thinning, cancelling, AR(1).
 
+use mpf_core::Cancel;
 use mpf_core::rng::stream;
-use mpf_core::{Cancel, checkpoint};
 use mpf_ising::{Boundary, Lattice, States};
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, Error, ExactEnumeration, ExactLattice, Gibbs, Run,
-    Sampler, SwendsenWang, Tally, Tempering, TemperingOptions, diagnostics,
+    ChainOptions, ChainRunner, ChainSampler, Error, ExactEnumeration, ExactLattice, Gibbs, Hmc,
+    HmcOptions, Run, Sampler, Scan, SmoothEnergy, SwendsenWang, Tempering, TemperingOptions,
+    diagnostics, draw,
 };
-use mpf_testkit::{random_couplings, seed};
+use mpf_testkit::{StopAfter, random_couplings, seed};
 use rand::RngExt;
 use rand_distr::StandardNormal;
-use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,10 +25,11 @@ fn options() -> ChainOptions {
     }
 }
 
-fn run<S>(options: ChainOptions, sampler: &S, threads: usize) -> Run<States, S::Info>
-where
-    S: ChainSampler<Draws = States, Info: Tally + Send, State: Send> + Sync,
-{
+fn run<S: ChainSampler>(
+    options: ChainOptions,
+    sampler: &S,
+    threads: usize,
+) -> Run<S::Draws, S::Info> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
@@ -38,10 +39,7 @@ where
 
 #[test]
 fn a_seed_means_the_same_draws_for_any_number_of_threads() {
-    fn check<S>(sampler: &S)
-    where
-        S: ChainSampler<Draws = States, Info: Tally + Send, State: Send> + Sync,
-    {
+    fn check<S: ChainSampler<Draws = States>>(sampler: &S) {
         let one = run(options(), sampler, 1);
         let many = run(options(), sampler, 4);
         assert_eq!(one.pooled(), many.pooled());
@@ -98,7 +96,7 @@ fn burn_in_and_thinning_pick_the_stated_steps() {
     assert_eq!(found.chains[1].draws, kept);
     assert_eq!(found.chains[1].info.flips, flips);
     assert_eq!(found.chains[1].info.updates, 80 * 9);
-    assert_eq!(found.chains[1].n_draws, 40);
+    assert_eq!(found.chains[1].draws.n_samples(), 40);
     assert!(!found.cancelled);
 }
 
@@ -159,51 +157,87 @@ fn progress_is_told_and_a_cancelled_run_keeps_what_it_had() {
         .unwrap();
     assert!(broken_off.cancelled);
     // 27 steps are 7 of burn-in and 10 draws.
-    assert_eq!(broken_off.chains[0].n_draws, 10);
+    assert_eq!(broken_off.chains[0].draws.n_samples(), 10);
     assert_eq!(
         broken_off.chains[0].draws,
         complete.chains[0].draws.slice(0..10)
     );
     // Cancelled before it began: no draws, and it says so.
     let nothing = runner.run(&gibbs).unwrap();
-    assert!(nothing.cancelled && nothing.chains[0].n_draws == 0);
+    assert!(nothing.cancelled && nothing.chains[0].draws.n_samples() == 0);
+}
+
+/// q² and a quartic: not symmetric between its coordinates.
+struct Valley;
+
+impl SmoothEnergy for Valley {
+    fn n_dims(&self) -> usize {
+        2
+    }
+
+    fn energy_and_gradient(&self, q: &[f64], gradient: &mut [f64]) -> f64 {
+        gradient[0] = q[0];
+        gradient[1] = q[1].powi(3);
+        0.5 * q[0] * q[0] + 0.25 * q[1].powi(4)
+    }
 }
 
 #[test]
-fn chains_that_were_stored_go_on_to_the_same_draws() {
+fn resumed_chains_draw_the_same_bits_wherever_they_were_stopped() {
     fn check<S>(sampler: &S)
     where
-        S: ChainSampler<Draws = States, Info: Tally + Send, State: Send> + Sync,
-        S::State: Clone + Serialize + DeserializeOwned,
-        S::Info: Clone + Serialize + DeserializeOwned + PartialEq + Debug,
+        S: ChainSampler<Draws: PartialEq + Debug, Info: PartialEq + Debug>,
     {
         let whole = run(options(), sampler, 2);
-        for piece in [1, 5, 30, 86] {
-            let runner = ChainRunner::new(options()).unwrap();
-            let mut chains = runner.begin(sampler).unwrap();
-            while chains.steps() < 87 {
-                runner.advance(sampler, &mut chains, piece, |_| {}).unwrap();
-                let stored = checkpoint::seal(&chains).unwrap();
-                chains = checkpoint::open(&stored).unwrap();
+        // 87 steps in pieces of one: before the first draw, between draws, at the end.
+        for stop in [1, 5, 7, 8, 30, 86, 87] {
+            let mut stopped = options();
+            let file = StopAfter::new(stop);
+            stopped.checkpoint = file.checkpoint();
+            stopped.cancel = file.cancel().clone();
+            let part = run(stopped, sampler, 2);
+            assert_eq!(part.cancelled, stop < 87);
+            if !part.cancelled {
+                assert_eq!(part, whole);
             }
-            assert_eq!(runner.finish(chains), whole, "pieces of {piece}");
+            let resumed = ChainOptions {
+                checkpoint: file.resumed().1,
+                ..options()
+            };
+            // A second resumption of a finished run ends at once.
+            assert_eq!(run(resumed.clone(), sampler, 1), whole, "after {stop}");
+            assert_eq!(run(resumed, sampler, 1), whole, "after {stop}");
         }
-        // Fewer draws, and then the rest of them.
-        let fewer = ChainRunner::new(ChainOptions {
-            n_draws: 11,
+        // A cancelled run keeps its last steps, written or not.
+        let mut stopped = options();
+        let file = StopAfter::new(usize::MAX);
+        stopped.checkpoint = file.checkpoint();
+        let (checkpoint, cancel) = (stopped.checkpoint.clone(), stopped.cancel.clone());
+        let runner = ChainRunner::new(stopped).unwrap();
+        let part = runner.run_with_progress(sampler, |p| {
+            if p.chain == 1 && p.steps == 50 {
+                cancel.cancel();
+            }
+        });
+        assert!(part.unwrap().cancelled);
+        let resumed = ChainOptions {
+            checkpoint: checkpoint.clone(),
             ..options()
-        })
-        .unwrap();
-        let runner = ChainRunner::new(options()).unwrap();
-        let mut chains = fewer.begin(sampler).unwrap();
-        fewer
-            .advance(sampler, &mut chains, usize::MAX, |_| {})
-            .unwrap();
-        assert!(!fewer.finish(chains.clone()).cancelled);
-        runner
-            .advance(sampler, &mut chains, usize::MAX, |_| {})
-            .unwrap();
-        assert_eq!(runner.finish(chains), whole);
+        };
+        assert_eq!(run(resumed, sampler, 2), whole);
+        // Fewer draws first, and then the others.
+        let file = StopAfter::new(usize::MAX);
+        let fewer = ChainOptions {
+            n_draws: 11,
+            checkpoint: file.checkpoint(),
+            ..options()
+        };
+        assert!(!run(fewer.clone(), sampler, 2).cancelled);
+        let more = ChainOptions {
+            checkpoint: file.resumed().1,
+            ..options()
+        };
+        assert_eq!(run(more, sampler, 2), whole);
     }
     let lattice = Lattice::new(5, 4, Boundary::Open).unwrap();
     let glass = lattice.spin_glass(1.0, &mut stream(1, 0)).unwrap();
@@ -213,6 +247,86 @@ fn chains_that_were_stored_go_on_to_the_same_draws() {
     check(&Tempering::tune(&glass, &TemperingOptions::default()).unwrap());
     check(&ExactLattice::new(&glass, &lattice).unwrap());
     check(&ExactEnumeration::new(&glass).unwrap());
+    check(&Hmc::new(Valley, HmcOptions::default()).unwrap());
+}
+
+#[test]
+fn given_starts_are_resumed_too() {
+    let gibbs = Gibbs::new(&random_couplings(9, 0.5, 2)).unwrap();
+    let starts = vec![gibbs.state(&[5]).unwrap(); 3];
+    let run = |options| {
+        let runner = ChainRunner::new(options).unwrap();
+        runner.run_from(&gibbs, starts.clone(), |_| {}).unwrap()
+    };
+    let file = StopAfter::new(20);
+    let mut stopped = options();
+    stopped.checkpoint = file.checkpoint();
+    stopped.cancel = file.cancel().clone();
+    assert!(run(stopped).cancelled);
+    let resumed = ChainOptions {
+        checkpoint: file.resumed().1,
+        ..options()
+    };
+    assert_eq!(run(resumed), run(options()));
+}
+
+#[test]
+fn one_call_draws_from_any_sampler() {
+    let gibbs = Gibbs::new(&random_couplings(9, 0.5, 2)).unwrap();
+    let found = draw(&gibbs, 10, 5).unwrap();
+    // Four chains of three draws; the last two are left out.
+    let whole = run(
+        ChainOptions {
+            seed: 5,
+            n_draws: 3,
+            ..Default::default()
+        },
+        &gibbs,
+        1,
+    );
+    assert_eq!(found, whole.pooled().slice(0..10));
+    assert_eq!(draw(&gibbs, 2, 5).unwrap().n_samples(), 2);
+    let none = draw(&gibbs, 0, 5).unwrap_err().to_string();
+    assert!(none.contains("`n_draws` is 0"), "{none}");
+    let valley = Hmc::new(Valley, HmcOptions::default()).unwrap();
+    assert_eq!(draw(&valley, 7, 5).unwrap().dim(), (7, 2));
+}
+
+#[test]
+fn a_run_is_diagnosed_in_one_call() {
+    let lattice = Lattice::new(5, 4, Boundary::Open).unwrap();
+    let glass = lattice.spin_glass(1.0, &mut stream(1, 0)).unwrap();
+    let exact = ExactLattice::new(&glass, &lattice).unwrap();
+    let found = run(ChainOptions::default(), &exact, 2)
+        .diagnose(&glass)
+        .unwrap();
+    assert_eq!((found.chains, found.round_trips), (4, None));
+    assert_eq!(found.warnings, Vec::<String>::new());
+    let energy = (glass.as_array() * &exact.pair_means()).sum();
+    assert!((found.energy.mean - energy).abs() < 5.0 * found.energy.mcse);
+    let active: f64 = exact.means().iter().sum();
+    assert!((found.n_active.mean - active).abs() < 5.0 * found.n_active.mcse);
+
+    let few = ChainOptions {
+        n_draws: 8,
+        burn_in: 0,
+        ..Default::default()
+    };
+    let tempering = Tempering::new(&glass, &[1.0, 0.1, 0.0], Scan::Sequential).unwrap();
+    let found = run(few.clone(), &tempering, 2).diagnose(&glass).unwrap();
+    assert!(found.round_trips.is_some());
+    assert!(!found.warnings.is_empty());
+    for warning in &found.warnings {
+        let words = [
+            "do not agree on the",
+            "effective draws of the",
+            "the whole ladder",
+        ];
+        assert!(words.iter().any(|w| warning.contains(w)), "{warning}");
+    }
+    let fewer = ChainOptions { n_draws: 7, ..few };
+    let error = run(fewer, &tempering, 2).diagnose(&glass).unwrap_err();
+    assert!(matches!(error, Error::TooFewDraws { found: 7, .. }));
 }
 
 #[test]
@@ -242,7 +356,7 @@ fn bad_options_are_errors_with_the_number() {
     ] {
         let error = ChainRunner::new(options).unwrap_err();
         assert!(
-            matches!(error, Error::Option { name: found, value, .. } if found == name && value == 0.0)
+            matches!(error, Error::Core(mpf_core::Error::Option { name: found, value, .. }) if found == name && value == 0.0)
         );
     }
 }

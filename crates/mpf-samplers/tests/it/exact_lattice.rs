@@ -3,7 +3,7 @@
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Couplings, Lattice};
 use mpf_samplers::{Error, ExactLattice};
-use mpf_testkit::{energies, pair_means, random_lattice, seed};
+use mpf_testkit::{energies, pair_means, probabilities, random_lattice, seed};
 use ndarray::Array2;
 
 fn brute_force(couplings: &Couplings) -> (f64, Array2<f64>) {
@@ -82,7 +82,7 @@ fn draws_have_the_exact_moments() {
 fn draws_have_the_exact_distribution() {
     let (couplings, lattice) = random_lattice(2, 3, 2.0, 8);
     let exact = ExactLattice::new(&couplings, &lattice).unwrap();
-    let p = common::probabilities(&couplings);
+    let p = probabilities(&couplings);
     let n = 100_000;
     let mut counts = vec![0.0; 64];
     for row in exact.draw(n, seed()).rows() {

@@ -334,7 +334,7 @@ proptest! {
                 // Levels that cannot be told apart.
                 let close = 1.0 - hottest < 1e-12;
                 prop_assert!(!fine || close, "{error}");
-                prop_assert!(matches!(error, Error::Option { .. }), "{error}");
+                prop_assert!(matches!(error, Error::Core(mpf_core::Error::Option { .. })), "{error}");
             }
         }
     }

@@ -338,11 +338,11 @@ fn bad_input_is_an_error_with_the_number() {
     };
     assert_eq!(
         new(&|o| o.step_size = 0.0),
-        Error::Option {
+        Error::Core(mpf_core::Error::Option {
             name: "step_size",
             value: 0.0,
             requirement: "positive and finite"
-        }
+        })
     );
     for (name, error) in [
         ("step_size", new(&|o| o.step_size = f64::NAN)),
@@ -351,7 +351,9 @@ fn bad_input_is_an_error_with_the_number() {
         ("divergence", new(&|o| o.divergence = 0.0)),
         ("target_acceptance", new(&|o| o.target_acceptance = 1.0)),
     ] {
-        assert!(matches!(error, Error::Option { name: found, .. } if found == name));
+        assert!(
+            matches!(error, Error::Core(mpf_core::Error::Option { name: found, .. }) if found == name)
+        );
     }
     let hmc = Hmc::new(Walled, HmcOptions::default()).unwrap();
     assert!(matches!(

@@ -5,7 +5,7 @@ use mpf_core::rng::{next_seed, stream};
 use mpf_ising::{Couplings, Exact, Lattice, States};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, ExactLattice, Gibbs, Sampler, Scan,
-    SwendsenWang, Tally, Tempering, TemperingOptions, diagnostics,
+    SwendsenWang, Tempering, TemperingOptions, diagnostics,
 };
 use mpf_testkit::{pair_means, random_couplings, random_lattice, seed};
 use ndarray::Array2;
@@ -115,7 +115,7 @@ fn kernels_stay_at_a_lattice_glass_with_fields() {
 /// Runs chains from random starts and compares the mean energy and all means with the exact ones.
 fn check_arrival<S>(what: &str, sampler: &S, couplings: &Couplings, expected: &Array2<f64>)
 where
-    S: ChainSampler<Draws = States, Info: Tally + Send, State: Send> + Sync,
+    S: ChainSampler<Draws = States>,
 {
     let runner = ChainRunner::new(ChainOptions {
         seed: seed(),

@@ -1,0 +1,62 @@
+//! The diagnosis of a run of an Ising sampler.
+
+use super::{Summary, summary};
+use crate::Result;
+use crate::run::Run;
+use crate::sampler::Tally;
+use mpf_core::EnergyModel;
+use mpf_ising::{Couplings, IsingModel, States};
+use serde::Serialize;
+
+/// Diagnostics of the draws of all chains of an Ising sampler, with warnings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunDiagnostics {
+    /// Number of chains.
+    pub chains: usize,
+    /// The energy xᵀJx.
+    pub energy: Summary,
+    /// The number of active units.
+    pub n_active: Summary,
+    /// How often a replica of [`Tempering`](crate::Tempering) went to the hottest level and back.
+    pub round_trips: Option<u64>,
+    /// Reasons to distrust the draws.
+    pub warnings: Vec<String>,
+}
+
+pub(crate) fn diagnose<I: Tally>(
+    run: &Run<States, I>,
+    couplings: &Couplings,
+) -> Result<RunDiagnostics> {
+    let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
+    let energy = summary(&run.series(|row| model.energy(&theta, row)))?;
+    let active = |row: &[u64]| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>());
+    let n_active = summary(&run.series(active))?;
+    let round_trips = run.chains.iter().try_fold(0u64, |sum, chain| {
+        Some(sum.saturating_add(chain.info.round_trips()?))
+    });
+    let mut warnings = Vec::new();
+    for (what, found) in [("energy", &energy), ("number of active units", &n_active)] {
+        if found.rhat > 1.01 {
+            warnings.push(format!(
+                "the chains do not agree on the {what} (R-hat {:.3}): draw more, or use \
+                 --sampler tempering",
+                found.rhat
+            ));
+        } else if found.bulk_ess < 100.0 * run.chains.len() as f64 {
+            warnings.push(format!(
+                "only {:.0} effective draws of the {what}: draw more, or use --thin",
+                found.bulk_ess
+            ));
+        }
+    }
+    if round_trips == Some(0) {
+        warnings.push("no replica travelled the whole ladder: draw more".into());
+    }
+    Ok(RunDiagnostics {
+        chains: run.chains.len(),
+        energy,
+        n_active,
+        round_trips,
+        warnings,
+    })
+}
