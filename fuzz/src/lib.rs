@@ -2,9 +2,9 @@
 //! finite or with a typed error; everything else is a panic, which is what is looked for.
 
 use mpf_baselines::{ContrastiveOptions, Expansion, Method, MethodSnapshot, Objectives};
-use mpf_cli::data::{DataArgs, Raster};
-use mpf_cli::edges;
-use mpf_cli::model::{Convention, Model};
+use mpf_cli::internal::parse_edges;
+use mpf_cli::internal::{Convention, Model};
+use mpf_cli::internal::{DataArgs, Raster};
 use mpf_core::{Form, MinimizerOptions, checkpoint};
 use mpf_ising::{
     Biases, Couplings, FitOptions, Fitter, FoldAssignment, Folds, Mode, Mpf, Neighbourhood,
@@ -64,7 +64,7 @@ fn raster(name: &str, bytes: &[u8]) {
 pub fn edges(bytes: &[u8]) {
     let names = ["a", "b", "c", "unit 3", "0"].map(str::to_owned);
     let text = String::from_utf8_lossy(bytes);
-    if let Ok(support) = edges::parse(&text, &names) {
+    if let Ok(support) = parse_edges(&text, &names) {
         let pairs = support.pairs(names.len()).expect("edges are of the units");
         assert!(pairs.iter().all(|(i, j)| i < j && *j < names.len()));
     }

@@ -7,7 +7,7 @@ use crate::model::{Convention, Model};
 use crate::packer::Coding;
 use crate::{output, raster_file};
 use clap::Args;
-use mpf_core::{Cancel, rng};
+use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Samples, mosaic_couplings};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -66,6 +66,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
             // Bins of a demonstration are independent of each other, but for a rest of e⁻¹⁰.
             thinning: 10,
             seed: rng::next_seed(args.seed),
+            checkpoint: Checkpoint::default(),
         },
         cancel,
     )?;

@@ -4,17 +4,16 @@ mod page;
 
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
-use crate::draw::{self, Diagnostics, DrawOptions, SamplerName};
+use crate::draw::{self, DrawOptions, SamplerName};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output;
 use clap::Args;
-use mpf_baselines::Agreement;
-use mpf_baselines::{GoodnessOfFit, Moments};
-use mpf_core::Cancel;
-use mpf_ising::BlockMean;
-use mpf_ising::{Exact, States};
+use mpf_baselines::{Agreement, GoodnessOfFit, Moments};
+use mpf_core::{Cancel, Checkpoint};
+use mpf_ising::{BlockMean, Exact, States};
 use mpf_report::{files, progress, text};
+use mpf_samplers::diagnostics::RunDiagnostics;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -68,7 +67,7 @@ struct Evaluation {
     pairs: Vec<ComparedPair>,
     n_active: Vec<Compared>,
     mean_square_error_of_couplings: Option<f64>,
-    diagnostics: Option<Diagnostics>,
+    diagnostics: Option<RunDiagnostics>,
     warnings: Vec<String>,
 }
 
@@ -188,7 +187,7 @@ fn compare(
     model: &Model,
     states: &States,
     cancel: &Cancel,
-) -> Result<(GoodnessOfFit, Option<Diagnostics>), Failure> {
+) -> Result<(GoodnessOfFit, Option<RunDiagnostics>), Failure> {
     let d = model.names.len();
     let moments = |states: &States, block_length: usize| {
         if d <= TRIPLET_UNITS {
@@ -217,6 +216,7 @@ fn compare(
             burn_in: 1000,
             thinning: 4,
             seed: args.seed,
+            checkpoint: Checkpoint::default(),
         },
         cancel,
     )?;
@@ -233,7 +233,7 @@ fn evaluation(
     raster: &Raster,
     truth: Option<&Model>,
     goodness: &GoodnessOfFit,
-    diagnostics: Option<Diagnostics>,
+    diagnostics: Option<RunDiagnostics>,
 ) -> Evaluation {
     let record = raster.record();
     let same_data = model

@@ -1,15 +1,16 @@
 //! `mpf sample`: draws from a model file.
 
-use crate::checkpoint::{CheckpointArgs, Settings};
+use crate::checkpoint::{self, CheckpointArgs};
 use crate::console::Console;
-use crate::draw::{self, Diagnosis, Diagnostics, DrawOptions, Drawn, Keeping, SamplerName};
+use crate::draw::{self, DrawOptions, Drawn, SamplerName};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::packer::Coding;
 use crate::{output, raster_file};
 use clap::{Args, ValueEnum};
-use mpf_core::Cancel;
+use mpf_core::{Cancel, Settings};
 use mpf_report::text::digits;
+use mpf_samplers::diagnostics::{RunDiagnostics, Summary};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -43,21 +44,21 @@ pub struct SampleArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
-    keeping: CheckpointArgs,
+    checkpoint: CheckpointArgs,
 }
 
 impl SampleArgs {
     /// Everything that the draws depend on.
     fn settings(&self, model: &Model) -> Settings {
         let sampler = self.sampler.to_possible_value();
-        Settings::new("sample")
-            .with("the model", &model.couplings_fingerprint())
+        checkpoint::settings("sample")
+            .with("the model", model.couplings_fingerprint())
             .with("--sampler", sampler.as_ref().map_or("", |v| v.get_name()))
-            .with("-n", &self.n)
-            .with("--chains", &self.chains)
-            .with("--burn-in", &self.burn_in)
-            .with("--thin", &self.thin)
-            .with("--seed", &self.seed)
+            .with("-n", self.n)
+            .with("--chains", self.chains)
+            .with("--burn-in", self.burn_in)
+            .with("--thin", self.thin)
+            .with("--seed", self.seed)
     }
 }
 
@@ -65,7 +66,7 @@ impl SampleArgs {
 struct Report<'a> {
     output: String,
     n_samples: usize,
-    diagnostics: Option<&'a Diagnostics>,
+    diagnostics: Option<&'a RunDiagnostics>,
 }
 
 /// Runs the command.
@@ -75,7 +76,7 @@ struct Report<'a> {
 pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     raster_file::check_name(&args.output)?;
     output::check_writable(&args.output)?;
-    args.keeping.check(&[&args.output, &args.model])?;
+    args.checkpoint.check(&[&args.output, &args.model])?;
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no states").hint("ask for at least one"));
     }
@@ -83,24 +84,20 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
         return Err(Failure::input("--chains 0 asks for no chains").hint("ask for at least one"));
     }
     let model = Model::read(&args.model, None)?;
-    draw::draw_and(
-        &model.couplings,
-        &DrawOptions {
-            sampler: args.sampler,
-            n_draws: args.n,
-            chains: args.chains,
-            burn_in: args.burn_in,
-            thinning: args.thin,
-            seed: args.seed,
-        },
-        &Keeping {
-            args: &args.keeping,
-            settings: args.settings(&model),
-            console,
-        },
-        cancel,
-        |drawn| write(args, console, &model, &drawn),
-    )
+    let settings = args.settings(&model);
+    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
+    let options = DrawOptions {
+        sampler: args.sampler,
+        n_draws: args.n,
+        chains: args.chains,
+        burn_in: args.burn_in,
+        thinning: args.thin,
+        seed: args.seed,
+        checkpoint: checkpoint.entry("chains"),
+    };
+    let outcome = draw::draw(&model.couplings, &options, cancel)
+        .and_then(|drawn| write(args, console, &model, &drawn));
+    args.checkpoint.end(&checkpoint, console, outcome)
 }
 
 fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> Result<u8, Failure> {
@@ -118,13 +115,13 @@ fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> R
     );
     if let Some(found) = &drawn.diagnostics {
         found.warnings.iter().for_each(|w| console.warning(w));
-        let line = |what: &str, of: &Diagnosis| {
+        let line = |what: &str, of: &Summary| {
             format!(
                 "{what}: {} ± {}, R-hat {:.3}, {:.0} effective draws\n",
                 digits(of.mean),
-                digits(of.standard_error),
+                digits(of.mcse),
                 of.rhat,
-                of.effective_draws
+                of.bulk_ess
             )
         };
         text += &line("energy", &found.energy);

@@ -7,7 +7,7 @@
 mod targets;
 
 use mpf_baselines::{Method, MethodSnapshot};
-use mpf_cli::model::{Convention, FitRecord, Model};
+use mpf_cli::internal::{Convention, FitRecord, Model};
 use mpf_core::checkpoint;
 use mpf_core::rng::{Xoshiro256PlusPlus, stream};
 use mpf_ising::{Couplings, Fitter, Mpf, PathSnapshot};
@@ -164,7 +164,7 @@ fn write_seeds() {
         fs::write(folder(target).join(name), contents).unwrap();
     };
     let array = |descr: &str, fortran: bool, shape: &[usize], numbers: &[u8]| {
-        let mut header = mpf_cli::npy::Header::new(descr, shape);
+        let mut header = mpf_cli::internal::Header::new(descr, shape);
         header.fortran = fortran;
         let mut bytes = Vec::new();
         header.write(&mut bytes).unwrap();

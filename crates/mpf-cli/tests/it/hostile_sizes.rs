@@ -1,7 +1,7 @@
 //! Files of a few hundred bytes that claim to be huge, archives that are more than they say, and
 //! options that ask for more than there can be: refused by the built program within an address
 //! space in which none of them would fit.
-use mpf_cli::npy::Header;
+use mpf_cli::internal::Header;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Killed, stopped and continued: files are whole at any moment, and what is continued ends with
 //! the same bits as what was never stopped.
 use crate::common::mpf;
-use mpf_cli::model::Model;
+use mpf_cli::internal::Model;
 use mpf_core::rng::next_seed;
 use std::collections::BTreeSet;
 use std::fs;

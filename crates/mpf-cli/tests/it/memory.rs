@@ -1,7 +1,7 @@
 //! What a fit is said to take before it begins, and what it takes.
 use crate::common::mpf;
-use mpf_cli::packer::Coding;
-use mpf_cli::raster_file;
+use mpf_cli::internal::Coding;
+use mpf_cli::internal::write_raster;
 use mpf_core::rng::stream;
 use mpf_ising::States;
 use rand::RngExt;
@@ -24,7 +24,7 @@ fn write_data(path: &Path, n_samples: usize, d: usize, active: f64) {
         states.push(&row);
     }
     let names: Vec<String> = (0..d).map(|i| i.to_string()).collect();
-    raster_file::write(path, &states, &names, Coding::Binary).unwrap();
+    write_raster(path, &states, &names, Coding::Binary).unwrap();
 }
 
 /// Megabytes at the most, and what is said on standard error.

@@ -1,8 +1,8 @@
 //! The same bits for any number of threads, from the built program.
 
-use mpf_cli::model::{Convention, Model};
-use mpf_cli::packer::Coding;
-use mpf_cli::raster_file;
+use mpf_cli::internal::Coding;
+use mpf_cli::internal::write_raster;
+use mpf_cli::internal::{Convention, Model};
 use mpf_core::rng::stream;
 use mpf_ising::{Couplings, Exact};
 use rand::RngExt;
@@ -46,7 +46,7 @@ fn write_example(folder: &Path) {
     let couplings = Couplings::unpack(d, &packed).unwrap();
     let states = Exact::new(&couplings).unwrap().draw(3000, &mut rng);
     let names: Vec<String> = (0..d).map(|i| format!("u{i}")).collect();
-    raster_file::write(&folder.join("x.csv"), &states, &names, Coding::Binary).unwrap();
+    write_raster(&folder.join("x.csv"), &states, &names, Coding::Binary).unwrap();
     let truth = Model::unfitted(couplings, names);
     truth
         .write(&folder.join("truth.json"), Convention::Binary)
