@@ -6,8 +6,8 @@
 //! ```
 //!
 //! over independent chains, β_k = (k/n)², denser where the energy changes fastest. The estimate of
-//! Z is unbiased whatever the number of sweeps, that of ln Z is low by about half of its squared
-//! standard error. The standard error comes from the spread of the weights, and is only as good as
+//! Z is unbiased for any number of sweeps; that of ln Z is low by about half of its squared
+//! standard error. The standard error comes from the spread of the weights and is only as good as
 //! their number: believe it while [`AnnealedEstimate::effective_chains`] is in the tens. Cold
 //! models need more sweeps, not more chains. Up to 24 units [`mpf_ising::Exact`], and on narrow
 //! lattices [`ExactLattice`](crate::ExactLattice), have no error at all.
@@ -25,13 +25,13 @@ use serde::Serialize;
 /// Options of [`annealed_log_z`], unchecked.
 #[derive(Clone, Debug)]
 pub struct AnnealedOptions {
-    /// How many chains. Default 200.
+    /// Number of chains. Default 200.
     pub n_chains: usize,
-    /// n: the temperatures, with a sweep at each. Default 1000.
+    /// Number of temperatures n, with a sweep at each. Default 1000.
     pub n_levels: usize,
-    /// What the chains depend on. Default 0.
+    /// The seed of the chains. Default 0.
     pub seed: u64,
-    /// The handle that stops the run. Default: one that nobody else holds.
+    /// The handle that stops the run.
     pub cancel: Cancel,
 }
 
@@ -46,18 +46,18 @@ impl Default for AnnealedOptions {
     }
 }
 
-/// ln Z with its error; all finite.
+/// An estimate of ln Z.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AnnealedEstimate {
     /// ln Z.
     pub log_z: f64,
     /// Its standard error.
     pub standard_error: f64,
-    /// How many chains the weights are worth: (Σ w)² / Σ w².
+    /// The number of equally weighted chains that the weights are worth: (Σ w)² / Σ w².
     pub effective_chains: f64,
 }
 
-/// Estimates ln Z; finite. The same for any number of threads. O(chains · levels · d) for sparse models.
+/// Estimates ln Z, the same for any number of threads. O(chains · levels · d) for sparse models.
 ///
 /// ```
 /// use mpf_ising::Couplings;
@@ -95,7 +95,7 @@ pub fn annealed_log_z(
             Ok((rng, state, 0.0))
         })
         .collect::<Result<Vec<_>>>()?;
-    // Levels outside, so that only one model is held at a time.
+    // Levels in the outer loop: only one sampler is held at a time.
     for k in 1..=levels {
         if options.cancel.is_cancelled() {
             return Err(Error::Cancelled);

@@ -4,20 +4,20 @@
 //! P(n) = Σ_{m≤n} exp(−E(x_m)) / Z over all 2^d states;   u ~ U(0, 1);   draw the first n with P(n) > u
 //! ```
 //!
-//! Means, correlations and ln Z are those of [`mpf_ising::Exact`]; this adds draws that run
-//! through a [`ChainRunner`](crate::ChainRunner) and over all threads. 8 · 2^d bytes (128 MB at
-//! d = 24): not for a single draw, and not when a lattice is narrow enough for
+//! Means, correlations and ln Z are those of [`mpf_ising::Exact`]; this adds draws that use all
+//! threads or run through a [`ChainRunner`](crate::ChainRunner). It holds 8 · 2^d bytes (128 MB at
+//! d = 24). Not for a single draw, nor for a lattice narrow enough for
 //! [`ExactLattice`](crate::ExactLattice).
 
 use crate::Result;
-use crate::gibbs::{check_row, random_row};
+use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler};
 use mpf_core::rng::substream;
 use mpf_ising::{Couplings, Exact, States};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
-/// How many draws share a random stream. Part of what a seed means.
+/// Draws that share a random stream. Draws of a seed depend on it.
 const CHUNK: usize = 4096;
 
 /// An Ising model with the cumulative probability of every state.
@@ -53,24 +53,24 @@ impl ExactEnumeration {
         Ok(Self { exact, cumulative })
     }
 
-    /// ln Z, means and correlations.
+    /// Returns the enumeration, with ln Z, means and correlations.
     pub fn exact(&self) -> &Exact {
         &self.exact
     }
 
-    /// How many units the model has.
+    /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.exact.couplings().n_units()
     }
 
-    /// `n_draws` independent states. Equal for any number of threads. O(d) each.
-    pub fn draw(&self, n_draws: usize, seed: u64) -> States {
-        let chunks: Vec<States> = (0..n_draws.div_ceil(CHUNK))
+    /// Draws `n` independent states. Equal for any number of threads. O(d) each.
+    pub fn draw(&self, n: usize, seed: u64) -> States {
+        let chunks: Vec<States> = (0..n.div_ceil(CHUNK))
             .into_par_iter()
             .map(|chunk| {
                 let mut rng = substream(seed, chunk as u64);
                 let mut states = self.no_draws();
-                for _ in 0..CHUNK.min(n_draws - chunk * CHUNK) {
+                for _ in 0..CHUNK.min(n - chunk * CHUNK) {
                     states.push(&[self.draw_one(&mut rng)]);
                 }
                 states
@@ -91,7 +91,7 @@ impl ExactEnumeration {
     }
 }
 
-/// Every step is an independent draw.
+/// Every step is an independent draw. [`ExactEnumeration::draw`] is faster.
 impl Sampler for ExactEnumeration {
     type State = Vec<u64>;
     type Info = ();

@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, with the numbers that say where.
+//! The errors of this crate, with the numbers that say where.
 
 /// An error of `mpf-samplers`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum Error {
         columns: usize,
         /// The smaller of the two.
         width: usize,
-        /// The widest that is accepted.
+        /// The widest accepted.
         limit: usize,
     },
     /// A lattice whose rims are joined.
@@ -36,9 +36,9 @@ pub enum Error {
          {rows} × {columns} lattice"
     )]
     OffLattice {
-        /// One unit.
+        /// The first unit.
         i: usize,
-        /// The other.
+        /// The second unit.
         j: usize,
         /// Their coupling.
         value: f64,
@@ -58,7 +58,7 @@ pub enum Error {
         /// β.
         beta: f64,
     },
-    /// Two things that belong together have different sizes.
+    /// A size that does not match another.
     #[error("{what}: found {found}, expected {expected}")]
     Count {
         /// What has the wrong size.
@@ -74,7 +74,7 @@ pub enum Error {
         /// The last unit.
         last: usize,
     },
-    /// More steps than a number can count.
+    /// More steps than a `usize` can count.
     #[error(
         "burn_in + n_draws · thinning = {burn_in} + {n_draws} · {thinning} steps are more than can \
          be counted: ask for fewer"
@@ -93,7 +93,7 @@ pub enum Error {
         /// The chain, from 0.
         chain: usize,
     },
-    /// A number that is NaN or infinite where that makes no sense.
+    /// A position or momentum that is NaN or infinite.
     #[error("entry {index} of the {what} is {value}: it must be finite")]
     NotFinite {
         /// What has the entry.
@@ -103,7 +103,7 @@ pub enum Error {
         /// What was found.
         value: f64,
     },
-    /// A continuous chain cannot begin where it was told to.
+    /// A starting point where E or ∇E is not finite.
     #[error(
         "the energy is {energy} at the starting point{}: start where it is finite",
         gradient_index.map_or(String::new(), |k| format!(", and entry {k} of its gradient is not finite"))
@@ -134,7 +134,7 @@ pub enum Error {
         /// What was found.
         value: f64,
     },
-    /// A run was broken off, so that there is no result.
+    /// [`Cancel::cancel`](mpf_core::Cancel::cancel) stopped the work before it had a result.
     #[error("cancelled before all levels were done")]
     Cancelled,
     /// An error of the Ising model or its states.

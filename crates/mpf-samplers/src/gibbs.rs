@@ -5,46 +5,45 @@
 //! p(x_i = 1 | rest) = σ(β a_i),   a_i = −J_ii − 2 Σ_{j≠i} J_ij x_j      (log odds at β = 1)
 //! ```
 //!
-//! Every unit's surroundings are kept up to date, so that looking at a unit is O(1) and only a
-//! flip costs O(neighbours). With few neighbours each (lattices) the surroundings are a number
-//! that indexes a table of probabilities: no exponential, no rounding that builds up. Otherwise
-//! they are a_i itself, changed along a sparse or a dense row of J, and summed anew from time to
-//! time.
+//! A chain keeps the surroundings of every unit up to date: looking at a unit is O(1), and only a
+//! flip costs O(neighbours). With few neighbours each (lattices), the surroundings are a number
+//! that indexes a table of probabilities: no exponential, and no rounding that builds up.
+//! Otherwise they are a_i itself, updated along a sparse or a dense row of J and summed afresh
+//! from time to time.
 //!
 //! The paper samples its forty units (Appendix F) this way. On a cold spin glass single flips
 //! hardly move: compare [`diagnostics`](crate::diagnostics) and prefer
 //! [`Tempering`](crate::Tempering), or [`ExactLattice`](crate::ExactLattice) where it applies.
 
-mod form;
+mod layout;
 #[cfg(test)]
 mod tests;
 
 use crate::Result;
-use crate::error::{Error, check_count, check_magnitude};
+use crate::error::check_magnitude;
+use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler, Tally};
-use form::{Form, FormKind, probability, tell_dense};
+use layout::{Layout, LayoutKind, probability};
 use mpf_core::check_option;
-use mpf_ising::internal::last_word_mask;
-use mpf_ising::{Couplings, States};
-use mpf_ising::{flip_bit, for_each_set_bit, get_bit};
+use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-/// The order in which units are visited; either way a step is d updates.
+/// The order in which a sweep of d updates visits the units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scan {
     /// 0, 1, …, d − 1: the faster one. Leaves p unchanged, but is not reversible.
     #[default]
     Sequential,
-    /// Each time any unit with equal chance: reversible, but a sweep leaves a third of the units out.
+    /// A unit at random for every update: reversible, but a sweep misses a third of the units.
     Random,
 }
 
-/// Sweeps after which log odds are summed anew. A flip rounds by about 1e-16 of the largest, so
+/// Sweeps after which log odds are summed afresh. A flip rounds by about 1e-16 of the largest, so
 /// they stay within about 1e-13.
 const REFRESH_SWEEPS: u32 = 1024;
 
-/// Gibbs sampling of one model. A step visits d units.
+/// Gibbs sampling of one model. A step is a sweep of d updates.
 ///
 /// ```
 /// use mpf_ising::Couplings;
@@ -68,20 +67,20 @@ pub struct Gibbs {
     inverse_temperature: f64,
     /// J_ii.
     biases: Vec<f64>,
-    form: Form,
+    layout: Layout,
 }
 
-/// Where a [`Gibbs`] chain is.
+/// A state of a [`Gibbs`] chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GibbsState {
     row: Vec<u64>,
-    local: Local,
+    surroundings: Surroundings,
 }
 
-/// The surroundings of every unit, as the model's [`Form`] needs them.
+/// The surroundings of every unit, as the sampler's [`Layout`] needs them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Local {
-    Number(Vec<u8>),
+enum Surroundings {
+    Numbers(Vec<u8>),
     LogOdds {
         values: Vec<f64>,
         sweeps_since_refresh: u32,
@@ -89,13 +88,13 @@ enum Local {
 }
 
 impl GibbsState {
-    /// The state, packed as a row of [`States`].
+    /// Returns the state, packed as a row of [`States`].
     pub fn row(&self) -> &[u64] {
         &self.row
     }
 }
 
-/// What Gibbs steps did.
+/// A tally of Gibbs updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlipCount {
     /// Units visited.
@@ -112,33 +111,33 @@ impl Tally for FlipCount {
 }
 
 impl Gibbs {
-    /// Sequential Gibbs sampling of p ∝ exp(−xᵀJx).
+    /// Samples p ∝ exp(−xᵀJx) in sequential order.
     ///
     /// # Errors
-    /// [`Error::CouplingsTooLarge`].
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings) -> Result<Self> {
         Self::with_scan(couplings, Scan::Sequential)
     }
 
-    /// Gibbs sampling in the given order.
+    /// Samples p ∝ exp(−xᵀJx) in the given order.
     ///
     /// # Errors
-    /// [`Error::CouplingsTooLarge`].
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn with_scan(couplings: &Couplings, scan: Scan) -> Result<Self> {
         Self::at_inverse_temperature(couplings, scan, 1.0)
     }
 
-    /// Gibbs sampling of p ∝ exp(−β xᵀJx), as parallel tempering needs it.
+    /// Samples p ∝ exp(−β xᵀJx), as parallel tempering needs it.
     ///
     /// # Errors
-    /// [`Error::CouplingsTooLarge`]; [`mpf_core::Error::Option`] for a β that is negative or not finite.
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge);
+    /// [`mpf_core::Error::Option`] for a β that is negative or not finite.
     pub fn at_inverse_temperature(couplings: &Couplings, scan: Scan, beta: f64) -> Result<Self> {
-        let kind = FormKind::best_for(couplings);
-        Self::with_form(couplings, scan, beta, kind)
+        let kind = LayoutKind::best_for(couplings);
+        Self::with_layout(couplings, scan, beta, kind)
     }
 
-    /// With a form that need not be the best one.
-    fn with_form(couplings: &Couplings, scan: Scan, beta: f64, kind: FormKind) -> Result<Self> {
+    fn with_layout(couplings: &Couplings, scan: Scan, beta: f64, kind: LayoutKind) -> Result<Self> {
         check_option(
             "inverse_temperature",
             beta,
@@ -147,62 +146,62 @@ impl Gibbs {
         )?;
         check_magnitude(couplings, beta)?;
         let biases = couplings.as_array().diag().to_vec();
-        let form = Form::new(couplings, &biases, beta, kind);
+        let layout = Layout::new(couplings, &biases, beta, kind);
         Ok(Self {
             scan,
             inverse_temperature: beta,
             biases,
-            form,
+            layout,
         })
     }
 
-    /// How many units the model has.
+    /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.biases.len()
     }
 
-    /// β: finite and not negative.
+    /// Returns β.
     pub fn inverse_temperature(&self) -> f64 {
         self.inverse_temperature
     }
 
-    /// A chain's state from a packed row.
+    /// Makes a chain's state from a packed row.
     ///
     /// # Errors
-    /// [`Error::Count`] and [`Error::BitsBeyond`] for a row that is not of this model's units.
+    /// [`Error::Count`](crate::Error::Count) and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
+    /// for a row of other units.
     pub fn state(&self, row: &[u64]) -> Result<GibbsState> {
         check_row(row, self.n_units())?;
-        let local = match &self.form {
-            Form::Table(table) => Local::Number(table.numbers(row)),
-            _ => Local::LogOdds {
+        let surroundings = match &self.layout {
+            Layout::Table(table) => Surroundings::Numbers(table.numbers(row)),
+            _ => Surroundings::LogOdds {
                 values: self.sum_log_odds(row),
                 sweeps_since_refresh: 0,
             },
         };
         Ok(GibbsState {
             row: row.to_vec(),
-            local,
+            surroundings,
         })
     }
 
-    /// p(x_unit = 1 | the others) at this β: the very number that a step compares with. Finite,
-    /// between 0 and 1.
+    /// Returns p(x_unit = 1 | the others) at this β, the very number that a step compares with.
     ///
     /// # Panics
     /// When `state` is of another model, or there is no such unit.
     pub fn conditional_probability(&self, state: &GibbsState, unit: usize) -> f64 {
-        match (&self.form, &state.local) {
-            (Form::Table(table), Local::Number(numbers)) => {
+        match (&self.layout, &state.surroundings) {
+            (Layout::Table(table), Surroundings::Numbers(numbers)) => {
                 table.probabilities[table.entry(unit, numbers[unit])]
             }
-            (_, Local::LogOdds { values, .. }) => {
+            (_, Surroundings::LogOdds { values, .. }) => {
                 probability(self.inverse_temperature * values[unit])
             }
             _ => panic!("{FOREIGN_STATE}"),
         }
     }
 
-    /// Sets one unit, and tells its neighbours if that is a change.
+    /// Sets one unit, and updates its neighbours' surroundings if that is a change.
     ///
     /// # Panics
     /// When `state` is of another model, or there is no such unit.
@@ -211,25 +210,33 @@ impl Gibbs {
             return;
         }
         flip_bit(&mut state.row, unit);
-        match (&self.form, &mut state.local) {
-            (Form::Table(table), Local::Number(numbers)) => table.tell(numbers, unit),
-            (Form::Sparse(sparse), Local::LogOdds { values, .. }) => sparse.tell(values, unit, x),
-            (Form::Dense(rows), Local::LogOdds { values, .. }) => tell_dense(rows, values, unit, x),
+        match (&self.layout, &mut state.surroundings) {
+            (Layout::Table(table), Surroundings::Numbers(numbers)) => {
+                table.update_neighbours(numbers, unit);
+            }
+            (Layout::Sparse(sparse), Surroundings::LogOdds { values, .. }) => {
+                sparse.update_neighbours(values, unit, x);
+            }
+            (Layout::Dense(dense), Surroundings::LogOdds { values, .. }) => {
+                dense.update_neighbours(values, unit, x);
+            }
             _ => panic!("{FOREIGN_STATE}"),
         }
     }
 
-    /// E = xᵀJx of the state (at β = 1); finite. O(d).
+    /// Returns E = xᵀJx of the state (at β = 1). O(d).
     ///
     /// # Panics
     /// When `state` is of another model.
     pub fn energy(&self, state: &GibbsState) -> f64 {
         let mut sum = 0.0;
-        match (&self.form, &state.local) {
-            (Form::Table(table), Local::Number(numbers)) => for_each_set_bit(&state.row, |i| {
-                sum += self.biases[i] - table.log_odds[table.entry(i, numbers[i])];
-            }),
-            (_, Local::LogOdds { values, .. }) => {
+        match (&self.layout, &state.surroundings) {
+            (Layout::Table(table), Surroundings::Numbers(numbers)) => {
+                for_each_set_bit(&state.row, |i| {
+                    sum += self.biases[i] - table.log_odds[table.entry(i, numbers[i])];
+                });
+            }
+            (_, Surroundings::LogOdds { values, .. }) => {
                 for_each_set_bit(&state.row, |i| sum += self.biases[i] - values[i]);
             }
             _ => panic!("{FOREIGN_STATE}"),
@@ -237,24 +244,24 @@ impl Gibbs {
         0.5 * sum
     }
 
-    /// a of every unit, summed from nothing.
+    /// Sums the log odds of every unit afresh.
     fn sum_log_odds(&self, row: &[u64]) -> Vec<f64> {
         let mut values: Vec<f64> = self.biases.iter().map(|b| -b).collect();
-        for_each_set_bit(row, |i| match &self.form {
-            Form::Sparse(sparse) => sparse.tell(&mut values, i, true),
-            Form::Dense(rows) => tell_dense(rows, &mut values, i, true),
-            Form::Table(_) => unreachable!("tables keep numbers"),
+        for_each_set_bit(row, |i| match &self.layout {
+            Layout::Sparse(sparse) => sparse.update_neighbours(&mut values, i, true),
+            Layout::Dense(dense) => dense.update_neighbours(&mut values, i, true),
+            Layout::Table(_) => unreachable!("tables keep numbers"),
         });
         values
     }
 
-    /// One step with log odds: `tell(values, unit, x)` after every flip.
+    /// Sweeps over log odds and calls `update_neighbours(values, unit, x)` after every flip.
     fn sweep<R: Rng + ?Sized>(
         &self,
         row: &mut [u64],
         values: &mut [f64],
         rng: &mut R,
-        tell: impl Fn(&mut [f64], usize, bool),
+        update_neighbours: impl Fn(&mut [f64], usize, bool),
     ) -> u64 {
         let beta = self.inverse_temperature;
         let mut flips = 0;
@@ -262,7 +269,7 @@ impl Gibbs {
             let x = u < probability(beta * values[unit]);
             if x != get_bit(row, unit) {
                 flip_bit(row, unit);
-                tell(values, unit, x);
+                update_neighbours(values, unit, x);
                 flips += 1;
             }
         });
@@ -276,22 +283,22 @@ impl Sampler for Gibbs {
     type State = GibbsState;
     type Info = FlipCount;
 
-    /// d updates.
+    /// Makes d updates.
     ///
     /// # Panics
     /// When `state` is of another model.
     fn step<R: Rng + ?Sized>(&self, state: &mut GibbsState, rng: &mut R) -> FlipCount {
         let d = self.n_units();
         assert_eq!(state.row.len(), d.div_ceil(64), "{FOREIGN_STATE}");
-        let GibbsState { row, local } = state;
-        let flips = match (&self.form, local) {
-            (Form::Table(table), Local::Number(numbers)) => {
+        let GibbsState { row, surroundings } = state;
+        let flips = match (&self.layout, surroundings) {
+            (Layout::Table(table), Surroundings::Numbers(numbers)) => {
                 assert_eq!(numbers.len(), d, "{FOREIGN_STATE}");
                 table.sweep(self.scan, row, numbers, rng)
             }
             (
-                form,
-                Local::LogOdds {
+                layout,
+                Surroundings::LogOdds {
                     values,
                     sweeps_since_refresh,
                 },
@@ -302,14 +309,14 @@ impl Sampler for Gibbs {
                     *sweeps_since_refresh = 0;
                     *values = self.sum_log_odds(row);
                 }
-                match form {
-                    Form::Sparse(sparse) => {
-                        self.sweep(row, values, rng, |v, i, x| sparse.tell(v, i, x))
-                    }
-                    Form::Dense(rows) => {
-                        self.sweep(row, values, rng, |v, i, x| tell_dense(rows, v, i, x))
-                    }
-                    Form::Table(_) => panic!("{FOREIGN_STATE}"),
+                match layout {
+                    Layout::Sparse(sparse) => self.sweep(row, values, rng, |values, unit, x| {
+                        sparse.update_neighbours(values, unit, x);
+                    }),
+                    Layout::Dense(dense) => self.sweep(row, values, rng, |values, unit, x| {
+                        dense.update_neighbours(values, unit, x);
+                    }),
+                    Layout::Table(_) => panic!("{FOREIGN_STATE}"),
                 }
             }
             _ => panic!("{FOREIGN_STATE}"),
@@ -338,12 +345,13 @@ impl ChainSampler for Gibbs {
 
     fn accepts(&self, state: &GibbsState) -> bool {
         check_row(&state.row, self.n_units()).is_ok()
-            && match (&self.form, &state.local) {
-                (Form::Table(table), Local::Number(numbers)) => {
+            && match (&self.layout, &state.surroundings) {
+                // A number beyond its table would be a panic.
+                (Layout::Table(table), Surroundings::Numbers(numbers)) => {
                     *numbers == table.numbers(&state.row)
                 }
-                (Form::Table(_), _) | (_, Local::Number(_)) => false,
-                (_, Local::LogOdds { values, .. }) => values.len() == self.n_units(),
+                (Layout::Table(_), _) | (_, Surroundings::Numbers(_)) => false,
+                (_, Surroundings::LogOdds { values, .. }) => values.len() == self.n_units(),
             }
     }
 }
@@ -364,21 +372,4 @@ fn visit<R: Rng + ?Sized>(scan: Scan, d: usize, rng: &mut R, mut update: impl Fn
             }
         }
     }
-}
-
-/// Checks that a packed row is of `n_units` units.
-pub(crate) fn check_row(row: &[u64], n_units: usize) -> Result<()> {
-    check_count("words of a packed state", n_units.div_ceil(64), row.len())?;
-    if row[row.len() - 1] & !last_word_mask(n_units) == 0 {
-        Ok(())
-    } else {
-        Err(Error::BitsBeyond { last: n_units - 1 })
-    }
-}
-
-/// Every unit 0 or 1 with equal chance.
-pub(crate) fn random_row<R: Rng + ?Sized>(n_units: usize, rng: &mut R) -> Vec<u64> {
-    let mut row: Vec<u64> = (0..n_units.div_ceil(64)).map(|_| rng.random()).collect();
-    *row.last_mut().expect("couplings are not empty") &= last_word_mask(n_units);
-    row
 }

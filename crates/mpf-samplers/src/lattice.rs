@@ -20,7 +20,7 @@
 
 use crate::Result;
 use crate::error::{Error, check_count};
-use crate::gibbs::{check_row, random_row};
+use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler};
 use mpf_core::rng::substream;
 use mpf_ising::internal::spin_correlations;
@@ -29,10 +29,7 @@ use ndarray::Array2;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
-/// The widest lattice (smaller side) that [`ExactLattice`] accepts.
-pub const MAX_WIDTH: usize = 14;
-
-/// How many draws share a random stream. Part of what a seed means.
+/// Draws that share a random stream. Draws of a seed depend on it.
 const CHUNK: usize = 512;
 
 /// An Ising model on an open lattice, solved.
@@ -57,11 +54,14 @@ pub struct ExactLattice {
     log_z: f64,
     /// For every site k, p(x_k = 1 | front after site k + w), 2^w numbers.
     leave: Vec<f64>,
-    /// No draws.
+    /// A list without draws.
     empty: States,
 }
 
 impl ExactLattice {
+    /// The widest lattice (smaller side) that is accepted.
+    pub const MAX_WIDTH: usize = 14;
+
     /// Solves the model. O(d 2^w) logarithms.
     ///
     /// # Errors
@@ -73,12 +73,12 @@ impl ExactLattice {
         let d = lattice.n_units();
         check_count("units of the lattice", couplings.n_units(), d)?;
         let width = rows.min(columns);
-        if width > MAX_WIDTH {
+        if width > Self::MAX_WIDTH {
             return Err(Error::LatticeTooWide {
                 rows,
                 columns,
                 width,
-                limit: MAX_WIDTH,
+                limit: Self::MAX_WIDTH,
             });
         }
         if lattice.boundary() != Boundary::Open {
@@ -135,22 +135,22 @@ impl ExactLattice {
         })
     }
 
-    /// How many units the lattice has.
+    /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.units.len()
     }
 
-    /// ln Σ_x exp(−xᵀJx) over x ∈ {0,1}^d, no constant left out; finite.
+    /// Returns ln Z = ln Σ_x exp(−xᵀJx) over x ∈ {0,1}^d, with all constants.
     pub fn log_z(&self) -> f64 {
         self.log_z
     }
 
-    /// `n_draws` independent states. Equal for any number of threads.
-    pub fn draw(&self, n_draws: usize, seed: u64) -> States {
-        let chunks: Vec<States> = (0..n_draws.div_ceil(CHUNK))
+    /// Draws `n` independent states. Equal for any number of threads.
+    pub fn draw(&self, n: usize, seed: u64) -> States {
+        let chunks: Vec<States> = (0..n.div_ceil(CHUNK))
             .into_par_iter()
             .map(|chunk| {
-                let n = CHUNK.min(n_draws - chunk * CHUNK);
+                let n = CHUNK.min(n - chunk * CHUNK);
                 self.draw_chunk(n, &mut substream(seed, chunk as u64))
             })
             .collect();
@@ -161,7 +161,7 @@ impl ExactLattice {
         states
     }
 
-    /// `n` draws at a time keep one table in the fastest cache while all of them read it.
+    /// Makes `n` draws site by site, so that the table of a site stays in the fastest cache.
     fn draw_chunk<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> States {
         let words = self.n_units().div_ceil(64);
         let mut fronts = vec![0u32; n];
@@ -182,7 +182,7 @@ impl ExactLattice {
         states
     }
 
-    /// One independent draw, into a packed row.
+    /// Writes one independent draw into a packed row.
     fn draw_into<R: Rng + ?Sized>(&self, row: &mut [u64], rng: &mut R) {
         row.fill(0);
         let mut front = 0;
@@ -195,7 +195,7 @@ impl ExactLattice {
         }
     }
 
-    /// ⟨x_i⟩ of every unit, exactly; finite, between 0 and 1 but for rounding. O(d 2^w).
+    /// Returns ⟨x_i⟩ of every unit, exact but for rounding. O(d 2^w).
     pub fn means(&self) -> Vec<f64> {
         let mut means = vec![0.0; self.n_units()];
         let mut p = self.empty_front();
@@ -205,8 +205,8 @@ impl ExactLattice {
         means
     }
 
-    /// ⟨x_i x_j⟩ of every pair, exactly; the diagonal holds the means. Finite, between 0 and 1 but
-    /// for rounding. O(d² 2^w), over all threads.
+    /// Returns ⟨x_i x_j⟩ of every pair, exact but for rounding; the diagonal holds the means.
+    /// O(d² 2^w), over all threads.
     pub fn pair_means(&self) -> Array2<f64> {
         let d = self.n_units();
         // For every site, the distribution of the front together with x = 1 there.
@@ -250,18 +250,18 @@ impl ExactLattice {
         means
     }
 
-    /// ⟨s_i s_j⟩ of every pair, s = 2x − 1, exactly; the diagonal is 1. Finite, between −1 and 1
-    /// but for rounding. O(d² 2^w).
+    /// Returns ⟨s_i s_j⟩ of every pair, s = 2x − 1, exact but for rounding; the diagonal is 1.
+    /// O(d² 2^w).
     pub fn spin_correlations(&self) -> Array2<f64> {
         spin_correlations(&self.pair_means())
     }
 
-    /// The tables of all sites, in the order of the sites.
+    /// Returns the tables of all sites, in the order of the sites.
     fn tables(&self) -> std::slice::ChunksExact<'_, f64> {
         self.leave.chunks_exact(1 << self.width)
     }
 
-    /// The front after the last of all sites: certainly 0.
+    /// Returns the distribution of the front after the last site: certainly 0.
     fn empty_front(&self) -> Vec<f64> {
         let mut p = vec![0.0; 1 << self.width];
         p[0] = 1.0;
@@ -299,8 +299,8 @@ impl ChainSampler for ExactLattice {
     }
 }
 
-/// Takes a distribution of the front from before (in backward order) to after its `column` is
-/// replaced by the site whose `table` this is, and returns the probability of x = 1 there.
+/// Replaces `column` of the front by the site whose `table` this is: turns the distribution `p` of
+/// the front before into that after (in backward order). Returns the probability of x = 1 there.
 fn leave(p: &mut [f64], table: &[f64], column: usize) -> f64 {
     let half = 1 << column;
     let mut total = 0.0;
@@ -320,8 +320,8 @@ fn leave(p: &mut [f64], table: &[f64], column: usize) -> f64 {
     total
 }
 
-/// What site t adds to −E: `bias` when it is 1, and minus `left` and `up` when that neighbour is
-/// 1 too. Sites beyond the lattice are never 1.
+/// The contribution of site t to −E when it is 1: `bias`, less `left` and `up` for each of these
+/// neighbours that is 1 too. Sites beyond the lattice are never 1.
 struct Site {
     bias: f64,
     left: f64,
@@ -367,7 +367,7 @@ fn check_edges(couplings: &Couplings, rows: usize, columns: usize) -> Result<()>
     Ok(())
 }
 
-/// ln(eᵃ + eᵇ).
+/// Returns ln(eᵃ + eᵇ).
 fn log_add_exp(a: f64, b: f64) -> f64 {
     let (high, low) = if a > b { (a, b) } else { (b, a) };
     if low == f64::NEG_INFINITY {
@@ -377,7 +377,7 @@ fn log_add_exp(a: f64, b: f64) -> f64 {
     }
 }
 
-/// 1 / (1 + e^−a).
+/// Returns 1 / (1 + e^−a).
 pub(crate) fn logistic(a: f64) -> f64 {
     1.0 / (1.0 + (-a).exp())
 }

@@ -1,4 +1,4 @@
-//! Samplers for Ising models and smooth densities, and how good their samples are.
+//! Samplers for Ising models and smooth densities, with diagnostics of their draws.
 //!
 //! ```text
 //! p(x) ∝ exp(−xᵀJx),  x ∈ {0,1}^d          p(q) ∝ exp(−E(q)),  q ∈ ℝ^d
@@ -15,30 +15,29 @@
 //!
 //! [`annealed_log_z`] estimates ln Z where it cannot be summed.
 //!
-//! A [`Sampler`] is one step of a Markov chain; a [`ChainRunner`] runs any of them, many chains
-//! at a time, and [`diagnostics`] says what the draws are worth. A seed gives the same draws for
-//! any number of threads.
+//! [`draw`] draws from any of them in one call. A [`ChainRunner`] does the same with burn-in,
+//! thinning, progress, a stop button and a checkpoint; [`Run::diagnose`] and [`diagnostics`] tell
+//! how far to trust its draws. A seed gives the same draws for any number of threads. A sampler of
+//! your own implements [`Sampler`], one step of a Markov chain, and [`ChainSampler`].
 //!
 //! This crate knows no data, no fitting and no files.
 //!
 //! # Numbers
 //!
-//! What comes back in `Ok` is finite, except where a function names its NaN or ∞: diagnostics of a
-//! constant, rates of what was never tried, a trajectory that ran off. Couplings, ladders, starts
-//! and options that would lead to anything else are typed errors. Every draw is finite. Chains that
-//! were read from a file are checked before their next step.
+//! Results are finite, except where a function names its NaN or ∞: diagnostics of a constant, rates
+//! of swaps never tried, a trajectory that ran off. Couplings, ladders, starts and options that
+//! would lead to others are typed errors. Chains resumed from a checkpoint are checked for their
+//! shape, so that a forged one cannot cause a panic; their numbers are trusted.
 //!
 //! ```
-//! use mpf_ising::{Boundary, IsingModel, Lattice};
-//! use mpf_core::EnergyModel;
-//! use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, Gibbs, diagnostics};
+//! use mpf_ising::{Boundary, Lattice};
+//! use mpf_samplers::{ChainRunner, ExactLattice, Gibbs};
 //!
 //! let lattice = Lattice::new(6, 6, Boundary::Open)?;
 //! let j = lattice.spin_glass(1.0, &mut mpf_core::rng::stream(1, 0))?;
 //!
-//! let run = ChainRunner::new(ChainOptions::default())?.run(&Gibbs::new(&j)?)?;
-//! let (model, theta) = (IsingModel::new(36), j.pack());
-//! let energy = diagnostics::summary(&run.series(|row| model.energy(&theta, row)))?;
+//! let run = ChainRunner::default().run(&Gibbs::new(&j)?)?;
+//! let energy = run.diagnose(&j)?.energy;
 //! assert!(energy.rhat < 1.02 && energy.bulk_ess > 400.0);
 //!
 //! // ⟨E⟩ = Σ_ij J_ij ⟨x_i x_j⟩, exactly.
@@ -49,30 +48,43 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-pub mod annealed;
-pub mod chain;
+mod annealed;
+mod chain;
 pub mod diagnostics;
-pub mod enumeration;
-pub mod error;
-pub mod gibbs;
-pub mod hmc;
-pub mod lattice;
+mod enumeration;
+mod error;
+mod gibbs;
+mod hmc;
+mod lattice;
+mod row;
 mod run;
-pub mod sampler;
-pub mod swendsen_wang;
-pub mod tempering;
+mod sampler;
+mod swendsen_wang;
+mod tempering;
 
-pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z};
-pub use chain::{ChainOptions, ChainProgress, ChainRunner, draw};
+// Exact draws from Ising models.
 pub use enumeration::ExactEnumeration;
-pub use error::Error;
-pub use gibbs::{Gibbs, Scan};
-pub use hmc::{Hmc, HmcOptions, SmoothEnergy};
 pub use lattice::ExactLattice;
-pub use run::{Chain, Run};
-pub use sampler::{ChainSampler, Draws, Sampler, Tally};
-pub use swendsen_wang::SwendsenWang;
-pub use tempering::{Tempering, TemperingOptions};
 
-/// What a fallible function of this crate returns.
+// Markov chains on Ising models.
+pub use gibbs::{FlipCount, Gibbs, GibbsState, Scan};
+pub use swendsen_wang::{ClusterCount, SwendsenWang, SwendsenWangState};
+pub use tempering::{SwapCount, Tempering, TemperingOptions, TemperingState};
+
+// Markov chains on smooth densities.
+pub use hmc::{Hmc, HmcCount, HmcOptions, HmcState, PhasePoint, SmoothEnergy, leapfrog};
+
+// Runs of any of them.
+pub use chain::{ChainOptions, ChainProgress, ChainRunner, draw};
+pub use run::{Chain, Run};
+
+// A sampler of one's own.
+pub use sampler::{ChainSampler, Draws, Sampler, Tally};
+
+// Partition functions.
+pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z};
+
+pub use error::Error;
+
+/// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -14,12 +14,14 @@
 //! [`Tempering`](crate::Tempering) is the one to trust. Its home is an unfrustrated model near
 //! its critical point.
 
+#[cfg(test)]
+mod tests;
+
 use crate::Result;
 use crate::error::check_magnitude;
-use crate::gibbs::{check_row, random_row};
+use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler, Tally};
-use mpf_ising::{Couplings, States};
-use mpf_ising::{flip_bit, get_bit};
+use mpf_ising::{Couplings, States, flip_bit, get_bit};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
@@ -27,15 +29,16 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// use mpf_ising::Couplings;
-/// use mpf_samplers::SwendsenWang;
+/// use mpf_samplers::{Sampler, SwendsenWang};
 /// use ndarray::array;
 ///
-/// // K = ½ between the two units, no field.
-/// let j = Couplings::new(array![[1.0, -1.0], [-1.0, 1.0]])?;
+/// // K = 50 between the two units, no field: they always turn over together.
+/// let j = Couplings::new(array![[100.0, -100.0], [-100.0, 100.0]])?;
 /// let sampler = SwendsenWang::new(&j)?;
-/// assert_eq!(sampler.n_bonds(), 1);
-/// assert!((sampler.bond_probability(&[0b11], 0) - (1.0 - (-1f64).exp())).abs() < 1e-15);
-/// assert_eq!(sampler.bond_probability(&[0b01], 0), 0.0);
+/// let mut state = sampler.state(&[0b11])?;
+/// let info = sampler.step(&mut state, &mut mpf_core::rng::stream(1, 0));
+/// assert_eq!((info.bonds, info.clusters), (1, 1));
+/// assert!([0b00, 0b11].contains(&state.row()[0]));
 /// # Ok::<(), mpf_samplers::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -56,27 +59,27 @@ struct Bond {
     probability: f64,
 }
 
-/// Where a [`SwendsenWang`] chain is.
+/// A state of a [`SwendsenWang`] chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwendsenWangState {
     row: Vec<u64>,
 }
 
 impl SwendsenWangState {
-    /// The state, packed as a row of [`States`].
+    /// Returns the state, packed as a row of [`States`].
     pub fn row(&self) -> &[u64] {
         &self.row
     }
 }
 
-/// What Swendsen-Wang steps did.
+/// A tally of Swendsen-Wang steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterCount {
-    /// Steps counted.
+    /// Steps made.
     pub steps: u64,
     /// Bonds made.
     pub bonds: u64,
-    /// Clusters, the ghost's not counted.
+    /// Clusters found, without the ghost's.
     pub clusters: u64,
     /// Units that changed.
     pub flips: u64,
@@ -93,29 +96,22 @@ impl Tally for ClusterCount {
 
 /// A partition of the units and the ghost, by union-find.
 ///
-/// A cluster is known by one of its members, its root; the ghost's by the ghost, `n_units`.
-#[derive(Clone, Debug)]
-pub struct Clusters {
+/// A cluster is known by its largest member, its root: that of the ghost is `n_units`.
+struct Clusters {
     parent: Vec<u32>,
 }
 
 impl Clusters {
-    /// Every unit and the ghost alone.
-    ///
-    /// # Panics
-    /// For 2³² units or more, of which no couplings can be held.
-    pub fn alone(n_units: usize) -> Self {
+    /// Puts every unit and the ghost into a cluster of its own.
+    fn alone(n_units: usize) -> Self {
         let ghost = u32::try_from(n_units).expect("fewer than 2³² units");
         Self {
             parent: (0..=ghost).collect(),
         }
     }
 
-    /// The root of the cluster that `member` belongs to.
-    ///
-    /// # Panics
-    /// When there is no such member.
-    pub fn root(&mut self, member: usize) -> usize {
+    /// Returns the root of the cluster that `member` belongs to.
+    fn root(&mut self, member: usize) -> usize {
         let mut at = member;
         loop {
             let parent = self.parent[at] as usize;
@@ -129,11 +125,8 @@ impl Clusters {
         }
     }
 
-    /// Joins two clusters. The larger root wins, so that the ghost stays a root.
-    ///
-    /// # Panics
-    /// When there is no such member.
-    pub fn join(&mut self, a: usize, b: usize) {
+    /// Joins two clusters. The larger root wins, so the ghost stays a root.
+    fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.min(b)] = a.max(b) as u32;
     }
@@ -175,50 +168,35 @@ impl SwendsenWang {
         Ok(Self { n_units: d, bonds })
     }
 
-    /// How many units the model has.
+    /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.n_units
     }
 
-    /// How many pairs may be joined, fields included.
-    pub fn n_bonds(&self) -> usize {
-        self.bonds.len()
+    /// Makes a chain's state from a packed row.
+    ///
+    /// # Errors
+    /// [`Error::Count`](crate::Error::Count) and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
+    /// for a row of other units.
+    pub fn state(&self, row: &[u64]) -> Result<SwendsenWangState> {
+        check_row(row, self.n_units)?;
+        Ok(SwendsenWangState { row: row.to_vec() })
     }
 
-    /// The chance that a step from `row` makes bond number `bond`. Finite, between 0 and 1.
-    ///
-    /// # Panics
-    /// When there is no such bond, or `row` is too short.
-    pub fn bond_probability(&self, row: &[u64], bond: usize) -> f64 {
-        let bond = &self.bonds[bond];
-        if self.is_satisfied(row, bond) {
+    /// Returns the chance that a step from `row` makes this bond.
+    fn bond_probability(&self, row: &[u64], bond: &Bond) -> f64 {
+        let ghost = bond.j as usize == self.n_units;
+        let other = ghost || get_bit(row, bond.j as usize);
+        if (get_bit(row, bond.i as usize) == other) == bond.attractive {
             bond.probability
         } else {
             0.0
         }
     }
 
-    fn is_satisfied(&self, row: &[u64], bond: &Bond) -> bool {
-        let ghost = bond.j as usize == self.n_units;
-        let other = ghost || get_bit(row, bond.j as usize);
-        (get_bit(row, bond.i as usize) == other) == bond.attractive
-    }
-
-    /// Joins the two ends of bond number `bond`.
-    ///
-    /// # Panics
-    /// When there is no such bond, or `clusters` are of fewer units.
-    pub fn make_bond(&self, clusters: &mut Clusters, bond: usize) {
-        let Bond { i, j, .. } = self.bonds[bond];
-        clusters.join(i as usize, j as usize);
-    }
-
     /// Turns over every cluster that `choose` picks; it is asked once for each cluster but the
-    /// ghost's. Returns how many clusters there were and how many units changed.
-    ///
-    /// # Panics
-    /// When `row` or `clusters` are of other units.
-    pub fn flip_clusters(
+    /// ghost's. Returns the number of clusters and of changed units.
+    fn flip_clusters(
         &self,
         row: &mut [u64],
         clusters: &mut Clusters,
@@ -243,23 +221,13 @@ impl SwendsenWang {
         }
         (count, flips)
     }
-
-    /// A chain's state from a packed row.
-    ///
-    /// # Errors
-    /// [`Error::Count`](crate::Error::Count) and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
-    /// for a row that is not of this model's units.
-    pub fn state(&self, row: &[u64]) -> Result<SwendsenWangState> {
-        check_row(row, self.n_units)?;
-        Ok(SwendsenWangState { row: row.to_vec() })
-    }
 }
 
 impl Sampler for SwendsenWang {
     type State = SwendsenWangState;
     type Info = ClusterCount;
 
-    /// New bonds, then new values for all clusters.
+    /// Draws new bonds, then new values for all clusters.
     ///
     /// # Panics
     /// When `state` is of a model with another number of units.
@@ -268,9 +236,11 @@ impl Sampler for SwendsenWang {
         assert_eq!(row.len(), self.n_units.div_ceil(64), "words of the state");
         let mut clusters = Clusters::alone(self.n_units);
         let mut made = 0;
-        for (number, bond) in self.bonds.iter().enumerate() {
-            if self.is_satisfied(row, bond) && rng.random::<f64>() < bond.probability {
-                self.make_bond(&mut clusters, number);
+        for bond in &self.bonds {
+            let p = self.bond_probability(row, bond);
+            // A bond that is not satisfied takes no random number.
+            if p > 0.0 && rng.random::<f64>() < p {
+                clusters.join(bond.i as usize, bond.j as usize);
                 made += 1;
             }
         }

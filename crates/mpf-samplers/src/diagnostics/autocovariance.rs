@@ -4,21 +4,21 @@
 //! c_t = mean over chains of 1/n Σ_i (x_i − x̄)(x_{i+t} − x̄)
 //! ```
 //!
-//! The first lags are summed one by one, which is all that a chain without memory needs; from
-//! then on one Fourier transform gives all the others, so that a chain with a long memory costs
-//! O(n log n), not O(n τ).
+//! The first lags are summed one by one: a chain without memory needs no others. One Fourier
+//! transform gives all the others, which keeps a chain with a long memory at O(n log n) instead of
+//! O(n τ).
 
-/// Lags that are summed one by one: about what a transform costs.
+/// Lags that are summed one by one, which costs about as much as a transform.
 const DIRECT: usize = 64;
 
-/// Computes c_t as it is asked for.
+/// Computes c_t on demand.
 pub(super) struct Autocovariance {
     centred: Vec<Vec<f64>>,
     transformed: Option<Vec<f64>>,
 }
 
 impl Autocovariance {
-    /// Of chains of one length.
+    /// Takes chains of one length.
     pub(super) fn new(chains: &[Vec<f64>]) -> Self {
         let centre = |chain: &Vec<f64>| {
             let mean = chain.iter().sum::<f64>() / chain.len() as f64;
@@ -30,7 +30,7 @@ impl Autocovariance {
         }
     }
 
-    /// c_lag.
+    /// Returns c_lag.
     pub(super) fn at(&mut self, lag: usize) -> f64 {
         if lag < DIRECT {
             let n = self.centred[0].len() as f64;
@@ -43,10 +43,10 @@ impl Autocovariance {
     }
 }
 
-/// All c_t: the transform of the power spectrum.
+/// Returns all c_t, the transform of the power spectrum.
 fn by_transform(centred: &[Vec<f64>]) -> Vec<f64> {
     let n = centred[0].len();
-    // Twice the length, so that the ends do not meet.
+    // Twice the length keeps the ends from meeting.
     let size = (2 * n).next_power_of_two();
     let mut power = vec![(0.0, 0.0); size];
     for chain in centred {
@@ -65,7 +65,7 @@ fn by_transform(centred: &[Vec<f64>]) -> Vec<f64> {
     power[..n].iter().map(|p| p.0 * scale).collect()
 }
 
-/// z_k ← Σ_j z_j exp(−2πi jk/n) in place, n a power of two (Cooley & Tukey).
+/// Transforms in place, z_k ← Σ_j z_j exp(−2πi jk/n), n a power of two (Cooley & Tukey).
 fn fourier(z: &mut [(f64, f64)]) {
     let n = z.len();
     let shift = usize::BITS - n.trailing_zeros();

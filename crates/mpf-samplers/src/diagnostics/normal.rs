@@ -2,7 +2,7 @@
 
 #![allow(clippy::excessive_precision)] // As published.
 
-/// Φ⁻¹ to about 1e-15 (Wichura 1988, AS 241).
+/// Returns Φ⁻¹(p) to about 1e-15 (Wichura 1988, AS 241).
 pub(super) fn normal_quantile(p: f64) -> f64 {
     let ratio = |x: f64, top: &[f64; 8], bottom: &[f64; 7]| {
         let top = top.iter().fold(0.0, |sum, c| sum * x + c);
@@ -68,7 +68,7 @@ const MIDDLE: ([f64; 8], [f64; 7]) = (
     ],
 );
 
-/// Beyond.
+/// Beyond p = e⁻²⁵.
 const TAIL: ([f64; 8], [f64; 7]) = (
     [
         2.01033439929228813265e-7,

@@ -1,21 +1,13 @@
 use super::*;
+use crate::Error;
 use mpf_core::EnergyModel;
 use mpf_core::boltzmann;
 use mpf_core::rng::stream;
-use mpf_ising::internal::n_packed;
 use mpf_ising::{Boundary, IsingModel, Lattice};
+use mpf_testkit::{random_couplings, seed};
 use ndarray::Array2;
 
-const KINDS: [FormKind; 3] = [FormKind::Table, FormKind::Sparse, FormKind::Dense];
-
-/// Frustrated, with fields.
-fn random(d: usize, scale: f64, seed: u64) -> Couplings {
-    let mut rng = stream(seed, 0);
-    let packed: Vec<f64> = (0..n_packed(d))
-        .map(|_| scale * rng.random_range(-1.0..1.0))
-        .collect();
-    Couplings::unpack(d, &packed).unwrap()
-}
+const KINDS: [LayoutKind; 3] = [LayoutKind::Table, LayoutKind::Sparse, LayoutKind::Dense];
 
 fn target(couplings: &Couplings, beta: f64) -> Vec<f64> {
     let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
@@ -58,12 +50,12 @@ fn step_matrix(gibbs: &Gibbs) -> Array2<f64> {
 fn transition_matrices_leave_the_target_unchanged() {
     for d in 1..=4 {
         for (seed, scale) in [(1, 0.5), (2, 2.0), (3, 6.0)] {
-            let couplings = random(d, scale, 10 * d as u64 + seed);
+            let couplings = random_couplings(d, scale, 10 * d as u64 + seed);
             for beta in [1.0, 0.3, 0.0] {
                 let pi = target(&couplings, beta);
                 for kind in KINDS {
                     for scan in [Scan::Sequential, Scan::Random] {
-                        let gibbs = Gibbs::with_form(&couplings, scan, beta, kind).unwrap();
+                        let gibbs = Gibbs::with_layout(&couplings, scan, beta, kind).unwrap();
                         let p = step_matrix(&gibbs);
                         for to in 0..1 << d {
                             let after: f64 = (0..1 << d).map(|from| pi[from] * p[[from, to]]).sum();
@@ -79,10 +71,10 @@ fn transition_matrices_leave_the_target_unchanged() {
 
 #[test]
 fn single_updates_and_random_scan_satisfy_detailed_balance() {
-    let couplings = random(4, 2.0, 5);
+    let couplings = random_couplings(4, 2.0, 5);
     let pi = target(&couplings, 1.0);
     for kind in KINDS {
-        let gibbs = Gibbs::with_form(&couplings, Scan::Random, 1.0, kind).unwrap();
+        let gibbs = Gibbs::with_layout(&couplings, Scan::Random, 1.0, kind).unwrap();
         let mut matrices: Vec<Array2<f64>> = (0..4).map(|u| update_matrix(&gibbs, u)).collect();
         matrices.push(step_matrix(&gibbs));
         for p in matrices {
@@ -97,13 +89,12 @@ fn single_updates_and_random_scan_satisfy_detailed_balance() {
 
 #[test]
 fn steps_draw_from_the_transition_matrix() {
-    let seed = std::env::var("MPF_TEST_SEED").map_or(1, |s| s.parse().unwrap());
-    let couplings = random(3, 1.0, 6);
+    let couplings = random_couplings(3, 1.0, 6);
     for kind in KINDS {
         for scan in [Scan::Sequential, Scan::Random] {
-            let gibbs = Gibbs::with_form(&couplings, scan, 0.8, kind).unwrap();
+            let gibbs = Gibbs::with_layout(&couplings, scan, 0.8, kind).unwrap();
             let p = step_matrix(&gibbs);
-            let mut rng = stream(seed, 0);
+            let mut rng = stream(seed(), 0);
             let n = 20_000;
             for from in [0usize, 5] {
                 let mut counts = [0.0; 8];
@@ -125,26 +116,26 @@ fn steps_draw_from_the_transition_matrix() {
 }
 
 #[test]
-fn forms_agree_step_by_step_and_keep_their_books() {
+fn layouts_agree_step_by_step_and_keep_their_books() {
     // Around word boundaries, and past a refresh of the log odds.
     for (rows, columns) in [(1, 1), (7, 9), (8, 8), (5, 13), (10, 10)] {
         let lattice = Lattice::new(rows, columns, Boundary::Periodic).unwrap();
         let couplings = lattice.spin_glass(2.0, &mut stream(7, 0)).unwrap();
         for scan in [Scan::Sequential, Scan::Random] {
-            check_forms_agree(&couplings, scan);
+            check_layouts_agree(&couplings, scan);
         }
     }
 }
 
-fn check_forms_agree(couplings: &Couplings, scan: Scan) {
+fn check_layouts_agree(couplings: &Couplings, scan: Scan) {
     let d = couplings.n_units();
     let (model, theta) = (IsingModel::new(d), couplings.pack());
-    let forms = KINDS.map(|kind| Gibbs::with_form(couplings, scan, 0.9, kind).unwrap());
+    let layouts = KINDS.map(|kind| Gibbs::with_layout(couplings, scan, 0.9, kind).unwrap());
     let start = |g: &Gibbs| g.random_start(&mut stream(8, 0)).unwrap();
-    let mut states = forms.each_ref().map(start);
-    let mut rngs = forms.each_ref().map(|_| stream(9, 0));
+    let mut states = layouts.each_ref().map(start);
+    let mut rngs = layouts.each_ref().map(|_| stream(9, 0));
     for _ in 0..REFRESH_SWEEPS + 100 {
-        for ((gibbs, state), rng) in forms.iter().zip(&mut states).zip(&mut rngs) {
+        for ((gibbs, state), rng) in layouts.iter().zip(&mut states).zip(&mut rngs) {
             gibbs.step(state, rng);
         }
         // A uniform draw would have to fall within 1e-13 of a probability to tell them apart.
@@ -152,7 +143,7 @@ fn check_forms_agree(couplings: &Couplings, scan: Scan) {
         assert_eq!(states[0].row, states[2].row);
     }
     let energy = model.energy(&theta, states[0].row());
-    for (gibbs, state) in forms.iter().zip(&states) {
+    for (gibbs, state) in layouts.iter().zip(&states) {
         assert!((gibbs.energy(state) - energy).abs() < 1e-9);
         let fresh = gibbs.state(state.row()).unwrap();
         for unit in 0..d {
@@ -165,24 +156,30 @@ fn check_forms_agree(couplings: &Couplings, scan: Scan) {
 }
 
 #[test]
-fn the_form_follows_the_couplings() {
+fn the_layout_follows_the_couplings() {
     let lattice = Lattice::new(10, 10, Boundary::Periodic).unwrap();
     let sparse = lattice.spin_glass(1.0, &mut stream(1, 0)).unwrap();
-    assert_eq!(FormKind::best_for(&sparse), FormKind::Table);
-    assert_eq!(FormKind::best_for(&random(4, 1.0, 1)), FormKind::Table);
-    assert_eq!(FormKind::best_for(&random(30, 1.0, 1)), FormKind::Dense);
+    assert_eq!(LayoutKind::best_for(&sparse), LayoutKind::Table);
+    assert_eq!(
+        LayoutKind::best_for(&random_couplings(4, 1.0, 1)),
+        LayoutKind::Table
+    );
+    assert_eq!(
+        LayoutKind::best_for(&random_couplings(30, 1.0, 1)),
+        LayoutKind::Dense
+    );
     let mut hub = sparse.as_array().clone();
     for i in 1..40 {
         hub[[0, i]] = 0.1;
         hub[[i, 0]] = 0.1;
     }
     let hub = Couplings::new(hub).unwrap();
-    assert_eq!(FormKind::best_for(&hub), FormKind::Sparse);
+    assert_eq!(LayoutKind::best_for(&hub), LayoutKind::Sparse);
 }
 
 #[test]
 fn bad_states_and_temperatures_are_errors() {
-    let gibbs = Gibbs::new(&random(3, 1.0, 1)).unwrap();
+    let gibbs = Gibbs::new(&random_couplings(3, 1.0, 1)).unwrap();
     assert_eq!(gibbs.state(&[8]), Err(Error::BitsBeyond { last: 2 }));
     assert!(matches!(
         gibbs.state(&[0, 0]),
@@ -194,7 +191,7 @@ fn bad_states_and_temperatures_are_errors() {
     ));
     for beta in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(
-            Gibbs::at_inverse_temperature(&random(3, 1.0, 1), Scan::Random, beta),
+            Gibbs::at_inverse_temperature(&random_couplings(3, 1.0, 1), Scan::Random, beta),
             Err(Error::Core(mpf_core::Error::Option {
                 name: "inverse_temperature",
                 ..

@@ -1,9 +1,9 @@
 //! Leapfrog and HMC: reversibility, order of the energy error, moments.
 
 use mpf_core::rng::{next_seed, stream};
-use mpf_samplers::hmc::{PhasePoint, leapfrog};
 use mpf_samplers::{
-    ChainOptions, ChainRunner, Error, Hmc, HmcOptions, Sampler, SmoothEnergy, diagnostics,
+    ChainOptions, ChainRunner, Error, Hmc, HmcOptions, PhasePoint, Sampler, SmoothEnergy,
+    diagnostics, leapfrog,
 };
 use mpf_testkit::seed;
 use ndarray::{Array1, Array2, ArrayView1, array};

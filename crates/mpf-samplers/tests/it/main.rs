@@ -7,4 +7,3 @@ mod extremes;
 mod hmc;
 mod hostile;
 mod invariance;
-mod kernels;

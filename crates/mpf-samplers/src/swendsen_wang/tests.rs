@@ -1,13 +1,11 @@
-//! Full transition matrices of the cluster and the tempering kernel for a few units, built from
-//! the samplers' own probabilities. Those of Gibbs are beside its code.
+//! The full transition matrix for a few units, built from the sampler's own probabilities.
 
-use mpf_core::boltzmann;
+use super::*;
 use mpf_core::rng::stream;
-use mpf_ising::Couplings;
-use mpf_samplers::swendsen_wang::Clusters;
-use mpf_samplers::{Gibbs, Sampler, Scan, SwendsenWang, Tempering};
-use mpf_testkit::{energies, probabilities, random_couplings, seed};
+use mpf_testkit::{cycle, few, number, probabilities, random_couplings, seed};
 use ndarray::{Array2, array};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 /// Targets with fields and frustration, and some without.
 fn targets() -> Vec<Couplings> {
@@ -31,14 +29,14 @@ fn swendsen_wang_matrix(sampler: &SwendsenWang) -> Array2<f64> {
     let mut matrix = Array2::zeros((1 << d, 1 << d));
     for from in 0..1usize << d {
         let row = [from as u64];
-        for bonds in 0..1usize << sampler.n_bonds() {
+        for made in 0..1usize << sampler.bonds.len() {
             let mut clusters = Clusters::alone(d);
             let mut weight = 1.0;
-            for bond in 0..sampler.n_bonds() {
+            for (number, bond) in sampler.bonds.iter().enumerate() {
                 let p = sampler.bond_probability(&row, bond);
-                if bonds >> bond & 1 == 1 {
+                if made >> number & 1 == 1 {
                     weight *= p;
-                    sampler.make_bond(&mut clusters, bond);
+                    clusters.join(bond.i as usize, bond.j as usize);
                 } else {
                     weight *= 1.0 - p;
                 }
@@ -116,7 +114,7 @@ fn fields_and_couplings_are_bonds_with_the_stated_chance() {
     };
     let sampler = SwendsenWang::new(&Couplings::from_spins(&spins).unwrap()).unwrap();
     let chance = |k: f64| 1.0 - (-2.0 * k).exp();
-    let found = |row: u64| [0, 1, 2].map(|bond| sampler.bond_probability(&[row], bond));
+    let found = |row: u64| [0, 1, 2].map(|k| sampler.bond_probability(&[row], &sampler.bonds[k]));
     // Units 0 up and 1 down satisfies everything, the opposite all but the coupling.
     for (row, expected) in [
         (0b01, [chance(0.4), chance(0.7), chance(0.2)]),
@@ -129,75 +127,25 @@ fn fields_and_couplings_are_bonds_with_the_stated_chance() {
     }
 }
 
-/// Row x: where a sequential Gibbs sweep leads.
-fn sweep_matrix(gibbs: &Gibbs) -> Array2<f64> {
-    let n = 1 << gibbs.n_units();
-    let mut product = Array2::eye(n);
-    for unit in 0..gibbs.n_units() {
-        let mut update = Array2::zeros((n, n));
-        for from in 0..n {
-            let state = gibbs.state(&[from as u64]).unwrap();
-            let p = gibbs.conditional_probability(&state, unit);
-            update[[from, from | 1 << unit]] += p;
-            update[[from, from & !(1 << unit)]] += 1.0 - p;
-        }
-        product = product.dot(&update);
-    }
-    product
-}
+proptest! {
+    #![proptest_config(few(1500))]
 
-#[test]
-fn tempering_leaves_the_joint_target_unchanged() {
-    for (d, ladder) in [
-        (2, &[1.0, 0.6, 0.2][..]),
-        (3, &[1.0, 0.3]),
-        (2, &[1.0, 0.0]),
-    ] {
-        for scale in [0.5, 3.0] {
-            let couplings = random_couplings(d, scale, 40 + d as u64);
-            let sampler = Tempering::new(&couplings, ladder, Scan::Sequential).unwrap();
-            let energies = energies(&couplings);
-            let levels = ladder.len();
-            let n = 1usize << (d * levels);
-            let part = |joint: usize, level: usize| joint >> (d * level) & ((1 << d) - 1);
-            let pi: Vec<f64> = boltzmann(
-                &(0..n)
-                    .map(|joint| {
-                        let level = |k: usize| ladder[k] * energies[part(joint, k)];
-                        (0..levels).map(level).sum()
-                    })
-                    .collect::<Vec<f64>>(),
-            );
-            let sweeps: Vec<Array2<f64>> = (0..levels)
-                .map(|k| sweep_matrix(sampler.level(k)))
-                .collect();
-            for parity in 0..2 {
-                // π after the sweeps of all levels.
-                let mut swept = vec![0.0; n];
-                for from in 0..n {
-                    for to in 0..n {
-                        let p: f64 = (0..levels)
-                            .map(|k| sweeps[k][[part(from, k), part(to, k)]])
-                            .product();
-                        swept[to] += pi[from] * p;
-                    }
-                }
-                // Then after the swaps of one parity.
-                for k in (parity..levels - 1).step_by(2) {
-                    let mut swapped = vec![0.0; n];
-                    for from in 0..n {
-                        let (a, b) = (part(from, k), part(from, k + 1));
-                        let p = sampler.swap_probability(k, energies[a], energies[b]);
-                        let change = (a ^ b) << (d * k) | (a ^ b) << (d * (k + 1));
-                        swapped[from ^ change] += p * swept[from];
-                        swapped[from] += (1.0 - p) * swept[from];
-                    }
-                    swept = swapped;
-                }
-                for (after, pi) in swept.iter().zip(&pi) {
-                    assert!((after - pi).abs() < 1e-12);
-                }
-            }
+    #[test]
+    fn bonds_of_any_couplings_have_chances(
+        d in 1..7usize,
+        values in vec(number(), 1..30),
+        row in any::<u64>(),
+    ) {
+        let Ok(model) = Couplings::unpack(d, &cycle(&values, d * (d + 1) / 2)) else {
+            return Ok(());
+        };
+        let row = [row & ((1 << d) - 1)];
+        let sampler = SwendsenWang::new(&model).unwrap();
+        let mut clusters = Clusters::alone(d);
+        for bond in &sampler.bonds {
+            prop_assert!((0.0..=1.0).contains(&sampler.bond_probability(&row, bond)));
+            clusters.join(bond.i as usize, bond.j as usize);
         }
+        sampler.flip_clusters(&mut row.clone(), &mut clusters, || true);
     }
 }

@@ -1,30 +1,23 @@
-//! How a flip reaches the other units: by table, along a sparse row of J, or along a dense one.
+//! Three layouts of the couplings, for three ways in which a flip reaches its neighbours: by
+//! table, along a sparse row of J, or along a dense one.
 
 use super::{Scan, visit};
 use crate::lattice::logistic;
-use mpf_ising::Couplings;
-use mpf_ising::{flip_bit, for_each_set_bit, get_bit};
+use mpf_ising::{Couplings, flip_bit, for_each_set_bit, get_bit};
 use rand::Rng;
 
-/// Most neighbours for which the surroundings are tabulated.
-const MAX_TABLE_DEGREE: usize = 6;
-/// Most entries of such a table: beyond it leaves the caches.
-const MAX_TABLE_ENTRIES: usize = 1 << 17;
-/// Beyond this log odds the probability is 0 or 1 in the 53 bits of a uniform draw.
+/// Beyond these log odds the probability is 0 or 1 in the 53 bits of a uniform draw.
 const CERTAIN: f64 = 37.0;
 
-/// How a flip reaches the other units.
 #[derive(Clone, Debug)]
-pub(super) enum Form {
+pub(super) enum Layout {
     Table(Table),
     Sparse(Sparse),
-    /// −2 J, row by row, with a zero diagonal.
-    Dense(Vec<f64>),
+    Dense(Dense),
 }
 
-/// Which [`Form`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FormKind {
+pub(super) enum LayoutKind {
     Table,
     Sparse,
     Dense,
@@ -33,7 +26,7 @@ pub(super) enum FormKind {
 /// Surroundings by number: bit b of unit i's number is the value of its b-th neighbour.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// Entries per unit are 2^degree.
+    /// A unit has 2^degree entries.
     degree: usize,
     /// p(x_i = 1) by (unit, number).
     pub(super) probabilities: Vec<f64>,
@@ -48,16 +41,22 @@ pub(super) struct Table {
 /// −2 J_ij of neighbours only, by rows.
 #[derive(Clone, Debug)]
 pub(super) struct Sparse {
+    /// Where each unit's neighbours begin in `neighbours`, and the end.
     begin: Vec<u32>,
     neighbours: Vec<(u32, f64)>,
 }
 
-impl FormKind {
+/// −2 J, row by row, with a zero diagonal.
+#[derive(Clone, Debug)]
+pub(super) struct Dense(Vec<f64>);
+
+impl LayoutKind {
+    /// Chooses the fastest layout.
     pub(super) fn best_for(couplings: &Couplings) -> Self {
         let d = couplings.n_units();
         let degrees: Vec<usize> = neighbours(couplings).iter().map(Vec::len).collect();
         let degree = degrees.iter().copied().max().unwrap_or(0);
-        if degree <= MAX_TABLE_DEGREE && d << degree <= MAX_TABLE_ENTRIES {
+        if degree <= Table::MAX_DEGREE && d << degree <= Table::MAX_ENTRIES {
             Self::Table
         } else if 8 * degrees.iter().sum::<usize>() < d * d
             && u32::try_from(degrees.iter().sum::<usize>()).is_ok()
@@ -70,29 +69,29 @@ impl FormKind {
     }
 }
 
-impl Form {
-    pub(super) fn new(couplings: &Couplings, biases: &[f64], beta: f64, kind: FormKind) -> Self {
+impl Layout {
+    pub(super) fn new(couplings: &Couplings, biases: &[f64], beta: f64, kind: LayoutKind) -> Self {
         let neighbours = neighbours(couplings);
         match kind {
-            FormKind::Table => Self::Table(Table::new(&neighbours, biases, beta)),
-            FormKind::Sparse => {
+            LayoutKind::Table => Self::Table(Table::new(&neighbours, biases, beta)),
+            LayoutKind::Sparse => {
                 let (begin, neighbours) = flatten(&neighbours);
                 Self::Sparse(Sparse { begin, neighbours })
             }
-            FormKind::Dense => {
+            LayoutKind::Dense => {
                 let mut rows = vec![0.0; biases.len() * biases.len()];
                 for (row, neighbours) in rows.chunks_exact_mut(biases.len()).zip(&neighbours) {
                     for &(j, value) in neighbours {
                         row[j as usize] = value;
                     }
                 }
-                Self::Dense(rows)
+                Self::Dense(Dense(rows))
             }
         }
     }
 }
 
-/// −2 J_ij of every unit's neighbours. (A matrix of 2³² units would fill 2⁶⁷ bytes.)
+/// Lists −2 J_ij of every unit's neighbours. (A matrix of 2³² units would fill 2⁶⁷ bytes.)
 fn neighbours(couplings: &Couplings) -> Vec<Vec<(u32, f64)>> {
     let rows = couplings.as_array().rows().into_iter().enumerate();
     rows.map(|(i, row)| {
@@ -104,7 +103,12 @@ fn neighbours(couplings: &Couplings) -> Vec<Vec<(u32, f64)>> {
 }
 
 impl Table {
-    pub(super) fn new(neighbours: &[Vec<(u32, f64)>], biases: &[f64], beta: f64) -> Self {
+    /// Most neighbours of a unit.
+    const MAX_DEGREE: usize = 6;
+    /// Most entries: a larger table leaves the caches.
+    const MAX_ENTRIES: usize = 1 << 17;
+
+    fn new(neighbours: &[Vec<(u32, f64)>], biases: &[f64], beta: f64) -> Self {
         let degree = neighbours.iter().map(Vec::len).max().unwrap_or(0);
         let mut log_odds = Vec::with_capacity(biases.len() << degree);
         for (bias, neighbours) in biases.iter().zip(neighbours) {
@@ -114,7 +118,7 @@ impl Table {
                 log_odds.push(set.map(|(_, (_, value))| value).sum::<f64>() - bias);
             }
         }
-        let told: Vec<Vec<(u32, u8)>> = neighbours
+        let bits: Vec<Vec<(u32, u8)>> = neighbours
             .iter()
             .enumerate()
             .map(|(i, list)| {
@@ -125,7 +129,7 @@ impl Table {
                 list.iter().map(|&(j, _)| (j, bit(j))).collect()
             })
             .collect();
-        let (begin, neighbours) = flatten(&told);
+        let (begin, neighbours) = flatten(&bits);
         Self {
             degree,
             probabilities: log_odds.iter().map(|a| probability(beta * a)).collect(),
@@ -139,19 +143,17 @@ impl Table {
         unit << self.degree | number as usize
     }
 
-    fn neighbours(&self, unit: usize) -> &[(u32, u8)] {
-        &self.neighbours[self.begin[unit] as usize..self.begin[unit + 1] as usize]
-    }
-
-    /// The surroundings of every unit of a state.
+    /// Numbers the surroundings of every unit.
     pub(super) fn numbers(&self, row: &[u64]) -> Vec<u8> {
         let mut numbers = vec![0; self.begin.len() - 1];
-        for_each_set_bit(row, |unit| self.tell(&mut numbers, unit));
+        for_each_set_bit(row, |unit| self.update_neighbours(&mut numbers, unit));
         numbers
     }
 
-    pub(super) fn tell(&self, numbers: &mut [u8], unit: usize) {
-        for &(j, bit) in self.neighbours(unit) {
+    /// Updates the neighbours' numbers after `unit` flipped.
+    pub(super) fn update_neighbours(&self, numbers: &mut [u8], unit: usize) {
+        let (begin, end) = (self.begin[unit] as usize, self.begin[unit + 1] as usize);
+        for &(j, bit) in &self.neighbours[begin..end] {
             numbers[j as usize] ^= bit;
         }
     }
@@ -168,7 +170,7 @@ impl Table {
             let x = u < self.probabilities[self.entry(unit, numbers[unit])];
             if x != get_bit(row, unit) {
                 flip_bit(row, unit);
-                self.tell(numbers, unit);
+                self.update_neighbours(numbers, unit);
                 flips += 1;
             }
         });
@@ -177,27 +179,28 @@ impl Table {
 }
 
 impl Sparse {
-    fn row(&self, unit: usize) -> &[(u32, f64)] {
-        &self.neighbours[self.begin[unit] as usize..self.begin[unit + 1] as usize]
-    }
-
-    pub(super) fn tell(&self, values: &mut [f64], unit: usize, x: bool) {
+    /// Updates the neighbours' log odds after `unit` became `x`.
+    pub(super) fn update_neighbours(&self, values: &mut [f64], unit: usize, x: bool) {
         let sign = if x { 1.0 } else { -1.0 };
-        for &(j, value) in self.row(unit) {
+        let (begin, end) = (self.begin[unit] as usize, self.begin[unit + 1] as usize);
+        for &(j, value) in &self.neighbours[begin..end] {
             values[j as usize] += sign * value;
         }
     }
 }
 
-pub(super) fn tell_dense(rows: &[f64], values: &mut [f64], unit: usize, x: bool) {
-    let d = values.len();
-    let sign = if x { 1.0 } else { -1.0 };
-    for (a, value) in values.iter_mut().zip(&rows[unit * d..(unit + 1) * d]) {
-        *a += sign * value;
+impl Dense {
+    /// Updates all log odds after `unit` became `x`.
+    pub(super) fn update_neighbours(&self, values: &mut [f64], unit: usize, x: bool) {
+        let d = values.len();
+        let sign = if x { 1.0 } else { -1.0 };
+        for (a, value) in values.iter_mut().zip(&self.0[unit * d..(unit + 1) * d]) {
+            *a += sign * value;
+        }
     }
 }
 
-/// σ(a), without the exponential where 53 bits cannot tell it from 0 or 1.
+/// Returns σ(a), without the exponential where 53 bits cannot tell it from 0 or 1.
 pub(super) fn probability(a: f64) -> f64 {
     if a > CERTAIN {
         1.0
@@ -208,8 +211,8 @@ pub(super) fn probability(a: f64) -> f64 {
     }
 }
 
-/// Lists one after another, and where each begins. They have less than 2³² entries together: a
-/// table has at most six per unit, and longer ones are not made sparse.
+/// Joins the lists and says where each begins. They have fewer than 2³² entries together: a table
+/// has at most six per unit, and longer lists are not laid out as sparse.
 fn flatten<T: Copy>(lists: &[Vec<T>]) -> (Vec<u32>, Vec<T>) {
     let mut begin = vec![0];
     let mut flat = Vec::new();
