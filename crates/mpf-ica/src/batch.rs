@@ -1,7 +1,7 @@
-//! Rows in fixed groups, so that threads share the work and cannot change a digit.
+//! Cuts rows into fixed groups: threads share the work and cannot change a digit.
 //!
-//! Matrix products run on one thread each; the rows are cut into groups by their number alone,
-//! each group sums over its own rows in blocks, and the groups' sums are added in order.
+//! Each matrix product runs on one thread. The groups depend on the number of rows alone; each
+//! group sums over its own rows in blocks, and the groups' sums are added in order.
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use std::ops::Range;
@@ -26,27 +26,27 @@ pub(crate) fn blocks(rows: Range<usize>, block: usize) -> impl Iterator<Item = R
     rows.step_by(block).map(move |s| s..(s + block).min(end))
 }
 
-/// The first `n` rows of length `d` in `buffer`.
+/// Views the first `n` rows of length `d` in `buffer`.
 pub(crate) fn view(buffer: &[f64], n: usize, d: usize) -> ArrayView2<'_, f64> {
     ArrayView2::from_shape((n, d), &buffer[..n * d]).expect("n·d entries")
 }
 
-/// The first `n` rows of length `d` in `buffer`, to be written.
+/// Views the first `n` rows of length `d` in `buffer`, to write them.
 pub(crate) fn view_mut(buffer: &mut [f64], n: usize, d: usize) -> ArrayViewMut2<'_, f64> {
     ArrayViewMut2::from_shape((n, d), &mut buffer[..n * d]).expect("n·d entries")
 }
 
-/// The entries of a matrix in standard layout.
+/// Returns the entries of a matrix in standard layout.
 pub(crate) fn entries(matrix: ArrayView2<'_, f64>) -> &[f64] {
     matrix.to_slice().expect("standard layout")
 }
 
-/// The entries of a matrix in standard layout, to be written.
+/// Returns the entries of a matrix in standard layout, to write them.
 pub(crate) fn entries_mut(matrix: &mut Array2<f64>) -> &mut [f64] {
     matrix.as_slice_mut().expect("standard layout")
 }
 
-/// The sum of `terms` in their order.
+/// Adds the `terms` in their order.
 pub(crate) fn sum_in_order<'a>(
     d: usize,
     terms: impl Iterator<Item = &'a Array2<f64>>,

@@ -1,11 +1,11 @@
-//! How alike two sets of filters are, whatever their order, signs and lengths.
+//! Compares two sets of filters up to their order, signs and lengths.
 
 use crate::error::{check_count, check_finite};
 use crate::model::Filters;
 use crate::{Error, Result};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
-/// Amari's index of P = W A, W the filters found and A the true mixing matrix: 0 when every
+/// Returns Amari's index of P = W A, W the filters found and A the true mixing matrix: 0 when every
 /// filter finds one source of its own, up to order, sign and length; 1 at worst.
 ///
 /// ```text
@@ -15,7 +15,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2};
 /// # Errors
 /// [`Error::Count`] for another size, or fewer than two dimensions; [`Error::NonFinite`] for a
 /// mixing matrix, or a P, that is not finite; [`Error::SingularFilters`] for a row or a column of P
-/// that is 0, which has no largest entry to divide by.
+/// that is 0.
 pub fn amari_index(filters: &Filters, mixing: ArrayView2<'_, f64>) -> Result<f64> {
     let d = filters.n_dims();
     check_count("rows of the mixing matrix", d, mixing.nrows())?;
@@ -33,7 +33,7 @@ pub fn amari_index(filters: &Filters, mixing: ArrayView2<'_, f64>) -> Result<f64
     let largest = |p: ArrayView1<'_, f64>| p.fold(0.0, |m: f64, &v| m.max(v));
     let overall = product.fold(0.0, |m: f64, &v| m.max(v));
     if overall > 1e300 {
-        // The index does not change, and no sum overflows.
+        // Keeps sums from overflowing; the index does not change.
         product /= overall;
     }
     let mut lines = product.rows().into_iter().chain(product.columns());
@@ -48,14 +48,14 @@ pub fn amari_index(filters: &Filters, mixing: ArrayView2<'_, f64>) -> Result<f64
     Ok((spread(product.view()) + spread(product.t())) / (2 * d * (d - 1)) as f64)
 }
 
-/// Two filters that were matched.
+/// A filter of one model and its match in another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Match {
+pub struct FilterMatch {
     /// The row in the first set.
     pub first: usize,
-    /// The row in the second.
+    /// The row in the second set.
     pub second: usize,
-    /// |cos| of the angle between them: finite, and 0 for a filter of zeros.
+    /// |cos| of the angle between them; 0 for a filter of zeros.
     pub similarity: f64,
 }
 
@@ -64,7 +64,7 @@ pub struct Match {
 ///
 /// # Errors
 /// [`Error::Count`] for different sizes.
-pub fn match_filters(first: &Filters, second: &Filters) -> Result<Vec<Match>> {
+pub fn match_filters(first: &Filters, second: &Filters) -> Result<Vec<FilterMatch>> {
     let d = first.n_dims();
     check_count("filters of the second model", d, second.n_dims())?;
     let unit = |filters: &Filters| -> Array2<f64> {
@@ -72,7 +72,7 @@ pub fn match_filters(first: &Filters, second: &Filters) -> Result<Vec<Match>> {
         for mut row in unit.outer_iter_mut() {
             let largest = row.fold(0.0, |m: f64, v| m.max(v.abs()));
             if largest > 0.0 && !(1e-150..1e150).contains(&largest) {
-                // Its square would be 0 or ∞.
+                // The square would be 0 or ∞.
                 row /= largest;
             }
             let length = row.dot(&row).sqrt();
@@ -81,9 +81,9 @@ pub fn match_filters(first: &Filters, second: &Filters) -> Result<Vec<Match>> {
         unit
     };
     let cosines = unit(first).dot(&unit(second).t());
-    let mut pairs: Vec<Match> = cosines
+    let mut pairs: Vec<FilterMatch> = cosines
         .indexed_iter()
-        .map(|((first, second), cosine)| Match {
+        .map(|((first, second), cosine)| FilterMatch {
             first,
             second,
             similarity: cosine.abs(),
@@ -113,7 +113,7 @@ mod tests {
         let identity = array![[1.0, 0.0], [0.0, 1.0]];
         let same = filters(array![[0.0, -2.0], [0.5, 0.0]]);
         assert_eq!(amari_index(&same, identity.view()).unwrap(), 0.0);
-        // All entries alike is the worst.
+        // The worst: all entries are of one size.
         let worst = filters(array![[1.0, 1.0], [1.0, -1.0]]);
         assert_eq!(amari_index(&worst, identity.view()).unwrap(), 1.0);
         // Rows: 0.5 and 0; columns: 0.25 and 0.

@@ -1,4 +1,4 @@
-//! Who is whose neighbour in a continuous space.
+//! The neighbours of a state in a continuous space.
 //!
 //! ```text
 //! Hamiltonian   x′ = HAM(x; θ_H), x = {q, v}                g_ij = g_ji            (Appendix H)
@@ -7,10 +7,9 @@
 //! cube          q′ = q + ε n, n uniform in [−½, ½]ᵈ         g_ij = g_ji            (Appendix C)
 //! ```
 //!
-//! All are instances of `mpf-core`'s sampled connectivity, plain and slow; [`Neighbours`] holds a
-//! whole data set's, which is what the fast objective works on. The paper finds isotropic
-//! Gaussian neighbours wanting, several hundred per sample being needed, and so do we: they are
-//! here to show it.
+//! Each rule is a sampled connectivity of `mpf-core`, plain and slow. [`Neighbours`] holds those of
+//! a whole data set, which the fast objective works on. Isotropic Gaussian neighbours are here for
+//! comparison: the paper needs several hundred of them per sample, and so do we.
 
 use crate::batch::{BLOCK, blocks, entries, entries_mut, groups};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
@@ -23,16 +22,16 @@ use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-/// The state that Hamiltonian dynamics lead to, with its momentum negated (Appendix H). States are
-/// {q, v}, those of [`WithMomentum`](crate::model::WithMomentum).
+/// Joins {q, v} to the state that Hamiltonian dynamics lead it to, with the momentum negated
+/// (Appendix H). States are those of [`WithMomentum`](crate::WithMomentum).
 ///
 /// The paper's other connections, to all momenta at the same q, add a constant to K and are left
-/// out. A state whose energy is not finite, or becomes so on the way, has no neighbour.
+/// out. A state whose energy is not finite at either end has no neighbour.
 #[derive(Clone, Debug)]
 pub struct HamiltonianNeighbours {
     /// θ_H.
     pub filters: Filters,
-    /// Step and time.
+    /// Step size and time.
     pub trajectory: Trajectory,
 }
 
@@ -62,7 +61,7 @@ impl SampledConnectivity<[f64]> for HamiltonianNeighbours {
     }
 }
 
-/// A state, unless it or its energy is not finite.
+/// Returns the state, or `None` if it or its energy is not finite.
 fn finite<T>(state: Result<T, Error>) -> Option<T> {
     match state {
         Ok(state) => Some(state),
@@ -71,7 +70,7 @@ fn finite<T>(state: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// The state after some Metropolis transitions of Hamiltonian Monte Carlo under θ_H.
+/// Joins q to the state after some Metropolis transitions of Hamiltonian Monte Carlo under θ_H.
 ///
 /// The transitions keep detailed balance with p(θ_H), which gives the factor of Appendix D:
 /// ½ ln(g_ji/g_ij) = ½[E(q′; θ_H) − E(q; θ_H)]. At θ = θ_H it makes every weight 1. A state whose
@@ -83,10 +82,10 @@ pub struct MetropolisNeighbours {
 }
 
 impl MetropolisNeighbours {
-    /// Neighbours after `n_transitions` transitions of Hamiltonian Monte Carlo.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`mpf_samplers::Error::Option`] for an option outside its range.
+    /// [`mpf_samplers::Error`] for an option outside its range.
     pub fn new(filters: Filters, options: HmcOptions, n_transitions: usize) -> Result<Self, Error> {
         Ok(Self {
             sampler: Hmc::new(filters, options)?,
@@ -115,10 +114,10 @@ impl SampledConnectivity<[f64]> for MetropolisNeighbours {
     }
 }
 
-/// A step of N(0, σ²I).
+/// Joins q to q + σ n with n ~ N(0, I).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GaussianNeighbours {
-    /// σ. Neighbours are finite if it is, and no sum overflows.
+    /// σ.
     pub scale: f64,
 }
 
@@ -137,10 +136,10 @@ impl SampledConnectivity<[f64]> for GaussianNeighbours {
     }
 }
 
-/// A step to anywhere in the cube of side ε about the state.
+/// Joins q to a uniformly drawn point of the cube of side ε about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CubeNeighbours {
-    /// ε. Neighbours are finite if it is, and no sum overflows.
+    /// ε.
     pub side: f64,
 }
 
@@ -159,23 +158,24 @@ impl SampledConnectivity<[f64]> for CubeNeighbours {
     }
 }
 
-/// The neighbours of a whole data set, drawn once and held still.
+/// The neighbours of a whole data set, drawn once.
 ///
-/// They are not finite where the data are not, where a rule's own numbers are not, and where a
-/// trajectory runs off; [`NeighbourFlow::new`](crate::flow::NeighbourFlow::new) refuses such.
+/// They may not be finite where the data or a rule's own numbers are not, and where a trajectory
+/// diverges; [`NeighbourFlow::new`](crate::NeighbourFlow::new) refuses such neighbours.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
-    /// q′, one per row: those of the first sample first.
+    /// q′, one per row; those of the first sample come first.
     pub(crate) positions: Array2<f64>,
-    /// What is added to ½[E(q) − E(q′)] of each: ½ ln(g_ji/g_ij), and the kinetic terms.
+    /// b of each, which is added to ½[E(q) − E(q′)]: ½ ln(g_ji/g_ij), and the kinetic terms.
     pub(crate) ln_weights: Vec<f64>,
 }
 
 impl Neighbours {
-    /// `per_sample` neighbours of every row of `data` by a rule over q.
+    /// Draws `per_sample` neighbours of every row of `data` by a rule over q.
     ///
     /// # Panics
-    /// For rows of another length than the rule's, and a rule that visits several at a draw.
+    /// If the rows have another length than the rule's, or the rule visits several neighbours at a
+    /// draw.
     pub fn draw(
         rule: &(impl SampledConnectivity<[f64]> + Sync),
         data: ArrayView2<'_, f64>,
@@ -190,12 +190,11 @@ impl Neighbours {
         })
     }
 
-    /// One neighbour of every row of `data` by [`HamiltonianNeighbours`], each with a momentum of
-    /// its own: v ~ N(0, I), then HAM(x; θ_H). Many states at a time, and much faster than
-    /// [`Neighbours::extended`].
+    /// Draws one neighbour of every row of `data` by [`HamiltonianNeighbours`]: v ~ N(0, I), then
+    /// HAM(x; θ_H). Moves many states at a time, which is much faster than the rule itself.
     ///
     /// # Panics
-    /// For rows of another length than the filters.
+    /// If the rows have another length than the filters.
     pub fn hamiltonian(rule: &HamiltonianNeighbours, data: ArrayView2<'_, f64>, seed: u64) -> Self {
         let (n, d) = data.dim();
         let data = data.as_standard_layout();
@@ -213,7 +212,7 @@ impl Neighbours {
             let mut states = Ensemble::new(BLOCK.min(rows.len()), d);
             let first = rows.start;
             for block in blocks(rows, BLOCK) {
-                // A stream per block, whatever thread has it.
+                // One stream per block: the thread does not matter.
                 let mut rng = rng::substream(seed, block.start as u64);
                 let rows = block.clone().map(|r| &from[r * d..(r + 1) * d]);
                 states.place(&hamiltonian, rows);
@@ -237,28 +236,6 @@ impl Neighbours {
         }
     }
 
-    /// One neighbour of every extended state {q, v}, a row of `data`, by a rule over such states.
-    /// The plain way, which [`Neighbours::hamiltonian`] is compared with.
-    ///
-    /// # Panics
-    /// As [`Neighbours::draw`].
-    pub fn extended(
-        rule: &(impl SampledConnectivity<[f64]> + Sync),
-        data: ArrayView2<'_, f64>,
-        seed: u64,
-    ) -> Self {
-        let d = data.ncols() / 2;
-        let mut all = Self::collect(data, 1, |sample, x, scratch, visit| {
-            let mut rng = rng::substream(seed, sample as u64);
-            rule.draw_neighbours(x, scratch, &mut rng, |y, ln_weight| {
-                let kinetic = 0.5 * (kinetic_energy(&x[d..]) - kinetic_energy(&y[d..]));
-                visit(y, ln_weight + kinetic);
-            });
-        });
-        all.positions = all.positions.slice(s![.., ..d]).to_owned();
-        all
-    }
-
     fn collect(
         data: ArrayView2<'_, f64>,
         per_sample: usize,
@@ -266,12 +243,12 @@ impl Neighbours {
     ) -> Self {
         let (n, d) = data.dim();
         let mut positions = Array2::zeros((n * per_sample, d));
-        // A draw that visits nobody has weight 0.
+        // A draw that visits no state has weight 0.
         let mut ln_weights = vec![f64::NEG_INFINITY; n * per_sample];
         let data = data.as_standard_layout();
         let from = entries(data.view());
         let ln_draws = (per_sample as f64).ln();
-        // No draws and no dimensions are no neighbours: there is nothing to cut into chunks.
+        // Without draws or dimensions there is nothing to cut, but chunks must not be empty.
         entries_mut(&mut positions)
             .par_chunks_mut((per_sample * d).max(1))
             .zip(ln_weights.par_chunks_mut(per_sample.max(1)))
@@ -294,20 +271,31 @@ impl Neighbours {
         }
     }
 
-    /// The neighbours in `rows`.
-    ///
-    /// # Panics
-    /// For rows that are not there.
-    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
-        Self {
-            positions: self.positions.slice(s![rows.clone(), ..]).to_owned(),
-            ln_weights: self.ln_weights[rows].to_vec(),
-        }
-    }
-
-    /// q′, one per row: those of the first sample first, and 0 for a draw that found nobody. Finite
-    /// where [`Neighbours`] says so.
+    /// Returns q′, one per row. Those of the first sample come first; a draw that found no neighbour
+    /// has zeros.
     pub fn positions(&self) -> ArrayView2<'_, f64> {
         self.positions.view()
     }
+}
+
+/// Draws one neighbour of every extended state {q, v}, a row of `data`, by a rule over such states:
+/// the plain form of [`Neighbours::hamiltonian`], for tests.
+///
+/// # Panics
+/// As [`Neighbours::draw`].
+pub fn extended_neighbours(
+    rule: &(impl SampledConnectivity<[f64]> + Sync),
+    data: ArrayView2<'_, f64>,
+    seed: u64,
+) -> Neighbours {
+    let d = data.ncols() / 2;
+    let mut all = Neighbours::collect(data, 1, |sample, x, scratch, visit| {
+        let mut rng = rng::substream(seed, sample as u64);
+        rule.draw_neighbours(x, scratch, &mut rng, |y, ln_weight| {
+            let kinetic = 0.5 * (kinetic_energy(&x[d..]) - kinetic_energy(&y[d..]));
+            visit(y, ln_weight + kinetic);
+        });
+    });
+    all.positions = all.positions.slice(s![.., ..d]).to_owned();
+    all
 }

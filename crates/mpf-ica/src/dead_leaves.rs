@@ -1,30 +1,29 @@
-//! Images to learn from when there are none: opaque discs falling on each other (Matheron's dead
-//! leaves; Lee, Mumford & Huang 2001).
+//! Draws images of opaque discs that fall on each other (Matheron's dead leaves; Lee, Mumford &
+//! Huang 2001), to learn from where there are no photographs.
 //!
 //! Radii have density ∝ r⁻³, which makes the statistics of the images independent of their scale,
-//! as those of photographs are. Every disc has its own grey, uniform on (0, 1); pixels are means
-//! over a finer grid, so that edges are smooth, and get a little noise.
+//! as those of photographs are. Every disc has its own grey, uniform on (0, 1). Pixels are means
+//! over a finer grid, which smooths the edges, and get a little noise.
 
 use crate::Result;
-use crate::error::check_option;
 use crate::patches::Image;
-use mpf_core::rng;
+use mpf_core::{check_option, rng};
 use ndarray::Array2;
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-/// Options of [`DeadLeaves`], unchecked.
+/// Dead-leaves images, with unchecked options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadLeaves {
-    /// Images. Default 12.
+    /// The number of images. Default 12.
     pub n_images: usize,
     /// Their side in pixels. Default 256.
     pub size: usize,
     /// The smallest radius in pixels, at least (`size` + 2 `largest`)/30,000: smaller leaves would
-    /// take for ever to cover an image. Default 1.
+    /// take too long to cover an image. Default 1.
     pub smallest: f64,
-    /// The largest. Default 64.
+    /// The largest radius in pixels. Default 64.
     pub largest: f64,
     /// Points per pixel and axis that are averaged. Default 4.
     pub oversampling: usize,
@@ -49,7 +48,7 @@ impl DeadLeaves {
     /// Draws the images, each from its own stream of `seed`.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for an option outside its range. Pixels are finite.
+    /// [`mpf_core::Error::Option`] for an option outside its range.
     pub fn draw(&self, seed: u64) -> Result<Vec<Image>> {
         let Self {
             n_images,
@@ -79,7 +78,7 @@ impl DeadLeaves {
             "at least (`size` + 2 `largest`)/30,000",
             size as f64 + 2.0 * largest <= 3e4 * smallest,
         )?;
-        // A hundred standard deviations never happen.
+        // No draw is a hundred standard deviations away.
         let in_range = (0.0..=f64::MAX / 100.0).contains(&noise);
         check_option("noise", noise, "not negative, and finite", in_range)?;
         Ok((0..n_images)
@@ -91,7 +90,7 @@ impl DeadLeaves {
             .collect())
     }
 
-    /// Discs from the top of the pile down, until nothing shows through.
+    /// Draws discs from the top of the pile down, until nothing shows through.
     fn draw_one<R: Rng + ?Sized>(&self, rng: &mut R) -> Array2<f64> {
         let fine = self.oversampling;
         let side = self.size * fine;

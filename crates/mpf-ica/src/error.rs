@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, with the numbers that say where.
+//! The errors of this crate, with the numbers that say where they arose.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,25 @@ pub enum Error {
     /// A number that is NaN or infinite.
     #[error("{what}[{row}, {column}] is {value}: every entry must be finite")]
     NonFinite {
-        /// The matrix.
+        /// The name of the matrix.
         what: &'static str,
-        /// Its row.
+        /// The row of the entry.
         row: usize,
-        /// Its column.
+        /// The column of the entry.
         column: usize,
-        /// What was found there.
+        /// The entry.
         value: f64,
     },
-    /// Finite numbers whose sums or products are not.
+    /// Finite numbers whose sum or product overflows.
     #[error("{what} is too large for a number: scale the data or the filters down")]
     Overflow {
-        /// What overflowed.
+        /// The name of the sum or product.
         what: &'static str,
     },
     /// Two things that belong together have different sizes.
     #[error("{what}: found {found}, expected {expected}")]
     Count {
-        /// What has the wrong size.
+        /// The thing of the wrong size.
         what: &'static str,
         /// The size needed.
         expected: usize,
@@ -55,11 +55,11 @@ pub enum Error {
     SingularCovariance {
         /// Its size.
         n_dims: usize,
-        /// Eigenvalues that are not zero.
+        /// The number of eigenvalues that are not zero.
         rank: usize,
         /// The smallest eigenvalue.
         smallest: f64,
-        /// The largest.
+        /// The largest eigenvalue.
         largest: f64,
     },
     /// Filters without an inverse.
@@ -82,7 +82,7 @@ pub enum Error {
         /// The root of the mean square of its entries.
         root_mean_square: f64,
     },
-    /// The filters ran off to infinity.
+    /// The filters overflowed.
     #[error("the filters are not finite after step {step}: lower the rate of learning")]
     Diverged {
         /// The step, from 0.
@@ -116,36 +116,11 @@ pub enum Error {
         path: PathBuf,
         /// The format tried.
         format: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A snapshot of another fit.
-    #[error(
-        "the snapshot is of {found_samples} samples in {found_dims} dimensions and the data are \
-         {n_samples} in {n_dims}, or its trainer is another: resume with the data and the options \
-         that it was made with"
-    )]
-    OtherSnapshot {
-        /// Samples of the data.
-        n_samples: usize,
-        /// Their dimensions.
-        n_dims: usize,
-        /// Samples of the snapshot's data.
-        found_samples: usize,
-        /// Their dimensions.
-        found_dims: usize,
-    },
-    /// An option is outside its range.
-    #[error("option `{name}` is {value}, but it must be {requirement}")]
-    Option {
-        /// The option's name.
-        name: &'static str,
-        /// What was given.
-        value: f64,
-        /// What is allowed.
-        requirement: &'static str,
-    },
-    /// An error of `mpf-core`.
+    /// An error of `mpf-core`: an option outside its range, a checkpoint of another fit, a matrix
+    /// that cannot be decomposed.
     #[error(transparent)]
     Core(#[from] mpf_core::Error),
 }
@@ -159,24 +134,6 @@ pub(crate) fn check_count(what: &'static str, expected: usize, found: usize) -> 
             what,
             expected,
             found,
-        })
-    }
-}
-
-/// Checks that `value` `holds`, naming the option when it does not.
-pub(crate) fn check_option(
-    name: &'static str,
-    value: f64,
-    requirement: &'static str,
-    holds: bool,
-) -> Result<(), Error> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Error::Option {
-            name,
-            value,
-            requirement,
         })
     }
 }

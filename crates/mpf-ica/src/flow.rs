@@ -1,13 +1,13 @@
-//! ln K(J) and its gradient over neighbours that are held still.
+//! ln K(J) and its gradient over fixed neighbours.
 //!
 //! ```text
 //! K(J) = 1/M Σ_j Σ_i exp(½ [E(q_j; J) − E(q_i; J)] + b_ij)
 //! ∇ ln K = ½ Σ_j Σ_i p_ij (sign(Jq_j) q_jᵀ − sign(Jq_i) q_iᵀ),   p_ij = exp(…) / Σ exp(…)
 //! ```
 //!
-//! (Appendix H's objective.) b_ij holds what does not depend on J: ½ ln(g_ji/g_ij), and for
-//! Hamiltonian neighbours ½ [½vᵀv − ½v′ᵀv′], which does not cancel. ln K has the minimiser of K,
-//! and overflows only where an energy does.
+//! (Appendix H's objective.) b_ij collects the terms that do not depend on J: ½ ln(g_ji/g_ij), and
+//! for Hamiltonian neighbours ½ [½vᵀv − ½v′ᵀv′], which does not cancel. ln K has the minimiser of
+//! K, and overflows only where an energy does.
 
 use crate::batch::{BLOCK, blocks, groups, view, view_mut};
 use crate::connectivity::Neighbours;
@@ -22,8 +22,7 @@ use std::ops::Range;
 
 /// ln K of Laplace ICA as an [`Objective`] over J, row by row. O(M d²) by matrix products.
 ///
-/// Finite, but −∞ when no draw found a neighbour, and not finite either, perhaps NaN, where J is so
-/// large that energies overflow: "step too long".
+/// −∞ when no draw found a neighbour; ±∞ or NaN where energies overflow.
 pub struct NeighbourFlow<'a> {
     data: ArrayView2<'a, f64>,
     neighbours: &'a Neighbours,
@@ -31,12 +30,12 @@ pub struct NeighbourFlow<'a> {
     groups: Vec<Group>,
 }
 
-/// One group of samples, with room for a block of them and their neighbours.
+/// One group of samples, with buffers for a block of them and their neighbours.
 struct Group {
     samples: Range<usize>,
     /// Jq, then weighted signs, of a block.
     responses: Vec<f64>,
-    /// The same of the block's neighbours.
+    /// Jq′, then weighted signs, of the block's neighbours.
     neighbour_responses: Vec<f64>,
     /// ½[E_j − E_i] + b_ij of a block.
     exponents: Vec<f64>,
@@ -51,7 +50,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Makes room for exponents up to `shift`.
+    /// Raises the shift to `shift`, if it is lower.
     fn raise(&mut self, shift: f64) {
         if shift > self.shift {
             let scale = (self.shift - shift).exp();
@@ -63,7 +62,7 @@ impl Sum {
 }
 
 impl<'a> NeighbourFlow<'a> {
-    /// The flow from the rows of `data` to their `neighbours`.
+    /// Prepares the flow from the rows of `data` to their `neighbours`.
     ///
     /// # Errors
     /// [`Error::TooFewSamples`] without samples; [`Error::Count`] unless every sample has the same
@@ -83,7 +82,7 @@ impl<'a> NeighbourFlow<'a> {
         check_count("neighbours", n * per_sample, rows)?;
         check_finite("data", data)?;
         check_finite("neighbours", neighbours.positions.view())?;
-        // −∞ is the weight of a draw that found nobody.
+        // −∞ is the weight of a draw that found no neighbour.
         let mut weights = neighbours.ln_weights.iter().enumerate();
         let refused = |w: f64| w.is_nan() || w == f64::INFINITY;
         if let Some((row, &value)) = weights.find(|w| refused(*w.1)) {
@@ -96,12 +95,12 @@ impl<'a> NeighbourFlow<'a> {
         }
         let block = block_size(per_sample);
         let group = |samples: Range<usize>| {
-            let room = block.min(samples.len()) * d;
+            let size = block.min(samples.len()) * d;
             Group {
                 samples,
-                responses: vec![0.0; room],
-                neighbour_responses: vec![0.0; room * per_sample],
-                exponents: vec![0.0; room / d * per_sample],
+                responses: vec![0.0; size],
+                neighbour_responses: vec![0.0; size * per_sample],
+                exponents: vec![0.0; size / d * per_sample],
                 sum: Sum {
                     shift: 0.0,
                     value: 0.0,
@@ -118,7 +117,7 @@ impl<'a> NeighbourFlow<'a> {
     }
 }
 
-/// Samples in a block, so that their neighbours are about [`BLOCK`].
+/// Returns how many samples have about [`BLOCK`] neighbours.
 fn block_size(per_sample: usize) -> usize {
     (BLOCK / per_sample).max(1)
 }
@@ -165,7 +164,7 @@ impl Group {
             let largest = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             self.sum.raise(largest);
             if exponents.iter().all(|e| *e == f64::NEG_INFINITY) {
-                // Nobody in this block has a neighbour: ∞ − ∞ would be NaN.
+                // No sample of this block has a neighbour: ∞ − ∞ would be NaN.
                 continue;
             }
 
@@ -210,7 +209,7 @@ impl Objective for NeighbourFlow<'_> {
             .for_each(|group| group.accumulate(filters, data, neighbours, per_sample));
         let sums = || self.groups.iter().map(|g| &g.sum);
         let shift = sums().map(|s| s.shift).fold(f64::NEG_INFINITY, f64::max);
-        // Not ∞ − ∞ where nobody at all has a neighbour.
+        // Avoids ∞ − ∞ where no sample has a neighbour.
         let scale = |s: &Sum| {
             if s.shift == shift {
                 1.0

@@ -1,4 +1,4 @@
-//! HAM(x; θ_H) of Appendix H for many states at a time.
+//! Moves many states at a time by HAM(x; θ_H) of Appendix H.
 //!
 //! The force Jᵀ sign(Jq) changes only where a response u = Jq changes its sign, which few do in
 //! one leapfrog step. So the steps are taken in the responses, u = Jq and w = Jv, with
@@ -16,20 +16,21 @@
 //! q′ = q + εL v − ε² Jᵀ e,   e = ½L s₀ + (L − 1) s₁ + … + 1 s_{L−1}
 //! ```
 //!
-//! The same map as `mpf_samplers::hmc::leapfrog` followed by v ← −v, to rounding: tests compare
-//! them.
+//! This is the map of `mpf-samplers`' leapfrog followed by v ← −v, up to rounding; tests compare
+//! the two.
 
+use crate::Result;
 use crate::batch::{view, view_mut};
 use crate::model::{kinetic_energy, sign};
-use crate::{Result, error::check_option};
+use mpf_core::check_option;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 
-/// How long trajectories are: drawn anew for every state, whatever the state, so that the
-/// connectivity stays symmetric.
+/// How long trajectories are. Step size and time are drawn for every trajectory, independently of
+/// its state: the connectivity stays symmetric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trajectory {
     /// The leapfrog step ε. Default 0.05.
@@ -38,7 +39,7 @@ pub struct Trajectory {
     pub jitter: f64,
     /// The shortest total time. Default 0.5.
     pub shortest: f64,
-    /// The longest. Default 1.5.
+    /// The longest total time. Default 1.5.
     pub longest: f64,
 }
 
@@ -54,11 +55,11 @@ impl Default for Trajectory {
 }
 
 impl Trajectory {
-    /// Checks the numbers.
+    /// Checks the ranges.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for a step or time that is not positive and finite, a
-    /// jitter outside [0, 1), and times that are in the wrong order or take more than 10,000 steps.
+    /// [`mpf_core::Error::Option`] for a step or time that is not positive and finite, a jitter
+    /// outside [0, 1), and times that are in the wrong order or take more than 10,000 steps.
     pub fn check(&self) -> Result<()> {
         let Self {
             step_size,
@@ -70,16 +71,15 @@ impl Trajectory {
         check_option("step_size", step_size, "positive", positive(step_size))?;
         check_option("jitter", jitter, "in [0, 1)", (0.0..1.0).contains(&jitter))?;
         check_option("shortest", shortest, "positive", positive(shortest))?;
-        check_option(
+        Ok(check_option(
             "longest",
             longest,
             "at least `shortest`, and at most 10,000 steps",
             longest >= shortest && longest <= 1e4 * step_size && longest.is_finite(),
-        )
+        )?)
     }
 
-    /// ε and L of one trajectory. After [`Trajectory::check`] ε is finite, short of an overflow by
-    /// the jitter; L is from 1 to 100,000 whatever the numbers.
+    /// Draws ε and L of one trajectory. L is from 1 to 100,000.
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> (f64, usize) {
         let step = self.step_size * (1.0 + self.jitter * (2.0 * rng.random::<f64>() - 1.0));
         let time = self.shortest + (self.longest - self.shortest) * rng.random::<f64>();
@@ -103,7 +103,7 @@ impl<'a> Hamiltonian<'a> {
     }
 }
 
-/// States {q, v} that move together, one per row, in buffers that are reused.
+/// States {q, v}, one per row, that move together in reused buffers.
 #[derive(Clone)]
 pub(crate) struct Ensemble {
     n_dims: usize,
@@ -129,7 +129,7 @@ pub(crate) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Room for `capacity` states.
+    /// Allocates room for `capacity` states.
     pub(crate) fn new(capacity: usize, n_dims: usize) -> Self {
         let room = || vec![0.0; capacity * n_dims];
         Self {
@@ -173,7 +173,7 @@ impl Ensemble {
         general_mat_mul(1.0, &s, &hamiltonian.gram, 0.0, &mut f);
     }
 
-    /// v ~ N(0, I) for every state.
+    /// Draws v ~ N(0, I) for every state.
     pub(crate) fn draw_momenta<R: Rng + ?Sized>(&mut self, rng: &mut R) {
         let used = self.used();
         for v in &mut self.momenta[..used] {
@@ -181,7 +181,7 @@ impl Ensemble {
         }
     }
 
-    /// Chooses ε and L for every state.
+    /// Draws ε and L for every state.
     pub(crate) fn draw_steps(&mut self, mut draw: impl FnMut() -> (f64, usize)) {
         for step in &mut self.steps[..self.n_states] {
             *step = draw();
@@ -231,18 +231,18 @@ impl Ensemble {
         general_mat_mul(1.0, &view(&self.momentum_sums, n, d), &j, -1.0, &mut v);
     }
 
-    /// E of state `row`.
+    /// Returns E of state `row`.
     pub(crate) fn potential(&self, row: usize) -> f64 {
         let u = &self.responses[row * self.n_dims..][..self.n_dims];
         u.iter().map(|u| u.abs()).sum()
     }
 
-    /// ½vᵀv of state `row`.
+    /// Returns ½vᵀv of state `row`.
     pub(crate) fn kinetic(&self, row: usize) -> f64 {
         kinetic_energy(&self.momenta[row * self.n_dims..][..self.n_dims])
     }
 
-    /// H of state `row`.
+    /// Returns H of state `row`.
     pub(crate) fn total(&self, row: usize) -> f64 {
         self.potential(row) + self.kinetic(row)
     }
@@ -255,14 +255,14 @@ impl Ensemble {
         }
     }
 
-    /// `out` ← `keep` · `out` + Σ s qᵀ over the states.
+    /// Sets `out` ← `keep` · `out` + Σ s qᵀ over the states.
     pub(crate) fn add_signs_times_positions(&self, keep: f64, out: &mut Array2<f64>) {
         let (n, d) = (self.n_states, self.n_dims);
         let (s, q) = (view(&self.signs, n, d), view(&self.positions, n, d));
         general_mat_mul(1.0, &s.t(), &q, keep, out);
     }
 
-    /// Makes every state that of `other`.
+    /// Copies every state of `other`.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.n_states = other.n_states;
         for row in 0..other.n_states {
@@ -270,7 +270,7 @@ impl Ensemble {
         }
     }
 
-    /// Makes state `row` that of `other`.
+    /// Copies state `row` of `other`.
     pub(crate) fn copy_state(&mut self, other: &Self, row: usize) {
         let range = row * self.n_dims..(row + 1) * self.n_dims;
         let copy = |to: &mut Vec<f64>, from: &Vec<f64>| {
@@ -284,7 +284,7 @@ impl Ensemble {
     }
 }
 
-/// One state's leapfrog steps in its responses; the module's first lines have the equations.
+/// Takes one state's leapfrog steps in its responses, by the equations at the top of this module.
 fn leapfrog(
     u: &mut [f64],
     w: &mut [f64],
@@ -301,8 +301,8 @@ fn leapfrog(
         *e = 0.5 * length * length * s;
     }
     for done in 1..=n_steps {
-        // The closing half kick of a step and the opening one of the next come together. The
-        // last is left out: v′ follows from the sums.
+        // The closing half kick of a step is merged with the opening one of the next. The last is
+        // left out: v′ follows from the sums.
         let kick = if done == 1 { 0.5 * step } else { step };
         for ((u, w), f) in u.iter_mut().zip(w.iter_mut()).zip(&*f) {
             *w -= kick * f;
@@ -334,7 +334,7 @@ mod tests {
     use mpf_core::rng::stream;
     use mpf_samplers::hmc::{self, PhasePoint};
 
-    /// Filters like a fit's, and states like its data.
+    /// Returns filters like a fit's, and states like its data.
     fn setting(d: usize, seed: u64) -> (Filters, Array2<f64>) {
         let mut rng = stream(seed, 3);
         let noise = 0.5 / (d as f64).sqrt();
@@ -375,8 +375,8 @@ mod tests {
                 point.negate_momentum();
                 let close =
                     |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-11);
-                // Thirty steps of rounding at 1e-15, unless a response is so close to 0 that
-                // rounding decides its sign: hardly ever.
+                // Thirty steps of rounding at 1e-15, except where a response is so close to 0 that
+                // rounding decides its sign, which is rare.
                 let same = close(&states.positions[range.clone()], &point.position)
                     && close(&states.momenta[range], &point.momentum)
                     && (states.total(row) - point.hamiltonian()).abs() < 1e-10;
@@ -399,7 +399,7 @@ mod tests {
             .iter()
             .zip(back)
             .filter(|(a, b)| (*a - *b).abs() > 1e-9);
-        // At least 99.9 % of the states come back; the kink spoils a few.
+        // At least 99.9 % of the states return; the kink spoils a few.
         assert!(off.count() <= 12);
     }
 }

@@ -1,4 +1,4 @@
-//! The exact likelihood of Laplace ICA, which is what makes it a yardstick.
+//! The exact likelihood of Laplace ICA, by which every fit is judged.
 //!
 //! ```text
 //! ln p(x; J) = −Σ_k |J_k x| − d ln 2 + ln |det J|                       in nats
@@ -20,8 +20,7 @@ use std::ops::Range;
 
 /// −⟨ln p(x; J)⟩ over the rows of `data`, as an [`Objective`] over J, row by row. O(M d² + d³).
 ///
-/// Singular filters give +∞, and filters so large that energies overflow +∞ or NaN: "step too long".
-/// Elsewhere it is finite.
+/// +∞ for singular filters; +∞ or NaN where energies overflow.
 pub struct NegativeLogLikelihood<'a> {
     data: ArrayView2<'a, f64>,
     groups: Vec<Group>,
@@ -36,7 +35,7 @@ struct Group {
 }
 
 impl<'a> NegativeLogLikelihood<'a> {
-    /// The likelihood of `data`, one sample per row.
+    /// Prepares the likelihood of `data`, one sample per row.
     ///
     /// # Errors
     /// [`Error::TooFewSamples`] without samples, [`Error::NonFinite`].
@@ -61,7 +60,7 @@ impl<'a> NegativeLogLikelihood<'a> {
         })
     }
 
-    /// ⟨E⟩, with the sums for its gradient left in the groups if `with_gradient`.
+    /// Returns ⟨E⟩ and, if `with_gradient`, leaves the sums for its gradient in the groups.
     fn mean_energy(&mut self, filters: ArrayView2<'_, f64>, with_gradient: bool) -> f64 {
         let (n, d) = self.data.dim();
         let data = self.data;
@@ -85,11 +84,11 @@ impl<'a> NegativeLogLikelihood<'a> {
         self.groups.iter().map(|g| g.energy).sum::<f64>() / n as f64
     }
 
-    /// ⟨ln p(x; J)⟩ in nats, without its gradient.
+    /// Returns ⟨ln p(x; J)⟩ in nats, without its gradient.
     ///
     /// # Errors
     /// [`Error::Count`] for filters of another size; [`Error::SingularFilters`];
-    /// [`Error::Overflow`] where the energies are too large for a number.
+    /// [`Error::Overflow`] where the energies overflow.
     pub fn log_likelihood(&mut self, filters: &Filters) -> Result<f64> {
         let d = self.data.ncols();
         check_count("filters", d, filters.n_dims())?;
@@ -104,7 +103,7 @@ impl<'a> NegativeLogLikelihood<'a> {
     }
 }
 
-/// ⟨ln p(x; J)⟩ in nats over the rows of `data`.
+/// Returns ⟨ln p(x; J)⟩ in nats over the rows of `data`.
 ///
 /// # Errors
 /// As [`NegativeLogLikelihood::new`] and [`NegativeLogLikelihood::log_likelihood`].

@@ -24,27 +24,27 @@ use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 
-/// 1, 0 or −1 (`f64::signum` has no 0).
+/// Returns 1, 0 or −1 (`f64::signum` has no 0).
 #[inline]
 pub(crate) fn sign(u: f64) -> f64 {
     f64::from(u > 0.0) - f64::from(u < 0.0)
 }
 
-/// J_k x.
+/// Returns J_k x.
 #[inline]
 fn response(filter: &[f64], x: &[f64]) -> f64 {
     filter.iter().zip(x).map(|(j, x)| j * x).sum()
 }
 
-/// The family of Laplace ICA models in d dimensions; θ is J, row by row. An energy is finite, but
-/// +∞ or NaN where it overflows.
+/// The family of Laplace ICA models in d dimensions; θ is J, row by row. Energies are +∞ or NaN on
+/// overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaplaceIca {
     n_dims: usize,
 }
 
 impl LaplaceIca {
-    /// The models in `n_dims` dimensions.
+    /// Returns the models in `n_dims` dimensions.
     pub fn new(n_dims: usize) -> Self {
         Self { n_dims }
     }
@@ -95,7 +95,7 @@ impl<M: EnergyModel<State = [f64]>> EnergyModel for WithMomentum<M> {
     }
 }
 
-/// ½ vᵀv.
+/// Returns ½ vᵀv.
 pub(crate) fn kinetic_energy(momentum: &[f64]) -> f64 {
     0.5 * momentum.iter().map(|v| v * v).sum::<f64>()
 }
@@ -104,7 +104,7 @@ pub(crate) fn kinetic_energy(momentum: &[f64]) -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filters(#[serde(with = "square")] Array2<f64>);
 
-/// Square matrices in a file: their entries, row by row.
+/// Writes square matrices as their entries, row by row.
 pub(crate) mod square {
     use ndarray::Array2;
     use serde::de::Error;
@@ -129,7 +129,7 @@ pub(crate) mod square {
 }
 
 impl Filters {
-    /// Filters from their matrix, one per row.
+    /// Makes filters from their matrix, one per row.
     ///
     /// # Errors
     /// [`Error::Count`] unless it is square and not empty, [`Error::NonFinite`].
@@ -140,11 +140,11 @@ impl Filters {
         Ok(Self(filters.as_standard_layout().into_owned()))
     }
 
-    /// The paper's start: independent N(0, 0.01) entries, so that at d = 100 every filter is
+    /// Draws the paper's start: independent N(0, 0.01) entries. At d = 100 every filter is then
     /// nearly of unit length (Appendix G).
     ///
     /// # Panics
-    /// Without dimensions.
+    /// If `n_dims` is 0.
     pub fn random(n_dims: usize, seed: u64) -> Self {
         assert!(n_dims > 0, "filters have at least one dimension");
         let mut rng = rng::stream(seed, 0);
@@ -152,29 +152,29 @@ impl Filters {
         Self(Array2::from_shape_simple_fn((n_dims, n_dims), draw))
     }
 
-    /// J, finite.
+    /// Returns J.
     pub fn as_array(&self) -> ArrayView2<'_, f64> {
         self.0.view()
     }
 
-    /// d.
+    /// Returns d.
     pub fn n_dims(&self) -> usize {
         self.0.nrows()
     }
 
-    /// J row by row: θ of [`LaplaceIca`], finite.
+    /// Returns J row by row: θ of [`LaplaceIca`].
     pub fn theta(&self) -> &[f64] {
         entries(self.0.view())
     }
 
-    /// The filters with θ as their rows.
+    /// Makes filters from their rows, one after the other.
     pub(crate) fn from_theta(theta: &[f64]) -> Self {
         let n_dims = theta.len().isqrt();
         let filters = Array2::from_shape_vec((n_dims, n_dims), theta.to_vec());
         Self(filters.expect("θ has d² entries"))
     }
 
-    /// J ← J + `scale` · `direction`.
+    /// Sets J ← J + `scale` · `direction`.
     pub(crate) fn step(&mut self, scale: f64, direction: ArrayView2<'_, f64>) {
         self.0.scaled_add(scale, &direction);
     }
@@ -184,7 +184,7 @@ impl Filters {
         self.0.row_mut(k).assign(&filter);
     }
 
-    /// The singular values of J, from the largest to the smallest.
+    /// Returns the singular values of J, from the largest to the smallest.
     ///
     /// # Errors
     /// [`Error::Core`] when the decomposition fails, as it may for entries beyond 1e150.
@@ -192,7 +192,7 @@ impl Filters {
         Ok(singular_values(self.0.view())?.1.to_vec())
     }
 
-    /// ln |det J| and J⁻¹, the mixing matrix.
+    /// Returns ln |det J| and J⁻¹, the mixing matrix.
     ///
     /// # Errors
     /// [`Error::SingularFilters`].
@@ -203,7 +203,7 @@ impl Filters {
         })
     }
 
-    /// `n` independent draws from p(x; J), one per row: x = J⁻¹s with Laplace sources s.
+    /// Draws `n` independent samples from p(x; J), one per row: x = J⁻¹s with Laplace sources s.
     ///
     /// # Errors
     /// [`Error::SingularFilters`], and [`Error::NonFinite`] for filters so small that a draw
@@ -211,7 +211,7 @@ impl Filters {
     pub fn draw<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> Result<Array2<f64>> {
         let (_, mixing) = self.log_determinant_and_inverse()?;
         let sources = Array2::from_shape_simple_fn((n, self.n_dims()), || {
-            // −ln of a number in (0, 1], with a random sign.
+            // An exponential with a random sign; 1 − u is in (0, 1].
             let size = -(1.0 - rng.random::<f64>()).ln();
             if rng.random::<bool>() { size } else { -size }
         });

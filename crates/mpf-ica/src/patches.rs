@@ -1,8 +1,8 @@
-//! Square patches of grey images, one per row.
+//! Draws and prepares square patches of grey images, one per row.
 //!
-//! A patch of side n is a row of n² numbers, row by row. What the paper did with van Hateren's
-//! photographs: random 10 × 10 patches, whitened (Appendix G). Contrast normalisation, which is
-//! not in the paper, divides a whitened patch by its own contrast:
+//! A patch of side n is a row of n² numbers. The paper whitens random 10 × 10 patches of van
+//! Hateren's photographs (Appendix G). Contrast normalisation, which is not in the paper, divides a
+//! whitened patch by its own contrast:
 //!
 //! ```text
 //! x / √(0.1 + |x|²/d),   then whitened again
@@ -10,17 +10,16 @@
 
 mod read;
 
-pub use read::{read_folder, read_image};
+pub use read::{read_image, read_image_folder};
 
-use crate::error::check_option;
-use crate::whiten::{Method, Whitening};
+use crate::whiten::{Whitening, WhiteningMethod};
 use crate::{Error, Result};
-use mpf_core::rng;
+use mpf_core::{check_option, rng};
 use ndarray::{Array2, ArrayView2, Axis, s};
 use rand::RngExt;
 
-/// A grey image: any scale of grey, since patches are whitened. Pixels that are not finite stay so
-/// in patches, and [`Whitening::new`] refuses them.
+/// A grey image. The scale of its greys is free, since patches are whitened. Pixels that are not
+/// finite are not checked here; [`Whitening::new`] refuses them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     name: String,
@@ -28,7 +27,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image from its pixels, the top row first.
+    /// Makes an image from its pixels, the top row first.
     pub fn new(name: impl Into<String>, pixels: Array2<f64>) -> Self {
         Self {
             name: name.into(),
@@ -36,18 +35,18 @@ impl Image {
         }
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The pixels, the top row first: finite if those of [`Image::new`] were.
+    /// Returns the pixels, the top row first.
     pub fn pixels(&self) -> ArrayView2<'_, f64> {
         self.pixels.view()
     }
 
-    /// The image at half the size: means over 2 × 2 pixels. An odd last row or column is left out.
-    /// Finite unless a sum of four pixels overflows.
+    /// Returns the image at half the size: means over 2 × 2 pixels. An odd last row or column is
+    /// left out.
     #[must_use]
     pub fn halved(&self) -> Self {
         let (rows, columns) = self.pixels.dim();
@@ -64,11 +63,10 @@ impl Image {
     }
 }
 
-/// `n` patches of `size` × `size` at random places: every place of every image is as likely. Finite
-/// where the images are.
+/// Draws `n` patches of `size` × `size` pixels; every place of every image is equally likely.
 ///
 /// # Errors
-/// [`Error::NoImages`], [`Error::Option`] for no size, [`Error::ImageTooSmall`].
+/// [`Error::NoImages`], [`mpf_core::Error::Option`] for a size of 0, [`Error::ImageTooSmall`].
 pub fn draw_patches(images: &[Image], size: usize, n: usize, seed: u64) -> Result<Array2<f64>> {
     check_option("size", size as f64, "at least 1", size >= 1)?;
     if images.is_empty() {
@@ -108,15 +106,15 @@ pub fn draw_patches(images: &[Image], size: usize, n: usize, seed: u64) -> Resul
     Ok(patches)
 }
 
-/// Divides every row x of `white` by √(0.1 + |x|²/d), so that flat and contrasty patches count
-/// alike. Whiten again afterwards. Finite rows stay finite; others become NaN.
+/// Divides every row x of `white` by √(0.1 + |x|²/d): flat and contrasty patches then count alike.
+/// Whiten again afterwards.
 pub fn normalise_contrast(white: &mut Array2<f64>) {
     let d = white.ncols();
     let rows = white.axis_iter_mut(Axis(0));
     for mut row in rows {
         let mut square = row.dot(&row);
         if square == f64::INFINITY {
-            // In units of the largest, which leaves nothing of the 0.1.
+            // In units of the largest entry, beside which the 0.1 vanishes.
             let largest = row.fold(0.0, |m: f64, v| m.max(v.abs()));
             row /= largest;
             square = row.dot(&row);
@@ -127,21 +125,23 @@ pub fn normalise_contrast(white: &mut Array2<f64>) {
     }
 }
 
-/// Whitens patches for a fit, with or without contrast normalisation, and says how.
-///
-/// The whitening is that of the last step: it leads back to pixels where there was no contrast
-/// normalisation, which cannot be undone.
+/// Whitens patches for a fit, with or without contrast normalisation, and returns the last
+/// whitening with them. It inverts to pixels only without contrast normalisation, which cannot be
+/// undone.
 ///
 /// # Errors
 /// As [`Whitening::new`] and [`Whitening::apply`].
-pub fn prepare(patches: ArrayView2<'_, f64>, normalise: bool) -> Result<(Array2<f64>, Whitening)> {
-    let whitening = Whitening::new(patches, Method::Zca)?;
+pub fn prepare_patches(
+    patches: ArrayView2<'_, f64>,
+    normalise: bool,
+) -> Result<(Array2<f64>, Whitening)> {
+    let whitening = Whitening::new(patches, WhiteningMethod::Zca)?;
     let mut white = whitening.apply(patches)?;
     if !normalise {
         return Ok((white, whitening));
     }
     normalise_contrast(&mut white);
-    let again = Whitening::new(white.view(), Method::Zca)?;
+    let again = Whitening::new(white.view(), WhiteningMethod::Zca)?;
     let white = again.apply(white.view())?;
     Ok((white, again))
 }

@@ -1,12 +1,12 @@
-//! Whitening: y = T(x − mean) has mean 0 and the identity as its covariance.
+//! Whitens data: y = T(x − mean) has mean 0 and the identity as its covariance.
 //!
 //! ```text
 //! C = V diag(λ) Vᵀ;   ZCA: T = V diag(λ^−½) Vᵀ;   PCA: T = diag(λ^−½) Vᵀ
 //! ```
 //!
-//! ZCA changes the data least, so that whitened patches still look like patches; PCA orders the
-//! new axes by variance, the largest first. There is no ridge: a covariance without an inverse is
-//! an error. The mean is that of each dimension over the samples, not that of each patch.
+//! ZCA changes the data least: whitened patches still look like patches. PCA orders the new axes by
+//! variance, the largest first. There is no ridge: a covariance without an inverse is an error. The
+//! mean is that of each dimension over the samples, not that of each patch.
 
 use crate::batch::{BLOCK, blocks, groups, sum_in_order, view_mut};
 use crate::error::{check_count, check_finite};
@@ -16,9 +16,9 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
-/// Which of the transforms that whiten.
+/// Which whitening transform to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
+pub enum WhiteningMethod {
     /// Symmetric: as close to the data as whitened data can be.
     #[default]
     Zca,
@@ -29,11 +29,11 @@ pub enum Method {
 /// A transform that whitens data like those it was made from, and its inverse.
 ///
 /// ```
-/// use mpf_ica::whiten::{Method, Whitening};
+/// use mpf_ica::{Whitening, WhiteningMethod};
 /// use ndarray::array;
 ///
 /// let data = array![[1.0, 5.0], [3.0, 5.0], [1.0, 9.0], [3.0, 9.0]];
-/// let whitening = Whitening::new(data.view(), Method::Zca)?;
+/// let whitening = Whitening::new(data.view(), WhiteningMethod::Zca)?;
 /// let white = whitening.apply(data.view())?;
 /// assert!((white[[0, 0]] + 1.0).abs() < 1e-12 && (white[[2, 1]] - 1.0).abs() < 1e-12);
 /// # Ok::<(), mpf_ica::Error>(())
@@ -46,13 +46,13 @@ pub struct Whitening {
 }
 
 impl Whitening {
-    /// Whitens `data`, one sample per row. O(M d² + d³).
+    /// Finds the transform that whitens `data`, one sample per row. O(M d² + d³).
     ///
     /// # Errors
     /// [`Error::TooFewSamples`] unless there are more samples than dimensions,
     /// [`Error::NonFinite`], [`Error::SingularCovariance`], and [`Error::Core`] for data so large
     /// that their covariance overflows.
-    pub fn new(data: ArrayView2<'_, f64>, method: Method) -> Result<Self> {
+    pub fn new(data: ArrayView2<'_, f64>, method: WhiteningMethod) -> Result<Self> {
         let (n_samples, n_dims) = data.dim();
         if n_samples <= n_dims || n_dims == 0 {
             return Err(Error::TooFewSamples { n_samples, n_dims });
@@ -62,7 +62,7 @@ impl Whitening {
         let covariance = covariance(data, &mean);
         let (mut values, mut vectors) = symmetric_eigen(covariance.view())?;
         let (smallest, largest) = (values[0], values[n_dims - 1]);
-        // Rounding leaves a zero eigenvalue at about d·ε of the largest, and subnormal squares have
+        // Rounding turns a zero eigenvalue into about d·ε of the largest, and subnormal squares have
         // lost their digits.
         let zero = 10.0 * n_dims as f64 * f64::EPSILON * largest;
         let zero = zero.max(f64::MIN_POSITIVE / f64::EPSILON);
@@ -74,17 +74,17 @@ impl Whitening {
                 largest,
             });
         }
-        if method == Method::Pca {
+        if method == WhiteningMethod::Pca {
             values.invert_axis(Axis(0));
             vectors.invert_axis(Axis(1));
         }
         let roots = values.mapv(f64::sqrt);
         let (transform, inverse) = match method {
-            Method::Zca => (
+            WhiteningMethod::Zca => (
                 (&vectors / &roots).dot(&vectors.t()),
                 (&vectors * &roots).dot(&vectors.t()),
             ),
-            Method::Pca => (
+            WhiteningMethod::Pca => (
                 (&vectors / &roots).t().as_standard_layout().into_owned(),
                 &vectors * &roots,
             ),
@@ -96,18 +96,18 @@ impl Whitening {
         })
     }
 
-    /// T(x − mean) for every row x of `data`.
+    /// Returns T(x − mean) for every row x of `data`.
     ///
     /// # Errors
     /// [`Error::Count`] for rows of another length, [`Error::NonFinite`] for data that are not finite
-    /// or so large that the result is not.
+    /// or overflow.
     pub fn apply(&self, data: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         check_count("columns", self.mean.len(), data.ncols())?;
         let white = times((&data - &self.mean).view(), &self.transform);
         finite_result("data", data, "whitened data", white)
     }
 
-    /// T⁻¹y + mean for every row y of `white`.
+    /// Returns T⁻¹y + mean for every row y of `white`.
     ///
     /// # Errors
     /// As [`Whitening::apply`].
@@ -117,23 +117,24 @@ impl Whitening {
         finite_result("whitened data", white, "data", data)
     }
 
-    /// T, finite.
+    /// Returns T.
     pub fn transform(&self) -> ArrayView2<'_, f64> {
         self.transform.view()
     }
 
-    /// T⁻¹, finite.
+    /// Returns T⁻¹.
     pub fn inverse(&self) -> ArrayView2<'_, f64> {
         self.inverse.view()
     }
 
-    /// The mean that is taken off, finite.
+    /// Returns the mean that is subtracted.
     pub fn mean(&self) -> ndarray::ArrayView1<'_, f64> {
         self.mean.view()
     }
 }
 
-/// `found`, if it is finite; else what is not, which is among what was `given` if it can be.
+/// Returns `found` if it is finite. Otherwise the error names the first entry that is not: of
+/// `given` if there is one, or else of `found`.
 fn finite_result(
     what: &'static str,
     given: ArrayView2<'_, f64>,
@@ -147,11 +148,11 @@ fn finite_result(
     Ok(found)
 }
 
-/// ⟨(x − mean)(x − mean)ᵀ⟩ over the rows of `data`, divided by their number. Finite for finite
-/// numbers up to 1e150; beyond, a sum may overflow to ±∞ or NaN. NaN without rows.
+/// Returns ⟨(x − mean)(x − mean)ᵀ⟩ over the rows of `data`. Entries beyond 1e150 may overflow to ±∞
+/// or NaN; without rows it is NaN.
 ///
 /// # Panics
-/// When `mean` has another length than a row.
+/// If `mean` has another length than a row.
 pub fn covariance(data: ArrayView2<'_, f64>, mean: &Array1<f64>) -> Array2<f64> {
     let (n, d) = data.dim();
     let sums: Vec<Array2<f64>> = groups(n, BLOCK)
@@ -168,7 +169,7 @@ pub fn covariance(data: ArrayView2<'_, f64>, mean: &Array1<f64>) -> Array2<f64> 
     sum_in_order(d, sums.iter()) / n as f64
 }
 
-/// Every row x of `data` becomes `matrix` x.
+/// Returns `matrix` x for every row x of `data`.
 fn times(data: ArrayView2<'_, f64>, matrix: &Array2<f64>) -> Array2<f64> {
     let (n, d) = data.dim();
     let mut product = Array2::zeros((n, d));

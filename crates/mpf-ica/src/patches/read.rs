@@ -1,4 +1,4 @@
-//! Images from files: PGM and van Hateren's `.iml` always, PNG and JPEG with the feature `images`.
+//! Reads images from files: PGM and van Hateren's `.iml` always, PNG and JPEG with the feature `images`.
 //!
 //! Colours become grey by the weights of Rec. 601, 0.299 R + 0.587 G + 0.114 B. An `.iml` file is
 //! 1536 × 1024 unsigned 16-bit numbers, big-endian, row by row (van Hateren & van der Schaaf
@@ -9,16 +9,16 @@ use crate::{Error, Result};
 use ndarray::Array2;
 use std::path::{Path, PathBuf};
 
-/// Pixels of an `.iml` file.
+/// Rows and columns of an `.iml` file.
 const IML: (usize, usize) = (1024, 1536);
 
-/// Why a file is not the image that it should be.
+/// The contents of a file, or the reason why it cannot be read.
 type Reason<T> = std::result::Result<T, String>;
 
 /// A reader of one format: from a file's bytes to grey pixels.
 type Reader = fn(&[u8]) -> Reason<Array2<f64>>;
 
-/// The format that an extension stands for.
+/// Returns the format that the extension of `path` names, and its reader.
 fn reader(path: &Path) -> Option<(&'static str, Reader)> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     match extension.as_str() {
@@ -32,7 +32,7 @@ fn reader(path: &Path) -> Option<(&'static str, Reader)> {
     }
 }
 
-/// Reads one image, by the format that its extension names.
+/// Reads an image in the format that its extension names.
 ///
 /// # Errors
 /// [`Error::Image`] for a file that cannot be read, is corrupt, or has an unknown extension.
@@ -56,11 +56,11 @@ pub fn read_image(path: &Path) -> Result<Image> {
     Ok(Image::new(name, pixels))
 }
 
-/// Reads every image of a folder, in the order of their names. Other files are left alone.
+/// Reads every image of a folder, in the order of their names. Other files are ignored.
 ///
 /// # Errors
 /// [`Error::NoImages`] where there is none, [`Error::Image`] for the first that cannot be read.
-pub fn read_folder(folder: &Path) -> Result<Vec<Image>> {
+pub fn read_image_folder(folder: &Path) -> Result<Vec<Image>> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::Image {
         path: folder.to_owned(),
         format: "a folder of images",
@@ -79,7 +79,7 @@ pub fn read_folder(folder: &Path) -> Result<Vec<Image>> {
     paths.iter().map(|path| read_image(path)).collect()
 }
 
-/// `n_rows` × `n_columns` pixels from as many numbers, row by row.
+/// Makes `n_rows` × `n_columns` pixels of as many numbers, row by row.
 fn grey(n_rows: usize, n_columns: usize, pixels: Vec<f64>) -> Reason<Array2<f64>> {
     let found = pixels.len();
     Array2::from_shape_vec((n_rows, n_columns), pixels).map_err(|_| {
@@ -87,7 +87,7 @@ fn grey(n_rows: usize, n_columns: usize, pixels: Vec<f64>) -> Reason<Array2<f64>
     })
 }
 
-/// Big-endian 16-bit numbers.
+/// Decodes big-endian 16-bit numbers.
 fn sixteen_bit(bytes: &[u8]) -> Vec<f64> {
     let pairs = bytes.chunks_exact(2);
     pairs
@@ -104,7 +104,7 @@ fn read_iml(bytes: &[u8]) -> Reason<Array2<f64>> {
     grey(rows, columns, sixteen_bit(bytes))
 }
 
-/// P2 (text) and P5 (binary), 8 and 16 bits.
+/// Reads P2 (text) and P5 (binary), 8 and 16 bits.
 fn read_pgm(bytes: &[u8]) -> Reason<Array2<f64>> {
     let mut rest = bytes;
     let magic = pgm_token(&mut rest).unwrap_or_default();
@@ -136,7 +136,7 @@ fn read_pgm(bytes: &[u8]) -> Reason<Array2<f64>> {
         }
         pixels
     } else {
-        // One white space ends the header.
+        // One white-space character ends the header.
         let data = rest.get(1..).unwrap_or_default();
         let pixels = if largest < 256 {
             data.iter().map(|b| f64::from(*b)).collect()
@@ -149,7 +149,7 @@ fn read_pgm(bytes: &[u8]) -> Reason<Array2<f64>> {
     grey(rows, columns, pixels)
 }
 
-/// The next word of a PGM header, comments left out; `rest` begins right after it.
+/// Takes the next word of a PGM header off `rest`, skipping comments.
 fn pgm_token<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     loop {
         *rest = rest.trim_ascii_start();
@@ -165,7 +165,7 @@ fn pgm_token<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(token).ok().filter(|t| !t.is_empty())
 }
 
-/// Grey from 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) numbers per pixel.
+/// Converts pixels of 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) numbers to grey.
 #[cfg(feature = "images")]
 fn grey_from_channels(values: &[f64], n_channels: usize) -> Vec<f64> {
     let pixels = values.chunks_exact(n_channels);
@@ -202,7 +202,7 @@ fn read_jpeg(bytes: &[u8]) -> Reason<Array2<f64>> {
     use zune_jpeg::zune_core::colorspace::ColorSpace;
     use zune_jpeg::zune_core::options::DecoderOptions;
 
-    // A file that is cut short is an error, not a picture with a grey bottom.
+    // Strict: a file that is cut short is an error, not a picture with a grey bottom.
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .jpeg_set_out_colorspace(ColorSpace::RGB);

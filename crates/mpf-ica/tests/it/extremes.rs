@@ -1,26 +1,21 @@
-//! Numbers at the edge of `f64` and data at the edge of sense, through every public door of this
-//! crate: what comes back is finite, documented not to be, or a typed error; never a panic, and
-//! never an endless loop.
+//! Numbers at the edge of `f64` and degenerate data through the public interface of this crate:
+//! results are finite, documented not to be, or typed errors. Nothing panics or loops for ever.
 
-use mpf_core::energy::EnergyModel;
 use mpf_core::rng::stream;
-use mpf_core::{Objective, SampledConnectivity, checkpoint};
-use mpf_ica::compare::{amari_index, match_filters};
-use mpf_ica::connectivity::{CubeNeighbours, GaussianNeighbours, MetropolisNeighbours};
-use mpf_ica::dead_leaves::DeadLeaves;
-use mpf_ica::fit::{Rescue, Rule, TracePoint};
-use mpf_ica::flow::NeighbourFlow;
-use mpf_ica::likelihood::{NegativeLogLikelihood, log_likelihood};
-use mpf_ica::model::WithMomentum;
-use mpf_ica::patches::{Image, draw_patches, normalise_contrast, prepare};
-use mpf_ica::whiten::{Method, Whitening, covariance};
+use mpf_core::{CheckpointStore, EnergyModel, Objective, SampledConnectivity};
+use mpf_ica::internal::{
+    CubeNeighbours, GaussianNeighbours, MetropolisNeighbours, covariance, extended_neighbours,
+    normalise_contrast,
+};
 use mpf_ica::{
-    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, LaplaceIca, Metropolis,
-    Neighbours, Snapshot, Stochastic, Trainer, Trajectory,
+    Alternating, DeadLeaves, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, Image,
+    LaplaceIca, Metropolis, NegativeLogLikelihood, NeighbourFlow, NeighbourRule, Neighbours,
+    Stochastic, Trainer, Trajectory, Whitening, WhiteningMethod, WithMomentum, amari_index,
+    draw_patches, log_likelihood, match_filters, prepare_patches,
 };
 use mpf_samplers::{HmcOptions, SmoothEnergy};
-use mpf_testkit::{all_finite, few, number};
-use ndarray::{Array2, ArrayView2, Axis, concatenate};
+use mpf_testkit::{StopAfter, all_finite, few, in_memory, number};
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -64,7 +59,7 @@ fn data(d: usize) -> impl Strategy<Value = Array2<f64>> {
     prop_oneof![3 => plain, 2 => edge, 1 => equal, 1 => twins, 1 => constant, 1 => corners]
 }
 
-/// Filters, if they are any: plain ones, numbers at the edge, and all of one scale.
+/// Entries of filters, valid or not: plain ones, numbers at the edge, and all of one scale.
 fn filters(d: usize) -> impl Strategy<Value = Array2<f64>> {
     let scales = proptest::sample::select(vec![1.0, 1e-310, 1e-200, 1e150, 1e300]);
     let scaled = (matrix(d, d, -4.0..4.0f64), scales).prop_map(|(j, scale)| j * scale);
@@ -169,7 +164,7 @@ proptest! {
         scale in proptest::sample::select(vec![1.0, 1e-300, 1e-160, 1e-150, 1e150, 1e154, 1e300]),
     ) {
         let data = data * scale;
-        for method in [Method::Zca, Method::Pca] {
+        for method in [WhiteningMethod::Zca, WhiteningMethod::Pca] {
             let Ok(whitening) = Whitening::new(data.view(), method) else { continue };
             all_finite("T", whitening.transform())?;
             all_finite("T⁻¹", whitening.inverse())?;
@@ -185,7 +180,7 @@ proptest! {
             }
         }
         for normalise in [false, true] {
-            if let Ok((white, _)) = prepare(data.view(), normalise) {
+            if let Ok((white, _)) = prepare_patches(data.view(), normalise) {
                 all_finite("prepared", &white)?;
             }
         }
@@ -252,7 +247,7 @@ proptest! {
         let data = data.view();
         let mut all = vec![
             Neighbours::hamiltonian(&rule, data, seed),
-            Neighbours::extended(&rule, extended.view(), seed),
+            extended_neighbours(&rule, extended.view(), seed),
             Neighbours::draw(&GaussianNeighbours { scale: reach }, data, per_sample, seed),
             Neighbours::draw(&CubeNeighbours { side: reach }, data, per_sample, seed),
         ];
@@ -262,14 +257,15 @@ proptest! {
             );
             all.push(Neighbours::draw(&rule, data, per_sample, seed));
         }
-        all.push(all[0].part(0..1));
+        let first = data.slice(s![..1, ..]);
+        all.push(Neighbours::hamiltonian(&rule, first, seed));
         for neighbours in &all {
             let Ok(mut flow) = NeighbourFlow::new(data, neighbours) else { continue };
             all_finite("data", data)?;
             all_finite("positions", neighbours.positions())?;
             let mut grad = vec![0.0; d * d];
             let value = flow.value_and_gradient(&theta, &mut grad);
-            // −∞: nobody has a neighbour.
+            // −∞: no sample has a neighbour.
             let calm = theta.iter().chain(data).chain(neighbours.positions()).all(|v| v.abs() < 1e150);
             prop_assert!(!calm || value < f64::INFINITY, "ln K = {value}");
             if value.is_finite() && calm {
@@ -299,12 +295,13 @@ proptest! {
     }
 }
 
-/// A [`Snapshot`] of maximum likelihood as `serde` writes it.
+/// The state of maximum likelihood, which is the minimiser's, as it is written.
 type Written = (
+    Vec<(usize, f64, f64)>,
+    (Vec<f64>, f64, Vec<f64>, Vec<f64>, f64, f64, usize),
     (usize, usize, f64),
-    Vec<TracePoint>,
-    Vec<Rescue>,
-    (u32, mpf_core::Snapshot),
+    Vec<mpf_core::TracePoint>,
+    (Option<Vec<u8>>, bool),
 );
 
 proptest! {
@@ -348,9 +345,9 @@ proptest! {
             }),
         };
         let rule = match kind {
-            0 => Rule::Hamiltonian(trajectory),
-            1 => Rule::Gaussian { scale: reach, per_sample: 2 },
-            _ => Rule::Cube { side: reach, per_sample: 2 },
+            0 => NeighbourRule::Hamiltonian(trajectory),
+            1 => NeighbourRule::Gaussian { scale: reach, per_sample: 2 },
+            _ => NeighbourRule::Cube { side: reach, per_sample: 2 },
         };
         let alternating = Alternating {
             rounds: 3,
@@ -370,31 +367,40 @@ proptest! {
                 seed,
                 report_every: 2,
                 max_seconds,
-                snapshots: true,
                 ..Default::default()
             };
             let Ok(fitter) = Fitter::new(options.clone()) else { continue };
-            let mut snapshots: Vec<Snapshot> = Vec::new();
-            let fit = fitter.fit_observed(data.view(), |progress| {
-                snapshots.extend(progress.snapshot.cloned());
-            });
-            let Ok(fit) = fit else { continue };
+            let Ok(fit) = fitter.fit(data.view()) else { continue };
             whole(&fit)?;
-            let Some(middle) = snapshots.pop() else { continue };
-            all_finite("seconds", [&middle.seconds()])?;
-            let resume = |snapshot: Snapshot| {
-                let options = FitOptions { resume: Some(snapshot), ..options.clone() };
+            let file = StopAfter::new(2);
+            let first = FitOptions {
+                cancel: file.cancel().clone(),
+                checkpoint: file.checkpoint(),
+                ..options.clone()
+            };
+            let _ = Fitter::new(first).unwrap().fit(data.view());
+            if file.read().unwrap().is_none() {
+                continue;
+            }
+            let (_, checkpoint) = file.resumed();
+            let resume = |checkpoint| {
+                let options = FitOptions { checkpoint, ..options.clone() };
                 Fitter::new(options).unwrap().fit(data.view())
             };
-            let sealed = checkpoint::seal(&middle).unwrap();
-            whole(&resume(checkpoint::open(&sealed).unwrap()).unwrap())?;
-            if likelihood {
-                let mut written: Written = checkpoint::open(&sealed).unwrap();
-                if damage > 0.0 { written.0.2 = damage } else { written.1[0].seconds = damage }
-                let sealed = checkpoint::seal(&written).unwrap();
-                if let Ok(fit) = resume(checkpoint::open(&sealed).unwrap()) {
-                    whole(&fit)?;
-                }
+            let damaged = if likelihood {
+                let mut written: Written = checkpoint.resume().unwrap().expect("it was written");
+                if damage > 0.0 { written.2.2 = damage } else { written.3[0].seconds = damage }
+                Some(written)
+            } else {
+                None
+            };
+            let resumed = resume(checkpoint).unwrap();
+            whole(&resumed)?;
+            if max_seconds == f64::INFINITY {
+                prop_assert_eq!(&resumed.filters, &fit.filters);
+            }
+            if let Some(damaged) = damaged {
+                let _ = resume(in_memory(damaged));
             }
         }
     }

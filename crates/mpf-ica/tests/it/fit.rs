@@ -1,16 +1,15 @@
-//! The trainers: what they find, what they say, and that threads change nothing.
+//! The trainers: their results and reports, threads, checkpoints and bad input.
 
-use crate::common::{mixed_sources, normal, seed};
-use mpf_core::{Cancel, StopReason, checkpoint};
-use mpf_ica::compare::{amari_index, match_filters};
-use mpf_ica::dead_leaves::DeadLeaves;
-use mpf_ica::fit::{LOST, Rule};
-use mpf_ica::patches::{draw_patches, prepare};
+use crate::common::{mixed_sources, normal};
+use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ica::{
-    Alternating, Error, Filters, Fit, FitOptions, Fitter, Metropolis, Snapshot, Stochastic,
-    Trainer, Trajectory,
+    Alternating, DeadLeaves, Error, Filters, Fit, FitOptions, Fitter, Metropolis, NeighbourRule,
+    Rescue, Stochastic, TracePoint, Trainer, Trajectory, amari_index, draw_patches, match_filters,
+    prepare_patches,
 };
-use ndarray::{Array2, array};
+use mpf_testkit::{StopAfter, in_memory, seed};
+use ndarray::{Array2, array, s};
+use std::time::Duration;
 
 fn fit(trainer: Trainer, data: &Array2<f64>, seed: u64) -> Fit {
     let options = FitOptions {
@@ -55,7 +54,7 @@ fn synthetic_sources_are_found() {
         ] {
             let found = fit(trainer, &data, seed());
             let gap = best.log_likelihood - found.log_likelihood;
-            // Nothing is likelier than the maximum, up to its own tolerance.
+            // The maximum is the likeliest, up to its own tolerance.
             assert!((-1e-4..=0.005).contains(&gap), "d = {d}: {gap}");
             let index = amari_index(&found.filters, mixing.view()).unwrap();
             // 0.003 at 100,000 samples; errors go as 1/√M.
@@ -76,7 +75,7 @@ fn patches(n: usize) -> Array2<f64> {
     };
     let images = leaves.draw(seed()).unwrap();
     let patches = draw_patches(&images, 5, n, seed()).unwrap();
-    prepare(patches.view(), false).unwrap().0
+    prepare_patches(patches.view(), false).unwrap().0
 }
 
 #[test]
@@ -94,7 +93,7 @@ fn image_patches_are_fitted_as_well_as_by_maximum_likelihood() {
     assert!(gap(&with) < 0.15, "{}", gap(&with));
     assert!(gap(&without) < 0.25, "{}", gap(&without));
     for found in [&with, &without] {
-        assert!(found.smallest_singular_value >= LOST * found.median_singular_value);
+        assert!(found.smallest_singular_value >= Fit::LOST_RATIO * found.median_singular_value);
         assert!(found.trace[0].log_likelihood < found.log_likelihood - 5.0);
         let acceptance = found.acceptance.unwrap();
         assert!((0.3..1.0).contains(&acceptance), "{acceptance}");
@@ -103,7 +102,7 @@ fn image_patches_are_fitted_as_well_as_by_maximum_likelihood() {
 
 #[test]
 fn a_lost_direction_is_noticed_and_given_back() {
-    // Two filters that are nearly the same, and nobody for the fourth source.
+    // Two filters are nearly the same, and none is left for the fourth source.
     let (data, _) = mixed_sources(4, 10_000, seed());
     let mut start = fit(Trainer::maximum_likelihood(), &data, seed())
         .filters
@@ -116,7 +115,7 @@ fn a_lost_direction_is_noticed_and_given_back() {
             trainer: Trainer::Stochastic(Stochastic {
                 steady_steps,
                 falling_steps: 300,
-                // So slow at first that the look after half of the steady steps finds it so.
+                // So slow at first that the check after half of the steady steps still finds it.
                 rate: 0.01,
                 metropolis: None,
                 ..short()
@@ -133,7 +132,7 @@ fn a_lost_direction_is_noticed_and_given_back() {
     assert!(rescue.filter <= 1, "one of the two copies");
     assert!(rescue.smallest_singular_value < 0.01 * rescue.median_singular_value);
     assert!(!found.lost_a_direction());
-    // Without looks it stays lost, and the fit says so.
+    // Without steady steps nothing is checked: it stays lost, and the fit says so.
     let lost = run(0);
     assert!(lost.rescued.is_empty() && lost.lost_a_direction());
     assert!(lost.log_likelihood < found.log_likelihood - 1.0);
@@ -153,14 +152,14 @@ fn isotropic_neighbours_are_worse_than_hamiltonian_ones() {
         };
         best.log_likelihood - fit(Trainer::Alternating(trainer), &data, seed()).log_likelihood
     };
-    let hamiltonian = gap(Rule::Hamiltonian(Trajectory::default()));
+    let hamiltonian = gap(NeighbourRule::Hamiltonian(Trajectory::default()));
     let gaussian = |per_sample| {
-        gap(Rule::Gaussian {
+        gap(NeighbourRule::Gaussian {
             scale: 1.0,
             per_sample,
         })
     };
-    let cube = gap(Rule::Cube {
+    let cube = gap(NeighbourRule::Cube {
         side: 0.5,
         per_sample: 1,
     });
@@ -208,27 +207,6 @@ fn threads_and_repeats_change_no_digit() {
     }
 }
 
-/// A fit with a snapshot after every few steps, as bytes.
-fn with_snapshots(options: FitOptions, data: &Array2<f64>) -> (Fit, Vec<Vec<u8>>) {
-    let options = FitOptions {
-        report_every: 4,
-        snapshots: true,
-        seed: 3,
-        ..options
-    };
-    let mut taken = Vec::new();
-    let fit = Fitter::new(options)
-        .unwrap()
-        .fit_observed(data.view(), |p| {
-            if let Some(snapshot) = p.snapshot {
-                assert_eq!((snapshot.step(), snapshot.seconds()), (p.step, p.seconds));
-                taken.push(checkpoint::seal(snapshot).unwrap());
-            }
-        })
-        .unwrap();
-    (fit, taken)
-}
-
 /// All of a fit but its times, with every bit.
 fn bits(fit: &Fit) -> String {
     let trace: Vec<_> = fit
@@ -249,45 +227,155 @@ fn bits(fit: &Fit) -> String {
     )
 }
 
+/// Fits with a checkpoint and returns the steps that the observer saw, too.
+fn checkpointed(
+    trainer: &Trainer,
+    data: &Array2<f64>,
+    cancel: &Cancel,
+    checkpoint: Checkpoint,
+) -> (Fit, Vec<usize>) {
+    let options = FitOptions {
+        trainer: trainer.clone(),
+        report_every: 4,
+        seed: 3,
+        cancel: cancel.clone(),
+        checkpoint,
+        ..Default::default()
+    };
+    let mut steps = Vec::new();
+    let fit = Fitter::new(options)
+        .unwrap()
+        .fit_observed(data.view(), |p| steps.push(p.step))
+        .unwrap();
+    (fit, steps)
+}
+
 #[test]
 fn a_resumed_fit_ends_with_the_same_bits() {
     let data = patches(2000);
+    let never = Cancel::new();
     for trainer in all_trainers() {
+        let (whole, all_steps) = checkpointed(&trainer, &data, &never, Checkpoint::default());
+        let mut stops = 0;
+        loop {
+            let file = StopAfter::new(stops + 1);
+            let (stopped, _) = checkpointed(&trainer, &data, file.cancel(), file.checkpoint());
+            let (_, checkpoint) = file.resumed();
+            let (found, steps) = checkpointed(&trainer, &data, &never, checkpoint);
+            assert_eq!(bits(&found), bits(&whole), "{trainer:?}, stop {stops}");
+            assert!(all_steps.ends_with(&steps) && steps.len() < all_steps.len());
+            // The history is kept with its times; a stopped fit of MPF reports its result too.
+            let before = stopped.trace.len() - 1;
+            assert_eq!(found.trace[..before], stopped.trace[..before]);
+            let last = found.trace[..before].last();
+            assert!(last.is_none_or(|point| found.seconds >= point.seconds));
+            if stopped.stop != StopReason::Cancelled {
+                break;
+            }
+            stops += 1;
+        }
+        assert!(stops >= 2, "{stops} stops of {trainer:?}");
+    }
+}
+
+#[test]
+fn a_fit_that_is_cancelled_at_any_moment_can_be_resumed() {
+    // Also within a round of the alternating trainer, which is then repeated.
+    let data = patches(2000);
+    let never = Cancel::new();
+    for trainer in all_trainers() {
+        let (whole, _) = checkpointed(&trainer, &data, &never, Checkpoint::default());
+        for part in [0.1, 0.5, 0.8] {
+            let file = StopAfter::new(usize::MAX);
+            let checkpoint = file.checkpoint();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_secs_f64(part * whole.seconds));
+                    file.cancel().cancel();
+                });
+                let _ = checkpointed(&trainer, &data, file.cancel(), checkpoint.clone());
+            });
+            checkpoint.write().unwrap();
+            let (_, checkpoint) = file.resumed();
+            let (found, _) = checkpointed(&trainer, &data, &never, checkpoint);
+            assert_eq!(bits(&found), bits(&whole), "{trainer:?} after {part}");
+        }
+    }
+}
+
+/// The state of the stochastic trainer, as it is written.
+type Written = (
+    f64,
+    Vec<TracePoint>,
+    Vec<Rescue>,
+    (
+        Vec<f64>,
+        Vec<f64>,
+        (usize, Vec<f64>),
+        (Vec<u32>, usize, [u64; 4]),
+        usize,
+        Option<f64>,
+        u64,
+        usize,
+    ),
+);
+
+#[test]
+fn states_of_other_fits_are_errors_and_forged_ones_never_panic() {
+    let data = patches(200);
+    let trainers = all_trainers();
+    let states: Vec<Checkpoint> = trainers
+        .iter()
+        .map(|trainer| {
+            let file = StopAfter::new(2);
+            let _ = checkpointed(trainer, &data, file.cancel(), file.checkpoint());
+            file.resumed().1
+        })
+        .collect();
+    let resume = |trainer: &Trainer, data: ndarray::ArrayView2<'_, f64>, checkpoint| {
         let options = FitOptions {
-            trainer,
+            trainer: trainer.clone(),
+            checkpoint,
             ..Default::default()
         };
-        let (whole, taken) = with_snapshots(options.clone(), &data);
-        assert!(taken.len() >= 3);
-        for (at, bytes) in taken.iter().enumerate() {
-            let snapshot: Snapshot = checkpoint::open(bytes).unwrap();
-            let before = snapshot.seconds();
-            let resumed = FitOptions {
-                resume: Some(snapshot),
-                ..options.clone()
-            };
-            let (found, later) = with_snapshots(resumed, &data);
-            assert_eq!(bits(&found), bits(&whole));
-            assert!(found.seconds >= before);
-            assert_eq!(later.len(), taken.len() - at - 1);
+        Fitter::new(options).unwrap().fit(data)
+    };
+    let refused = |found: mpf_ica::Result<Fit>| {
+        let is_checkpoint = |e: &mpf_core::Error| matches!(e, mpf_core::Error::Checkpoint { .. });
+        matches!(found, Err(Error::Core(ref e)) if is_checkpoint(e))
+    };
+    let fewer_dims = data.slice(s![.., ..7]);
+    for (i, trainer) in trainers.iter().enumerate() {
+        for (k, state) in states.iter().enumerate() {
+            let found = resume(trainer, data.view(), state.clone());
+            assert_eq!(refused(found), i != k, "{trainer:?} from state {k}");
         }
-        // Not of these data, and not of this trainer.
-        let snapshot: Snapshot = checkpoint::open(&taken[0]).unwrap();
-        let fewer = data.slice(ndarray::s![..1500, ..]);
-        let other_trainer = match options.trainer {
-            Trainer::Stochastic(_) => Trainer::alternating(),
-            _ => Trainer::stochastic(),
-        };
-        let trainers = [(options.trainer, fewer), (other_trainer, data.view())];
-        for (trainer, data) in trainers {
-            let options = FitOptions {
-                trainer,
-                resume: Some(snapshot.clone()),
-                ..Default::default()
-            };
-            let refused = Fitter::new(options).unwrap().fit(data);
-            assert!(matches!(refused, Err(Error::OtherSnapshot { .. })));
-        }
+        assert!(refused(resume(trainer, fewer_dims, states[i].clone())));
+        assert!(refused(resume(trainer, data.view(), in_memory(7u8))));
+    }
+    let fewer = data.slice(s![..150, ..]);
+    assert!(refused(resume(&trainers[0], fewer, states[0].clone())));
+
+    let forgeries: [fn(&mut Written); 12] = [
+        |s| s.0 = f64::NAN,
+        |s| s.3.0.truncate(16),
+        |s| s.3.1.truncate(16),
+        |s| s.3.2.0 = usize::MAX,
+        |s| s.3.2.1.clear(),
+        |s| s.3.3.0[3] = u32::MAX,
+        |s| s.3.3.0.truncate(10),
+        |s| s.3.3.1 = usize::MAX,
+        |s| s.3.3.2 = [0; 4],
+        |s| s.3.4 = usize::MAX,
+        |s| s.3.5 = Some(f64::NAN),
+        |s| s.3.7 = usize::MAX,
+    ];
+    for (k, forge) in forgeries.iter().enumerate() {
+        let mut state: Written = states[0].resume().unwrap().expect("it was stopped");
+        forge(&mut state);
+        let found = resume(&trainers[0], data.view(), in_memory(state));
+        let harmless = [0, 8, 10].contains(&k);
+        assert_eq!(refused(found), !harmless, "forgery {k}");
     }
 }
 
@@ -378,7 +466,7 @@ fn bad_data_and_options_are_errors() {
         fit(
             FitOptions {
                 trainer: Trainer::Alternating(Alternating {
-                    rule: Rule::Gaussian {
+                    rule: NeighbourRule::Gaussian {
                         scale: -1.0,
                         per_sample: 1,
                     },

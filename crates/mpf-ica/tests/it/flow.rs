@@ -1,17 +1,18 @@
 //! The fast objective against `mpf-core`'s plain one, and what the connectivities promise.
 
-use crate::common::{normal, random_filters, seed};
+use crate::common::{normal, random_filters};
 use mpf_core::gradient_error;
 use mpf_core::rng::{stream, substream};
-use mpf_core::{Drawn, EnergyModel, Flow, Form, Objective, SampledConnectivity};
-use mpf_ica::connectivity::{
-    CubeNeighbours, GaussianNeighbours, HamiltonianNeighbours, MetropolisNeighbours, Neighbours,
+use mpf_core::{Drawn, EnergyModel, Flow, FlowForm, Objective, SampledConnectivity};
+use mpf_ica::internal::{
+    CubeNeighbours, GaussianNeighbours, MetropolisNeighbours, extended_neighbours,
 };
-use mpf_ica::flow::NeighbourFlow;
-use mpf_ica::model::WithMomentum;
-use mpf_ica::{Filters, LaplaceIca, Trajectory};
+use mpf_ica::{
+    Filters, HamiltonianNeighbours, LaplaceIca, NeighbourFlow, Neighbours, Trajectory, WithMomentum,
+};
 use mpf_samplers::HmcOptions;
-use ndarray::{Array2, Axis, concatenate, s};
+use mpf_testkit::seed;
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
 fn evaluate(objective: &mut impl Objective, theta: &[f64]) -> (f64, Vec<f64>) {
     let mut grad = vec![0.0; theta.len()];
@@ -45,12 +46,14 @@ fn the_hamiltonian_objective_is_the_generic_one_term_by_term() {
     };
     let data = normal(n, d, seed());
     let extended = concatenate![Axis(1), data, normal(n, d, seed() + 5)];
-    let neighbours = Neighbours::extended(&rule, extended.view(), 7);
+    let neighbours = extended_neighbours(&rule, extended.view(), 7);
 
     let model = WithMomentum(LaplaceIca::new(d));
     let drawn = Drawn::new(rule.clone(), 1, 7).unwrap();
     let states = rows(&extended);
-    let mut plain = Flow::new(&model, &drawn, &states).unwrap().form(Form::Log);
+    let mut plain = Flow::new(&model, &drawn, &states)
+        .unwrap()
+        .form(FlowForm::Log);
     let mut fast = NeighbourFlow::new(data.view(), &neighbours).unwrap();
     assert_same(
         evaluate(&mut fast, theta.theta()),
@@ -59,10 +62,12 @@ fn the_hamiltonian_objective_is_the_generic_one_term_by_term() {
     // Every term by itself: sample 0 of each run of draws.
     for j in 0..n {
         let state = extended.slice(s![j..=j, ..]).to_owned();
-        let one = Neighbours::extended(&rule, state.view(), 7);
+        let one = extended_neighbours(&rule, state.view(), 7);
         let data = state.slice(s![.., ..d]).to_owned();
         let states = rows(&state);
-        let mut plain = Flow::new(&model, &drawn, &states).unwrap().form(Form::Log);
+        let mut plain = Flow::new(&model, &drawn, &states)
+            .unwrap()
+            .form(FlowForm::Log);
         let mut fast = NeighbourFlow::new(data.view(), &one).unwrap();
         assert_same(
             evaluate(&mut fast, theta.theta()),
@@ -91,7 +96,9 @@ fn every_other_rule_gives_the_generic_objective_too() {
         let drawn = Drawn::new(rule.clone(), per_sample, 3).unwrap();
         let model = LaplaceIca::new(data.ncols());
         let states = rows(data);
-        let mut plain = Flow::new(&model, &drawn, &states).unwrap().form(Form::Log);
+        let mut plain = Flow::new(&model, &drawn, &states)
+            .unwrap()
+            .form(FlowForm::Log);
         let mut fast = NeighbourFlow::new(data.view(), &neighbours).unwrap();
         assert_same(
             evaluate(&mut fast, theta.theta()),
@@ -105,14 +112,13 @@ fn the_gradient_agrees_with_differences() {
     // Differences that cross a kink of some response are off; keep the steps short and the
     // samples few, and choose those that stay clear.
     let d = 3;
-    let (theta_h, theta) = filters(d);
+    let (_, theta) = filters(d);
     let rule = GaussianNeighbours { scale: 0.8 };
     let all = normal(60, d, seed());
     let clear = |x: &[f64]| {
         let u = theta.as_array().dot(&ndarray::ArrayView1::from(x));
         u.iter().all(|u| u.abs() > 0.01)
     };
-    let _ = theta_h;
     let keep: Vec<usize> = (0..60)
         .filter(|&r| {
             let row = all.row(r).to_owned().insert_axis(Axis(0));
@@ -159,7 +165,7 @@ fn batched_trajectories_are_the_plain_ones() {
             off += usize::from(!same);
         }
     }
-    // Rounding may decide the sign of a response at a kink, hardly ever.
+    // Rounding may decide the sign of a response at a kink, which is rare.
     assert!(off <= 1, "{off}");
 }
 
@@ -194,23 +200,29 @@ fn the_truth_is_stationary() {
         ..Default::default()
     };
     let metropolis = MetropolisNeighbours::new(random_filters(d, 9), off_hmc, 2).unwrap();
-    let all = [
-        Neighbours::hamiltonian(&hamiltonian, data.view(), seed()),
-        Neighbours::draw(&metropolis, data.view(), 1, seed()),
-        Neighbours::draw(&GaussianNeighbours { scale: 1.0 }, data.view(), 1, seed()),
-        Neighbours::draw(&CubeNeighbours { side: 1.5 }, data.view(), 1, seed()),
+    type Draw<'a> = &'a dyn Fn(ArrayView2<'_, f64>, u64) -> Neighbours;
+    let all: [Draw<'_>; 4] = [
+        &|x, seed| Neighbours::hamiltonian(&hamiltonian, x, seed),
+        &|x, seed| Neighbours::draw(&metropolis, x, 1, seed),
+        &|x, seed| Neighbours::draw(&GaussianNeighbours { scale: 1.0 }, x, 1, seed),
+        &|x, seed| Neighbours::draw(&CubeNeighbours { side: 1.5 }, x, 1, seed),
     ];
-    for (k, neighbours) in all.iter().enumerate() {
-        let mut flow = NeighbourFlow::new(data.view(), neighbours).unwrap();
-        let (_, grad) = evaluate(&mut flow, truth.theta());
-        // The error of each entry, from twenty parts of the data.
+    for (k, draw) in all.iter().enumerate() {
+        let gradient = |x: ArrayView2<'_, f64>, seed| {
+            let neighbours = draw(x, seed);
+            evaluate(
+                &mut NeighbourFlow::new(x, &neighbours).unwrap(),
+                truth.theta(),
+            )
+            .1
+        };
+        let grad = gradient(data.view(), seed());
+        // The error of each entry, from twenty parts of the data with neighbours of their own.
         let part = n / 20;
         let mut squares = vec![0.0; d * d];
         for p in 0..20 {
-            let rows = s![p * part..(p + 1) * part, ..];
-            let share = neighbours.part(p * part..(p + 1) * part);
-            let mut flow = NeighbourFlow::new(data.slice(rows), &share).unwrap();
-            let (_, g) = evaluate(&mut flow, truth.theta());
+            let rows = data.slice(s![p * part..(p + 1) * part, ..]);
+            let g = gradient(rows, mpf_core::rng::next_seed(seed() + p as u64));
             for ((square, g), mean) in squares.iter_mut().zip(g).zip(&grad) {
                 *square += (g - mean).powi(2);
             }

@@ -1,7 +1,9 @@
-//! Images from files, patches from images, and what is said of those that cannot be read.
+//! Images from files, patches from images, and the messages about files that cannot be read.
 
-use mpf_ica::Error;
-use mpf_ica::patches::{Image, draw_patches, normalise_contrast, prepare, read_folder, read_image};
+use crate::common::normal;
+use mpf_ica::internal::{covariance, normalise_contrast};
+use mpf_ica::{Error, Image, draw_patches, prepare_patches, read_image, read_image_folder};
+use mpf_testkit::seed;
 use ndarray::{Array1, Array2, Axis, array};
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<Array2<f64>, Error> {
     read_image(&path).map(|image| image.pixels().to_owned())
 }
 
-/// What is said, without the folder that the file was in.
+/// Returns the message without the folder that the file was in.
 fn message(error: Error) -> String {
     match error {
         Error::Image {
@@ -138,16 +140,16 @@ fn files_that_are_no_images_are_errors_that_say_so() {
 #[test]
 fn folders_are_read_in_order_and_other_files_left_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let empty = read_folder(folder.path()).unwrap_err();
+    let empty = read_image_folder(folder.path()).unwrap_err();
     assert!(matches!(empty, Error::NoImages { folder: Some(_) }));
     for (name, grey) in [("b.pgm", 2), ("a.pgm", 1), ("notes.txt", 3)] {
         fs::write(folder.path().join(name), format!("P2 1 1 9 {grey}")).unwrap();
     }
-    let images = read_folder(folder.path()).unwrap();
+    let images = read_image_folder(folder.path()).unwrap();
     let names: Vec<&str> = images.iter().map(Image::name).collect();
     assert_eq!(names, ["a.pgm", "b.pgm"]);
     assert_eq!(images[1].pixels()[[0, 0]], 2.0);
-    assert!(read_folder(&folder.path().join("none")).is_err());
+    assert!(read_image_folder(&folder.path().join("none")).is_err());
 }
 
 #[test]
@@ -164,7 +166,7 @@ fn patches_are_squares_of_the_image_and_every_place_is_as_likely() {
     let small = Array2::from_shape_fn((3, 3), |(i, j)| (100 + 10 * i + j) as f64);
     let images = [Image::new("large", large), Image::new("small", small)];
     let n = 7000;
-    let patches = draw_patches(&images, 3, n, common::seed()).unwrap();
+    let patches = draw_patches(&images, 3, n, seed()).unwrap();
     let mut counts = std::collections::BTreeMap::new();
     for patch in patches.outer_iter() {
         let corner = patch[0];
@@ -196,17 +198,17 @@ fn contrast_normalisation_divides_by_the_contrast() {
     let contrast = 12.6f64.sqrt();
     assert_eq!(rows, array![[3.0 / contrast, 4.0 / contrast], [0.0, 0.0]]);
     // Prepared patches are white, with and without it, and differ.
-    let patches = common::normal(500, 4, 1) + 3.0;
-    let heavy = &patches * &common::normal(500, 1, 2);
-    let covariance = |data: &Array2<f64>| {
+    let patches = normal(500, 4, 1) + 3.0;
+    let heavy = &patches * &normal(500, 1, 2);
+    let centred_covariance = |data: &Array2<f64>| {
         let mean = data.mean_axis(Axis(0)).unwrap();
         assert!(mean.iter().all(|m| m.abs() < 1e-12));
-        mpf_ica::whiten::covariance(data.view(), &Array1::zeros(4))
+        covariance(data.view(), &Array1::zeros(4))
     };
-    let (plain, _) = prepare(heavy.view(), false).unwrap();
-    let (normalised, _) = prepare(heavy.view(), true).unwrap();
+    let (plain, _) = prepare_patches(heavy.view(), false).unwrap();
+    let (normalised, _) = prepare_patches(heavy.view(), true).unwrap();
     for white in [&plain, &normalised] {
-        let off = covariance(white) - Array2::<f64>::eye(4);
+        let off = centred_covariance(white) - Array2::<f64>::eye(4);
         assert!(off.iter().all(|e| e.abs() < 1e-10));
     }
     let kurtosis = |data: &Array2<f64>| data.mapv(|v| v.powi(4)).sum() / data.len() as f64;

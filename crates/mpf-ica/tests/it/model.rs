@@ -1,15 +1,17 @@
 //! The energy, its gradients and the likelihood; whitening.
 
-use crate::common::{normal, random_filters, seed};
+use crate::common::{normal, random_filters};
 use mpf_core::from_fn;
 use mpf_core::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::{EnergyModel, Objective};
-use mpf_ica::likelihood::{NegativeLogLikelihood, log_likelihood};
-use mpf_ica::model::WithMomentum;
-use mpf_ica::whiten::{Method, Whitening, covariance};
-use mpf_ica::{Error, Filters, LaplaceIca};
+use mpf_ica::internal::covariance;
+use mpf_ica::{
+    Error, Filters, LaplaceIca, NegativeLogLikelihood, Whitening, WhiteningMethod, WithMomentum,
+    log_likelihood,
+};
 use mpf_samplers::SmoothEnergy;
+use mpf_testkit::seed;
 use ndarray::{Array1, Array2, ArrayView2, Axis, array};
 
 /// Responses at least this far from the kink, so that no difference of step 1e-3 crosses it.
@@ -155,7 +157,7 @@ fn whitened_data_have_the_identity_as_covariance() {
     let scales = Array1::from_shape_fn(d, |k| 10f64.powf(-3.0 * k as f64 / d as f64));
     let mixed = (normal(3000, d, 1) * &scales).dot(&random_filters(d, 2).as_array());
     let data = mixed + &normal(1, d, 3);
-    for method in [Method::Zca, Method::Pca] {
+    for method in [WhiteningMethod::Zca, WhiteningMethod::Pca] {
         let whitening = Whitening::new(data.view(), method).unwrap();
         let white = whitening.apply(data.view()).unwrap();
         // The condition 1e6 of the covariance times 1e-16 leaves ten digits.
@@ -164,10 +166,10 @@ fn whitened_data_have_the_identity_as_covariance() {
         assert!((back - &data).iter().all(|e| e.abs() < 1e-10));
     }
     // ZCA is symmetric; PCA's first axis is that of the largest variance.
-    let zca = Whitening::new(data.view(), Method::Zca).unwrap();
+    let zca = Whitening::new(data.view(), WhiteningMethod::Zca).unwrap();
     let skew = &zca.transform() - &zca.transform().t();
     assert!(skew.iter().all(|e| e.abs() < 1e-8));
-    let pca = Whitening::new(data.view(), Method::Pca).unwrap();
+    let pca = Whitening::new(data.view(), WhiteningMethod::Pca).unwrap();
     let lengths: Vec<f64> = pca.transform().outer_iter().map(|r| r.dot(&r)).collect();
     assert!(lengths.windows(2).all(|w| w[0] < w[1]));
 }
@@ -179,7 +181,7 @@ fn data_that_cannot_be_whitened_are_errors() {
     let mean = data.mean_axis(Axis(1)).unwrap().insert_axis(Axis(1));
     let centred = &data - &mean;
     assert!(matches!(
-        Whitening::new(centred.view(), Method::Zca),
+        Whitening::new(centred.view(), WhiteningMethod::Zca),
         Err(Error::SingularCovariance {
             n_dims: 5,
             rank: 4,
@@ -187,7 +189,7 @@ fn data_that_cannot_be_whitened_are_errors() {
         })
     ));
     assert!(matches!(
-        Whitening::new(normal(5, 5, 1).view(), Method::Zca),
+        Whitening::new(normal(5, 5, 1).view(), WhiteningMethod::Zca),
         Err(Error::TooFewSamples {
             n_samples: 5,
             n_dims: 5
@@ -195,14 +197,14 @@ fn data_that_cannot_be_whitened_are_errors() {
     ));
     data[[7, 2]] = f64::NAN;
     assert!(matches!(
-        Whitening::new(data.view(), Method::Zca),
+        Whitening::new(data.view(), WhiteningMethod::Zca),
         Err(Error::NonFinite {
             row: 7,
             column: 2,
             ..
         })
     ));
-    let whitening = Whitening::new(normal(50, 3, 1).view(), Method::Zca).unwrap();
+    let whitening = Whitening::new(normal(50, 3, 1).view(), WhiteningMethod::Zca).unwrap();
     assert!(matches!(
         whitening.apply(normal(5, 4, 1).view()),
         Err(Error::Count {

@@ -1,0 +1,84 @@
+//! What a fit reports on its way and at its end.
+
+use crate::model::Filters;
+use mpf_core::StopReason;
+use serde::{Deserialize, Serialize};
+
+/// Where a fit is.
+#[derive(Clone, Copy, Debug)]
+pub struct FitProgress<'a> {
+    /// Steps so far; 0 is the start.
+    pub step: usize,
+    /// The filters, row by row.
+    pub theta: &'a [f64],
+    /// ⟨ln p⟩ over the data, in nats.
+    pub log_likelihood: f64,
+    /// Learning time in seconds, without observers and measurements of the likelihood.
+    pub seconds: f64,
+}
+
+/// A [`FitProgress`] without its filters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracePoint {
+    /// Steps so far.
+    pub step: usize,
+    /// ⟨ln p⟩ over the data, in nats.
+    pub log_likelihood: f64,
+    /// Learning time in seconds.
+    pub seconds: f64,
+}
+
+/// A filter that was replaced because J had lost a direction of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rescue {
+    /// The steps taken before.
+    pub step: usize,
+    /// The row of J that was replaced.
+    pub filter: usize,
+    /// The smallest singular value of J before the replacement.
+    pub smallest_singular_value: f64,
+    /// The median singular value of J before the replacement.
+    pub median_singular_value: f64,
+}
+
+/// The result of a fit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[must_use = "look at `stop`, `rescued` and the singular values"]
+pub struct Fit {
+    /// J.
+    pub filters: Filters,
+    /// ⟨ln p⟩ over the data, in nats.
+    pub log_likelihood: f64,
+    /// Why it stopped. The trainers of MPF run to the end of their schedule, which is
+    /// [`StopReason::IterationLimit`].
+    pub stop: StopReason,
+    /// Updates, rounds or iterations.
+    pub steps: usize,
+    /// Learning time in seconds.
+    pub seconds: f64,
+    /// The mean probability that Metropolis would accept the last trajectories,
+    /// ⟨min(1, e^(H − H′))⟩; `None` without trajectories.
+    pub acceptance: Option<f64>,
+    /// The fraction of weights that were clipped.
+    pub clipped_fraction: f64,
+    /// The filters that were replaced, in order.
+    pub rescued: Vec<Rescue>,
+    /// The smallest singular value of J.
+    pub smallest_singular_value: f64,
+    /// The median singular value of J.
+    pub median_singular_value: f64,
+    /// The likelihood on the way.
+    pub trace: Vec<TracePoint>,
+}
+
+impl Fit {
+    /// A direction counts as lost when the smallest singular value of J is below this fraction of
+    /// the median one.
+    pub const LOST_RATIO: f64 = 0.3;
+
+    /// Returns whether J has lost a direction of the data: its likelihood is then several nats too
+    /// low.
+    pub fn lost_a_direction(&self) -> bool {
+        self.smallest_singular_value < Self::LOST_RATIO * self.median_singular_value
+    }
+}
