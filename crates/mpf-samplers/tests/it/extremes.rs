@@ -1,5 +1,5 @@
-//! Numbers at the edge of `f64` through every door of this crate: what comes back is finite, a
-//! documented NaN or ∞, or a typed error, never a panic.
+//! Numbers at the edge of `f64` in every argument: results are finite, a documented NaN or ∞, or a
+//! typed error, and nothing panics.
 
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Couplings, Lattice};
@@ -18,7 +18,7 @@ fn size() -> impl Strategy<Value = f64> {
     prop_oneof![8 => number().prop_map(f64::abs), 1 => number()]
 }
 
-/// Couplings of `d` units, where they are any.
+/// Couplings of `d` units, or the reason why the values are refused.
 fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
     Couplings::unpack(d, &cycle(values, d * (d + 1) / 2))
 }
@@ -152,15 +152,33 @@ proptest! {
     #![proptest_config(few(1500))]
 
     #[test]
-    fn chances_are_chances(
+    fn samplers_run_on_any_couplings(
         d in 1..7usize,
         values in vec(number(), 1..30),
+        beta in number(),
         ladder in vec(0.0..1.0f64, 1..4),
         row in any::<u64>(),
     ) {
         let Ok(model) = couplings(d, &values) else { return Ok(()) };
         let row = [row & ((1 << d) - 1)];
-        prop_assert_eq!(runner(2, 3).run(&SwendsenWang::new(&model).unwrap()).unwrap().pooled().n_samples(), 6);
+        for scan in [Scan::Sequential, Scan::Random] {
+            if let Ok(gibbs) = Gibbs::at_inverse_temperature(&model, scan, beta) {
+                prop_assert_eq!(runner(2, 3).run(&gibbs).unwrap().pooled().n_samples(), 6);
+            }
+            let gibbs = Gibbs::with_scan(&model, scan).unwrap();
+            let mut state = gibbs.state(&row).unwrap();
+            for unit in 0..d {
+                gibbs.set(&mut state, unit, unit % 2 == 0);
+                prop_assert!(is_probability(gibbs.conditional_probability(&state, unit)));
+            }
+            prop_assert!(gibbs.energy(&state).is_finite());
+            // The surroundings that were kept up to date are still those of the state.
+            prop_assert!(gibbs.accepts(&state));
+            let run = runner(1, 2).run_from(&gibbs, vec![state], |_| {});
+            prop_assert!(run.is_ok());
+        }
+        let clusters = SwendsenWang::new(&model).unwrap();
+        prop_assert_eq!(runner(2, 3).run(&clusters).unwrap().pooled().n_samples(), 6);
         let mut ladder = ladder;
         ladder.push(1.0);
         ladder.sort_by(|a, b| b.total_cmp(a));
@@ -170,21 +188,16 @@ proptest! {
         for rate in run.chains[0].info.acceptance_rates() {
             prop_assert!(is_probability(rate), "{rate}");
         }
+        prop_assert_eq!(
+            Tempering::new(&model, &[1.0, beta], Scan::Random).is_ok(),
+            (0.0..1.0).contains(&beta)
+        );
         let exact = ExactEnumeration::new(&model).unwrap();
         prop_assert_eq!(runner(2, 3).run(&exact).unwrap().pooled().n_samples(), 6);
-        for scan in [Scan::Sequential, Scan::Random] {
-            let gibbs = Gibbs::with_scan(&model, scan).unwrap();
-            let mut state = gibbs.state(&row).unwrap();
-            for unit in 0..d {
-                gibbs.set(&mut state, unit, unit % 2 == 0);
-                prop_assert!(is_probability(gibbs.conditional_probability(&state, unit)));
-            }
-            prop_assert!(gibbs.energy(&state).is_finite());
-            // The surroundings that were kept up to date are still those of the state.
-            let start = vec![state];
-            let one = runner(1, 2);
-            let run = one.run_from(&gibbs, start, |_| {});
-            prop_assert!(run.is_ok());
+        let line = Lattice::new(1, d, Boundary::Open).unwrap();
+        if let Ok(exact) = ExactLattice::new(&model, &line) {
+            prop_assert!(exact.log_z().is_finite());
+            prop_assert_eq!(exact.draw(3, 0).n_samples(), 3);
         }
     }
 
@@ -217,6 +230,26 @@ proptest! {
             prop_assert!(off.iter().all(|e| e.abs() < 1e-9));
         }
         prop_assert_eq!(exact.draw(3, 0).n_samples(), 3);
+    }
+
+    #[test]
+    fn diagnostics_of_any_chains_are_numbers_or_errors(
+        chains in vec(vec(number(), 6..11), 0..4),
+    ) {
+        let n = chains.first().map_or(0, Vec::len);
+        let fine = n >= diagnostics::Summary::MIN_DRAWS
+            && chains.iter().all(|c| c.len() == n && c.iter().all(|v| v.is_finite()));
+        for outcome in [
+            diagnostics::ess(&chains),
+            diagnostics::bulk_ess(&chains),
+            diagnostics::tail_ess(&chains),
+            diagnostics::rhat(&chains),
+            diagnostics::mcse(&chains),
+            diagnostics::integrated_autocorrelation_time(&chains),
+            diagnostics::summary(&chains).map(|s| s.mean),
+        ] {
+            prop_assert_eq!(outcome.is_ok(), fine);
+        }
     }
 
     #[test]
