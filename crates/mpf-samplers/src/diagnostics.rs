@@ -32,7 +32,6 @@ use series::{
 };
 
 pub use run::RunDiagnostics;
-pub(crate) use run::diagnose;
 
 /// All diagnostics of one quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

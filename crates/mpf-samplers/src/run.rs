@@ -1,9 +1,7 @@
 //! The result of a run.
 
-use crate::Result;
-use crate::diagnostics::{self, RunDiagnostics};
-use crate::sampler::{Draws, Tally};
-use mpf_ising::{Couplings, States};
+use crate::sampler::Draws;
+use mpf_ising::States;
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +41,7 @@ impl<D: Draws, I> Run<D, I> {
 }
 
 impl<I> Run<States, I> {
-    /// Returns `observable` of every draw, by chain, as [`diagnostics`] take it.
+    /// Returns `observable` of every draw, by chain, as [`diagnostics`](crate::diagnostics) take it.
     pub fn series(&self, mut observable: impl FnMut(&[u64]) -> f64) -> Vec<Vec<f64>> {
         self.chains
             .iter()
@@ -52,37 +50,8 @@ impl<I> Run<States, I> {
     }
 }
 
-impl<I: Tally> Run<States, I> {
-    /// Diagnoses the energy and the number of active units.
-    ///
-    /// ```
-    /// use mpf_ising::Couplings;
-    /// use mpf_samplers::{ChainRunner, Gibbs};
-    /// use ndarray::array;
-    ///
-    /// let j = Couplings::new(array![[1.0, -1.0], [-1.0, 0.5]])?;
-    /// let run = ChainRunner::default().run(&Gibbs::new(&j)?)?;
-    /// let found = run.diagnose(&j)?;
-    /// assert!(found.warnings.is_empty());
-    /// // States 00, 10, 01, 11 have the energies 0, 1, ½, −½.
-    /// let weights = [1.0, (-1f64).exp(), (-0.5f64).exp(), 0.5f64.exp()];
-    /// let mean = (weights[1] + 0.5 * weights[2] - 0.5 * weights[3]) / weights.iter().sum::<f64>();
-    /// assert!((found.energy.mean - mean).abs() < 5.0 * found.energy.mcse);
-    /// # Ok::<(), mpf_samplers::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`diagnostics::summary`]: at least 8 draws per chain are needed.
-    ///
-    /// # Panics
-    /// When the draws are of other units than `couplings`.
-    pub fn diagnose(&self, couplings: &Couplings) -> Result<RunDiagnostics> {
-        diagnostics::diagnose(self, couplings)
-    }
-}
-
 impl<I> Run<Array2<f64>, I> {
-    /// Returns coordinate `k` of every draw, by chain, as [`diagnostics`] take it.
+    /// Returns coordinate `k` of every draw, by chain, as [`diagnostics`](crate::diagnostics) take it.
     ///
     /// # Panics
     /// When there is no coordinate `k`.

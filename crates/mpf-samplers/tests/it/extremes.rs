@@ -174,7 +174,8 @@ proptest! {
             prop_assert!(gibbs.energy(&state).is_finite());
             // The surroundings that were kept up to date are still those of the state.
             prop_assert!(gibbs.accepts(&state));
-            prop_assert!(runner(1, 2).run_from(&gibbs, vec![state], |_| {}).is_ok());
+            let run = runner(1, 2).run_from(&gibbs, vec![state], |_| {});
+            prop_assert!(run.is_ok());
         }
         let clusters = SwendsenWang::new(&model).unwrap();
         prop_assert_eq!(runner(2, 3).run(&clusters).unwrap().pooled().n_samples(), 6);
