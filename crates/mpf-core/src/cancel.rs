@@ -13,7 +13,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Asks for a stop, which comes before the next step. Results so far are kept.
+    /// Asks for a stop before the next step. Results so far are kept.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
-//! One mechanism by which every long computation can be stopped and resumed to the same bits.
+//! Stops and resumes every long computation, to the same bits, by one mechanism.
 //!
 //! A [`Checkpoint`] is a handle to one entry of one file. A loop that takes one does three things:
 //! it asks for the state that an earlier run left ([`Checkpoint::resume`]), offers its state
-//! between two steps ([`Checkpoint::offer`]), and leaves its last state when it ends, for whatever
-//! reason ([`Checkpoint::note`]). Work that has a result rather than a state is a
+//! between two steps ([`Checkpoint::offer`]), and leaves its last state when it ends, finished or
+//! not ([`Checkpoint::note`]). Work that has a result rather than a state is a
 //! [`Checkpoint::unit`]. A program opens the file once, with the [`Settings`] that its result
 //! depends on; data, options and checksum are checked there and nowhere else. Entries that pass
 //! are trusted: a forged one may give wrong numbers, but no panic.
@@ -51,6 +51,8 @@
 //! ```
 
 mod seal;
+#[cfg(test)]
+mod tests;
 
 use crate::Result;
 use crate::cancel::Cancel;
@@ -65,33 +67,35 @@ use std::time::{Duration, Instant};
 
 pub(crate) use seal::{decode, encode};
 
-/// Where a checkpoint is kept: one file, replaced as a whole.
+/// Stores one checkpoint file, which is replaced as a whole.
 pub trait CheckpointStore: Send + Sync {
-    /// Returns the bytes of the file, `None` if there is none.
+    /// Returns the bytes of the file, or `None` if it does not exist.
     ///
     /// # Errors
     /// Those of the file system.
     fn read(&self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces the file. After an error or a crash the old one must still be there.
+    /// Replaces the file. After an error or a crash the old file must still be there.
     ///
     /// # Errors
     /// Those of the file system.
     fn write(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Removes the file, if there is one.
+    /// Removes the file, if it exists.
     ///
     /// # Errors
     /// Those of the file system.
     fn remove(&self) -> io::Result<()>;
 
-    /// Learns that a write failed while the work goes on: called once, until a write succeeds.
+    /// Reports a failed write while the work continues: called at the first failure after a
+    /// success. Ignored by default.
     fn failed(&self, error: &io::Error) {
         let _ = error;
     }
 }
 
-/// What the result of a run depends on: names and values, data fingerprints included.
+/// Everything that the result of a run depends on, as names and values: options, and fingerprints of
+/// the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings(Vec<(String, String)>);
 
@@ -128,7 +132,7 @@ impl Settings {
     }
 }
 
-/// What is in the file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents<'a> {
     settings: std::borrow::Cow<'a, Settings>,
@@ -138,7 +142,7 @@ struct Contents<'a> {
     under_way: BTreeMap<String, Vec<u8>>,
 }
 
-/// A state that is not encoded before it is written.
+/// Encodes a state when it is written, not before.
 type Unencoded = Box<dyn Fn() -> Result<Vec<u8>> + Send>;
 
 enum State {
@@ -162,8 +166,8 @@ struct File {
     entries: Mutex<Entries>,
 }
 
-/// An entry of a checkpoint file. Clones share the file; the default keeps nothing and costs
-/// nothing.
+/// An entry of a checkpoint file. Clones share the file. The default is off: it keeps nothing and
+/// costs nothing.
 #[derive(Clone, Default)]
 pub struct Checkpoint {
     file: Option<Arc<File>>,
@@ -203,11 +207,11 @@ impl Checkpoint {
         }
     }
 
-    /// Reads what an earlier run wrote, to be resumed. Returns false if there is no file.
+    /// Reads the file that an earlier run wrote. Returns false if there is none.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] for a file that cannot be read, is damaged or of another version, and
-    /// for other settings, naming each difference.
+    /// [`Error::Checkpoint`] for a file that cannot be read, is damaged or of another version, or has
+    /// other settings; the message names each difference.
     pub fn load(&self) -> Result<bool> {
         let Some(file) = &self.file else {
             return Ok(false);
@@ -231,7 +235,7 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Returns whether anything is kept.
+    /// Returns whether states are kept.
     pub fn is_on(&self) -> bool {
         self.file.is_some()
     }
@@ -267,8 +271,8 @@ impl Checkpoint {
         }
     }
 
-    /// Keeps `state` in memory, to be written with the next write. An observer that adds to the
-    /// state of the loop that calls it uses this: both are then written together.
+    /// Keeps `state` in memory until the next write. An observer uses this for its own state: it is
+    /// written together with that of the loop that calls it.
     pub fn note<T: Serialize + Send + 'static>(&self, state: T) {
         if let Some(file) = &self.file {
             let live = State::Live(Box::new(move || encode(&state)));
@@ -276,7 +280,7 @@ impl Checkpoint {
         }
     }
 
-    /// Calls `state` and writes the file, if it is time to.
+    /// Calls `state` and writes the file, if a write is due. `state` must not use the checkpoint.
     pub fn offer<T: Serialize>(&self, state: impl FnOnce() -> T) {
         let Some(file) = &self.file else {
             return;
@@ -285,7 +289,7 @@ impl Checkpoint {
         if entries.written.elapsed() < file.every {
             return;
         }
-        // A state that cannot be encoded is a bug of the caller; the one before stays.
+        // A state that cannot be encoded is a bug of the caller: the one before stays.
         if let Ok(bytes) = encode(&state()) {
             let state = State::Encoded(bytes);
             entries.under_way.insert(self.name.clone(), state);
@@ -293,7 +297,7 @@ impl Checkpoint {
         file.write_and_go_on(&mut entries);
     }
 
-    /// Writes the file if it is time to, with what was noted.
+    /// Writes the file, with all states noted, if a write is due.
     pub fn write_if_due(&self) {
         if let Some(file) = &self.file {
             let mut entries = file.entries();
@@ -303,9 +307,9 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the result of the unit of work `name`: that of an earlier run if it was finished,
-    /// or else that of `work`, which gets the entry of the unit for states of its own. A result is
-    /// not kept if the run was cancelled in the meantime.
+    /// Returns the result of the unit of work `name`: that of an earlier run if it was finished, or
+    /// else that of `work`, which gets the entry of the unit for its own states. A result is not kept
+    /// if the run was cancelled in the meantime.
     ///
     /// # Errors
     /// Those of `work`; [`Error::Checkpoint`] for a result of another kind.
@@ -379,7 +383,8 @@ impl Checkpoint {
         }
     }
 
-    /// Writes the file now: when the work was interrupted, or its result could not be written.
+    /// Writes the file now. Call it when the work was interrupted, or its result could not be
+    /// written.
     ///
     /// # Errors
     /// Those of the store.
@@ -390,7 +395,7 @@ impl Checkpoint {
         }
     }
 
-    /// Removes the file: when the result is written.
+    /// Removes the file. Call it when the result is written.
     ///
     /// # Errors
     /// Those of the store.
@@ -408,19 +413,20 @@ impl File {
 
     fn write(&self, entries: &mut Entries) -> io::Result<()> {
         entries.written = Instant::now();
-        let mut under_way = BTreeMap::new();
-        for (name, state) in &mut entries.under_way {
+        for state in entries.under_way.values_mut() {
             if let State::Live(encode) = state {
                 *state = State::Encoded(encode().map_err(io::Error::other)?);
             }
-            if let State::Encoded(bytes) = state {
-                under_way.insert(name.clone(), std::mem::take(bytes));
-            }
         }
+        let states = std::mem::take(&mut entries.under_way).into_iter();
+        let under_way = states.filter_map(|(name, state)| match state {
+            State::Encoded(bytes) => Some((name, bytes)),
+            State::Live(_) => None,
+        });
         let contents = Contents {
             settings: std::borrow::Cow::Borrowed(&self.settings),
+            under_way: under_way.collect(),
             finished: std::mem::take(&mut entries.finished),
-            under_way,
         };
         let sealed = seal::seal(&contents);
         entries.finished = contents.finished;
@@ -429,8 +435,8 @@ impl File {
         self.store.write(&sealed.map_err(io::Error::other)?)
     }
 
-    /// A checkpoint that cannot be written is no reason to give up the work: the one before is
-    /// still there.
+    /// Writes the file and ignores a failure, except for one report: the work goes on, and the file
+    /// before is still there.
     fn write_and_go_on(&self, entries: &mut Entries) {
         let outcome = self.write(entries);
         if let Err(error) = &outcome
@@ -439,174 +445,5 @@ impl File {
             self.store.failed(error);
         }
         entries.failing = outcome.is_err();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// A file in memory whose writes can be made to fail.
-    #[derive(Clone, Default)]
-    struct Memory {
-        bytes: Arc<Mutex<Option<Vec<u8>>>>,
-        full: Arc<Mutex<bool>>,
-        complaints: Arc<AtomicUsize>,
-    }
-
-    impl CheckpointStore for Memory {
-        fn read(&self) -> io::Result<Option<Vec<u8>>> {
-            Ok(self.bytes.lock().unwrap().clone())
-        }
-
-        fn write(&self, bytes: &[u8]) -> io::Result<()> {
-            if *self.full.lock().unwrap() {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            *self.bytes.lock().unwrap() = Some(bytes.to_vec());
-            Ok(())
-        }
-
-        fn remove(&self) -> io::Result<()> {
-            *self.bytes.lock().unwrap() = None;
-            Ok(())
-        }
-
-        fn failed(&self, _: &io::Error) {
-            self.complaints.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn settings(seed: u64) -> Settings {
-        Settings::new("try").with("--seed", seed)
-    }
-
-    fn open(file: &Memory, every: Duration, cancel: &Cancel) -> Checkpoint {
-        Checkpoint::new(file.clone(), settings(1), every, cancel)
-    }
-
-    /// Three units; each counts to four and can be left in between.
-    fn run(checkpoint: &Checkpoint, cancel: &Cancel, worked: &mut Vec<String>) -> Result<Vec<f64>> {
-        let mut found = Vec::new();
-        for name in ["a", "b", "c"] {
-            found.push(checkpoint.unit(name, |entry| -> Result<f64> {
-                let (mut n, mut sum) = entry.resume()?.unwrap_or((0u32, 0.1f64));
-                while n < 4 && !cancel.is_cancelled() {
-                    n += 1;
-                    sum = 3.0 * sum + 0.7;
-                    worked.push(format!("{name}{n}"));
-                    entry.entry("seen").note(worked.len());
-                    entry.offer(|| (n, sum));
-                }
-                entry.note((n, sum));
-                Ok(sum)
-            })?);
-        }
-        Ok(found)
-    }
-
-    #[test]
-    fn a_run_that_was_cut_short_anywhere_is_resumed_where_it_was() {
-        let (off, never) = (Checkpoint::default(), Cancel::new());
-        let mut worked = Vec::new();
-        let whole = run(&off, &never, &mut worked).unwrap();
-        assert_eq!(worked.len(), 12);
-
-        for stop in 1..12 {
-            let kept = {
-                let again = Memory::default();
-                let cancel = Cancel::new();
-                let checkpoint = open(&again, Duration::from_secs(3600), &cancel);
-                let mut count = 0;
-                for name in ["a", "b", "c"] {
-                    let _ = checkpoint.unit(name, |entry| -> Result<f64> {
-                        let mut sum = 0.1f64;
-                        for n in 1..=4u32 {
-                            if count == stop {
-                                cancel.cancel();
-                                break;
-                            }
-                            count += 1;
-                            sum = 3.0 * sum + 0.7;
-                            entry.note((n, sum));
-                        }
-                        Ok(sum)
-                    });
-                }
-                checkpoint.write().unwrap();
-                again
-            };
-            let second = open(&kept, Duration::ZERO, &never);
-            assert!(second.load().unwrap());
-            let mut after = Vec::new();
-            let resumed = run(&second, &never, &mut after).unwrap();
-            assert_eq!(after.len(), 12 - stop, "stopped after {stop}");
-            let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&resumed), bits(&whole));
-        }
-    }
-
-    #[test]
-    fn what_an_observer_noted_is_written_with_the_state_that_follows() {
-        let file = Memory::default();
-        let checkpoint = open(&file, Duration::ZERO, &Cancel::new());
-        checkpoint.entry("curve").note(vec![1.0, 2.0]);
-        assert_eq!(file.read().unwrap(), None);
-        checkpoint.entry("fit").offer(|| 2u8);
-        let again = open(&file, Duration::ZERO, &Cancel::new());
-        assert!(again.load().unwrap());
-        assert_eq!(again.entry("curve").resume().unwrap(), Some(vec![1.0, 2.0]));
-        assert_eq!(again.entry("fit").resume().unwrap(), Some(2u8));
-        assert_eq!(again.entry("other").resume::<u8>().unwrap(), None);
-        assert_eq!(again.progress(), "curve under way, fit under way");
-        assert!(again.entry("fit").resume::<String>().is_err());
-        again.remove().unwrap();
-        assert_eq!(file.read().unwrap(), None);
-    }
-
-    #[test]
-    fn other_settings_are_refused_by_name() {
-        let file = Memory::default();
-        open(&file, Duration::ZERO, &Cancel::new()).write().unwrap();
-        let others = [
-            (settings(2), "--seed was 1 and is 2"),
-            (Settings::new("try"), "--seed was 1 and is not given"),
-            (
-                Settings::new("do").with("--seed", 1),
-                "the command was try and is do",
-            ),
-        ];
-        for (other, expected) in others {
-            let other = Checkpoint::new(file.clone(), other, Duration::ZERO, &Cancel::new());
-            let message = other.load().unwrap_err().to_string();
-            assert!(message.contains(expected), "{message}");
-        }
-        let same = open(&file, Duration::ZERO, &Cancel::new());
-        assert!(same.load().unwrap());
-    }
-
-    #[test]
-    fn a_full_disk_is_reported_once_and_stops_nothing() {
-        let file = Memory::default();
-        *file.full.lock().unwrap() = true;
-        let checkpoint = open(&file, Duration::ZERO, &Cancel::new());
-        for step in 0..3u8 {
-            checkpoint.offer(|| step);
-        }
-        assert_eq!(file.complaints.load(Ordering::Relaxed), 1);
-        assert!(checkpoint.write().is_err());
-        *file.full.lock().unwrap() = false;
-        checkpoint.write_if_due();
-        assert_eq!(checkpoint.resume().unwrap(), Some(2u8));
-        assert!(file.read().unwrap().is_some());
-    }
-
-    #[test]
-    fn nothing_is_computed_for_a_checkpoint_that_is_off_or_not_due() {
-        Checkpoint::default().offer(|| -> u8 { panic!("not asked for") });
-        let file = Memory::default();
-        let patient = open(&file, Duration::from_secs(3600), &Cancel::new());
-        patient.offer(|| -> u8 { panic!("not due") });
     }
 }

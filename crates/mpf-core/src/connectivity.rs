@@ -1,4 +1,4 @@
-//! Who is whose neighbour: the connectivity g of the rates
+//! The neighbours of a state: the connectivity g of the rates
 //!
 //! ```text
 //! Γ_ij = g_ij (g_ji/g_ij)^½ exp(½ [E_j − E_i])        from state j into state i ≠ j
@@ -6,11 +6,11 @@
 //!
 //! (Eq. `gamma symmetric` for g_ij = g_ji, Appendix D for any other g). A fixed rule visits every
 //! neighbour with the average weight √(g_ij g_ji). A sampled rule opens each connection with
-//! probability g_ij and weighs it by (g_ji/g_ij)^½, which has the same average: detailed balance
-//! holds on average, and so the model distribution stays the fixed point.
+//! probability g_ij and weighs it by (g_ji/g_ij)^½, which has the same average. Detailed balance
+//! then holds on average, and the model distribution stays the fixed point.
 
 use crate::Result;
-use crate::error::{Error, check_entries};
+use crate::error::{Error, check_entries, check_option};
 use crate::rng;
 use ndarray::Array2;
 use rand::{Rng, RngExt};
@@ -25,14 +25,14 @@ pub trait Connectivity<X: ?Sized> {
     ///
     /// `sample` is the index of `x` in the data: a rule that depends on the state alone ignores
     /// it, a drawn one finds its random stream by it. `scratch` has the shape of `x`; the rule
-    /// builds its neighbours there, so that none is allocated.
+    /// builds its neighbours there instead of allocating them.
     fn for_each_neighbour(&self, sample: usize, x: &X, scratch: &mut X, visit: impl FnMut(&X, f64));
 }
 
 /// A rule whose connections are drawn at random (Appendix D).
 pub trait SampledConnectivity<X: ?Sized> {
     /// Draws the connections out of `x` once, each with its probability g_ij, and calls
-    /// `visit(x′, ½ ln(g_ji / g_ij))`, a finite number, for those that opened.
+    /// `visit(x′, ½ ln(g_ji / g_ij))` for those that opened. The logarithm is finite.
     fn draw_neighbours<R: Rng + ?Sized>(
         &self,
         x: &X,
@@ -42,8 +42,8 @@ pub trait SampledConnectivity<X: ?Sized> {
     );
 }
 
-/// A sampled rule held still: the mean over `draws` draws, the same ones at every evaluation,
-/// so that an optimiser sees one function. [`Drawn::redraw`] samples anew.
+/// A sampled rule with fixed draws: the mean over `draws` draws, the same ones at every evaluation.
+/// An optimiser then sees one function. [`Drawn::redraw`] draws anew.
 #[derive(Clone, Debug)]
 pub struct Drawn<S> {
     rule: S,
@@ -52,18 +52,12 @@ pub struct Drawn<S> {
 }
 
 impl<S> Drawn<S> {
-    /// `draws` draws of `rule` for every sample, fixed by `seed`.
+    /// Takes `draws` draws of `rule` for every sample, fixed by `seed`.
     ///
     /// # Errors
     /// [`Error::Option`] when `draws` is 0.
     pub fn new(rule: S, draws: usize, seed: u64) -> Result<Self> {
-        if draws == 0 {
-            return Err(Error::Option {
-                name: "draws",
-                value: 0.0,
-                requirement: "at least 1",
-            });
-        }
+        check_option("draws", draws as f64, "at least 1", draws >= 1)?;
         Ok(Self { rule, draws, seed })
     }
 
@@ -94,8 +88,8 @@ impl<X: ?Sized, S: SampledConnectivity<X>> Connectivity<X> for Drawn<S> {
 
 /// The paper's sum over i ∉ D: a rule without the neighbours that are data states.
 ///
-/// With few distinct states this throws away most or all of K; the all-neighbour objective is
-/// just as consistent and has no such trouble. Prefer it unless you need the paper's exact sum.
+/// With few distinct states this discards most or all of K. The sum over all neighbours is just as
+/// consistent; prefer it unless you need the paper's exact sum.
 #[derive(Clone, Debug)]
 pub struct OutsideData<C, X> {
     rule: C,
@@ -103,7 +97,7 @@ pub struct OutsideData<C, X> {
 }
 
 impl<C, X: Hash + Eq> OutsideData<C, X> {
-    /// `rule` without the neighbours found in `data`.
+    /// Removes the neighbours found in `data` from `rule`.
     pub fn new(rule: C, data: impl IntoIterator<Item = X>) -> Self {
         Self {
             rule,
@@ -142,11 +136,11 @@ pub struct DenseConnectivity {
 }
 
 impl DenseConnectivity {
-    /// A rule from its matrix.
+    /// Makes a rule of its matrix.
     ///
     /// # Errors
     /// [`Error::NotSquare`], or [`Error::Entry`] for an entry outside [0, 1] or so close to 0 that
-    /// the product of two such is 0 in `f64`.
+    /// the product of two such entries underflows.
     pub fn new(g: Array2<f64>) -> Result<Self> {
         let (rows, columns) = g.dim();
         if rows != columns {
@@ -158,23 +152,20 @@ impl DenseConnectivity {
         Ok(Self { g })
     }
 
-    /// Every state connected with every other.
+    /// Connects every state with every other.
     pub fn all_to_all(n_states: usize) -> Self {
         Self {
             g: Array2::ones((n_states, n_states)),
         }
     }
 
-    /// How many states there are.
+    /// Returns the number of states.
     pub fn n_states(&self) -> usize {
         self.g.nrows()
     }
 
-    /// √(g_ij g_ji), the average weight of the connection from j to i: finite, from 0 to 1.
-    ///
-    /// # Panics
-    /// For a state that is not there.
-    pub fn weight(&self, i: usize, j: usize) -> f64 {
+    /// Returns √(g_ij g_ji), the average weight of the connection from j to i.
+    pub(crate) fn weight(&self, i: usize, j: usize) -> f64 {
         (self.g[[i, j]] * self.g[[j, i]]).sqrt()
     }
 }

@@ -1,4 +1,4 @@
-//! The dynamics themselves, for state spaces small enough to write down.
+//! The dynamics themselves, for small state spaces.
 //!
 //! ```text
 //! ṗ = Γ p,   Γ_ij = √(g_ij g_ji) exp(½ [E_j − E_i]),   Γ_jj = −Σ_{i≠j} Γ_ij
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! (Eqs. `mastereqn`, `detailed_balance`, `gamma symmetric`; Appendix A.) Learning never needs
-//! this; it is here to show and to test what K is the first order of.
+//! this. It shows, and tests, that K is the first order of the divergence in t.
 
 use crate::Result;
 use crate::connectivity::DenseConnectivity;
@@ -25,7 +25,7 @@ pub struct Dynamics {
 }
 
 impl Dynamics {
-    /// The dynamics over states with `energies`, connected by `connectivity`. O(n³).
+    /// Sets the dynamics up over states with `energies`, connected by `connectivity`. O(n³).
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Entry`] for an energy that is not finite or so far above the
@@ -61,8 +61,8 @@ impl Dynamics {
             }
         });
         let (mut values, vectors) = symmetric_eigen(symmetric.view())?;
-        // No mode grows, and those of the equilibrium stand still: what is left of their
-        // eigenvalues is rounding, which a long time would blow up.
+        // No mode grows, and the modes of the equilibrium stand still: their eigenvalues are
+        // rounding errors, which a long time would amplify.
         let zero = n as f64 * f64::EPSILON * values[0].abs();
         values.mapv_inplace(|v| if v > -zero { 0.0 } else { v });
         Ok(Self {
@@ -72,37 +72,36 @@ impl Dynamics {
         })
     }
 
-    /// Γ: entry (i, j) is the rate from state j into state i, and columns sum to zero. Finite.
+    /// Returns Γ: entry (i, j) is the rate from state j into state i, and columns sum to zero.
     pub fn rates(&self) -> &Array2<f64> {
         &self.rates
     }
 
-    /// p⁽∞⁾, the model distribution: finite and nowhere 0.
+    /// Returns p⁽∞⁾, the model distribution, which is nowhere 0.
     pub fn equilibrium(&self) -> &Array1<f64> {
         &self.equilibrium
     }
 
-    /// p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾. Finite for probabilities `p0` and 0 ≤ t ≤ ∞; a negative t may overflow,
-    /// and NaN gives NaN. O(n²).
+    /// Returns p⁽ᵗ⁾ = e^{Γt} p⁽⁰⁾ for 0 ≤ t ≤ ∞. A negative t may overflow. O(n²).
     ///
     /// # Panics
-    /// When `p0` has the wrong length.
+    /// If `p0` has the wrong length.
     pub fn evolve(&self, p0: ArrayView1<'_, f64>, t: f64) -> Array1<f64> {
         let (values, vectors) = &self.modes;
         let root = self.equilibrium.mapv(f64::sqrt);
         let mut amplitudes = vectors.t().dot(&(&p0 / &root));
-        // A mode that stands still does so for ever: 0 · ∞ would be NaN.
+        // Modes of eigenvalue 0 stand still even at t = ∞: 0 · ∞ would be NaN.
         amplitudes.zip_mut_with(values, |a, &v| {
             *a *= if v == 0.0 { 1.0 } else { (v * t).exp() }
         });
         vectors.dot(&amplitudes) * root
     }
 
-    /// d/dt D_KL(p⁽⁰⁾ ‖ p⁽ᵗ⁾) at t = 0: the flow from the states with data into those without
-    /// (Appendix A), which is the paper's K for these data. Finite for probabilities `p0`.
+    /// Returns d/dt D_KL(p⁽⁰⁾ ‖ p⁽ᵗ⁾) at t = 0: the flow from the states with data into those without
+    /// (Appendix A), which is the paper's K for these data.
     ///
     /// # Panics
-    /// When `p0` has the wrong length.
+    /// If `p0` has the wrong length.
     pub fn initial_kl_rate(&self, p0: ArrayView1<'_, f64>) -> f64 {
         let flow = self.rates.dot(&p0);
         flow.iter()
@@ -113,8 +112,8 @@ impl Dynamics {
     }
 }
 
-/// D_KL(p ‖ q) = Σ p ln(p/q) in nats, over the states with p > 0. Finite for probabilities, but +∞
-/// where q vanishes (or is negative, by rounding) and p does not, and NaN where p or q is NaN.
+/// Returns D_KL(p ‖ q) = Σ p ln(p/q) in nats, over the states with p > 0: +∞ where q vanishes (or is
+/// negative, by rounding) and p does not, NaN where p or q is NaN.
 pub fn kl_divergence(p: ArrayView1<'_, f64>, q: ArrayView1<'_, f64>) -> f64 {
     p.iter()
         .zip(q)
@@ -126,7 +125,7 @@ pub fn kl_divergence(p: ArrayView1<'_, f64>, q: ArrayView1<'_, f64>) -> f64 {
             } else if ratio.is_finite() {
                 p * ratio.ln()
             } else {
-                // A subnormal q.
+                // q is subnormal.
                 p * (p.ln() - q.ln())
             }
         })

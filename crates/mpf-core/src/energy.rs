@@ -11,11 +11,10 @@ pub trait EnergyModel {
     /// One state x. Unsized states (`[f64]`, `[u64]`) are borrowed, never copied.
     type State: ?Sized;
 
-    /// The length of θ.
+    /// Returns the length of θ.
     fn n_params(&self) -> usize;
 
-    /// E(x; θ). +∞ for a forbidden state; ±∞ or NaN where θ or x are so large that it overflows;
-    /// else finite.
+    /// Returns E(x; θ): +∞ for a forbidden state, ±∞ or NaN on overflow.
     fn energy(&self, theta: &[f64], x: &Self::State) -> f64;
 
     /// Adds `scale · ∂E/∂θ` at `x` to `out`.
@@ -24,15 +23,14 @@ pub trait EnergyModel {
 
 /// The exponential family E_i(θ) = Σ_k θ_k φ_ik over a few enumerated states i.
 ///
-/// The smallest complete model: every sum over states can be done exactly, which is what tests
-/// and Figure 1 need.
+/// The smallest complete model: every sum over states is exact, as tests and Figure 1 need it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearEnergies {
     features: Array2<f64>,
 }
 
 impl LinearEnergies {
-    /// A model from its features φ, one row per state and one column per parameter.
+    /// Makes a model of its features φ, one row per state and one column per parameter.
     ///
     /// # Errors
     /// [`Error::Empty`] without states, [`Error::Entry`] for a feature that is not finite.
@@ -44,19 +42,19 @@ impl LinearEnergies {
         Ok(Self { features })
     }
 
-    /// How many states there are.
+    /// Returns the number of states.
     pub fn n_states(&self) -> usize {
         self.features.nrows()
     }
 
-    /// E of every state. Finite for finite θ, but ±∞ or NaN where the sum overflows.
+    /// Returns E of every state: ±∞ or NaN on overflow.
     pub fn energies(&self, theta: &[f64]) -> Vec<f64> {
         (0..self.n_states())
             .map(|i| self.energy(theta, &i))
             .collect()
     }
 
-    /// p(x; θ) of every state: as [`boltzmann`], finite where the energies are.
+    /// Returns p(x; θ) of every state, by [`boltzmann`].
     pub fn probabilities(&self, theta: &[f64]) -> Vec<f64> {
         boltzmann(&self.energies(theta))
     }
@@ -85,8 +83,8 @@ impl EnergyModel for LinearEnergies {
     }
 }
 
-/// exp(−E_i) / Σ_k exp(−E_k), shifted so that it cannot overflow: finite for finite energies and
-/// for +∞ among them, NaN where one is NaN or −∞ or all are +∞.
+/// Returns exp(−E_i) / Σ_k exp(−E_k) for every energy. The sum is shifted and cannot overflow. An
+/// energy of +∞ has probability 0; the result is NaN if an energy is NaN or −∞, or all are +∞.
 pub fn boltzmann(energies: &[f64]) -> Vec<f64> {
     let lowest = energies.iter().copied().fold(f64::INFINITY, f64::min);
     let mut p: Vec<f64> = energies.iter().map(|e| (lowest - e).exp()).collect();

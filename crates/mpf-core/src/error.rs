@@ -1,47 +1,47 @@
-//! Everything that can go wrong in this crate, with the numbers that say where.
+//! The errors of this crate, with the numbers that say where they arose.
 
 /// An error of `mpf-core`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Two things that belong together have different lengths.
+    /// A slice has another length than its counterpart.
     #[error("{what} has length {found}, expected {expected}")]
     Length {
-        /// What was given.
+        /// The name of the slice.
         what: &'static str,
-        /// The length that was needed.
+        /// The length needed.
         expected: usize,
-        /// The length that was found.
+        /// The length found.
         found: usize,
     },
-    /// There is nothing to work on.
+    /// A list without entries.
     #[error("{what} is empty: at least one entry is needed")]
     Empty {
-        /// What was empty.
+        /// The name of the list.
         what: &'static str,
     },
-    /// Finite numbers whose sums or products are not.
+    /// Finite numbers whose sum or product overflows.
     #[error("{what} is too large for a number: scale what it is made from")]
     Overflow {
-        /// What overflowed.
+        /// The name of the sum or product.
         what: &'static str,
     },
-    /// A number is outside the range that makes sense for it.
+    /// An entry of an array is outside its range.
     #[error("{what}[{index}] is {value}, but it must be {requirement}")]
     Entry {
-        /// The array.
+        /// The name of the array.
         what: &'static str,
-        /// The place in it (row-major for a matrix).
+        /// The index of the entry (row-major for a matrix).
         index: usize,
-        /// What was found there.
+        /// The entry.
         value: f64,
-        /// What is allowed.
+        /// The allowed range, in words.
         requirement: &'static str,
     },
     /// A checkpoint that is damaged, of another version or of another run.
     #[error("this checkpoint cannot be used: {problem}")]
     Checkpoint {
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// An option is outside its range.
@@ -49,9 +49,9 @@ pub enum Error {
     Option {
         /// The option's name.
         name: &'static str,
-        /// What was given.
+        /// The value given.
         value: f64,
-        /// What is allowed.
+        /// The allowed range, in words.
         requirement: &'static str,
     },
     /// The minimisation cannot begin: the objective is not finite at the starting point.
@@ -60,9 +60,9 @@ pub enum Error {
         gradient_index.map_or(String::new(), |k| format!(", and entry {k} of its gradient is not finite"))
     )]
     NonFiniteStart {
-        /// The objective's value there.
+        /// The objective at the starting point.
         value: f64,
-        /// The first entry of the gradient that is not finite, if one is.
+        /// The first entry of the gradient that is not finite.
         gradient_index: Option<usize>,
     },
     /// A matrix that had to be square is not.
@@ -79,7 +79,7 @@ pub enum Error {
          diagonal is not positive"
     )]
     NotPositiveDefinite {
-        /// The first such row.
+        /// The first row that depends on those before it.
         pivot: usize,
     },
     /// A matrix has no inverse in `f64`.
@@ -95,7 +95,7 @@ pub enum Error {
          entries"
     )]
     Decomposition {
-        /// Which decomposition.
+        /// The name of the decomposition.
         what: &'static str,
         /// The matrix's size.
         size: usize,
@@ -103,7 +103,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Checkpoint`].
+    /// Makes an [`Error::Checkpoint`].
     pub fn checkpoint(problem: impl Into<String>) -> Self {
         Self::Checkpoint {
             problem: problem.into(),
@@ -111,7 +111,7 @@ impl Error {
     }
 }
 
-/// Checks that an option `holds` its requirement, and names it when it does not.
+/// Checks that an option meets its requirement: that `holds` is true.
 ///
 /// # Errors
 /// [`Error::Option`].
@@ -132,7 +132,7 @@ pub fn check_option(
     }
 }
 
-/// Checks that `found` equals `expected`, naming `what` when it does not.
+/// Checks that `what` has the `expected` length.
 pub(crate) fn check_length(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
     if expected == found {
         Ok(())
@@ -145,7 +145,7 @@ pub(crate) fn check_length(what: &'static str, expected: usize, found: usize) ->
     }
 }
 
-/// Checks every entry of `values`, naming `what` and the first that is not as required.
+/// Checks every entry of the array `what`; the error names the first that does not hold.
 pub(crate) fn check_entries<'a>(
     what: &'static str,
     values: impl IntoIterator<Item = &'a f64>,

@@ -5,8 +5,8 @@
 //! ∇K(θ) = ½/W Σ_j w_j Σ_i exp(…) (∂E_j/∂θ − ∂E_i/∂θ)
 //! ```
 //!
-//! (Eqs. `K_finalform` and `Kgrad`, ε = 1.) This is the oracle that every fast path is tested
-//! against: two loops, no tricks. It allocates nothing per neighbour.
+//! (Eqs. `K_finalform` and `Kgrad`, ε = 1.) Every fast path is tested against these two plain loops.
+//! They allocate nothing per neighbour.
 
 use crate::Result;
 use crate::connectivity::Connectivity;
@@ -15,24 +15,23 @@ use crate::error::{Error, check_entries, check_length};
 use crate::objective::Objective;
 use std::borrow::{Borrow, BorrowMut};
 
-/// Which function of the flow is the objective. Both have the same minimiser.
+/// Which function of the flow to minimise. Both have the same minimiser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowForm {
-    /// K itself.
+    /// K itself, a sum over neighbours.
     #[default]
     Sum,
-    /// ln K, shifted by its largest term: overflows only where a difference of energies does, and
-    /// convex whenever the energy is linear in θ.
+    /// ln K. It overflows only where a difference of energies does, and is convex whenever the
+    /// energy is linear in θ.
     Log,
 }
 
 /// The probability flow out of weighted data states, as an [`Objective`].
 ///
-/// States are anything that borrows as the model's state: `usize` for enumerated models,
-/// `Vec<f64>` for `[f64]`.
+/// A state borrows as the model's state: `usize` for enumerated models, `Vec<f64>` for `[f64]`.
 ///
-/// Where energies and their differences are finite, K is a number or too large for one, +∞, and
-/// ln K is finite, or −∞ when nobody has a neighbour. Elsewhere either may be NaN.
+/// K is +∞ on overflow, and ln K is −∞ when no state has a neighbour. Either may be NaN where
+/// energies or their differences are not finite.
 pub struct Flow<'a, M: EnergyModel, C, S>
 where
     M::State: ToOwned,
@@ -54,7 +53,7 @@ where
     C: Connectivity<M::State>,
     S: Borrow<M::State>,
 {
-    /// The flow from `states`, each counted once.
+    /// Sets up the flow from `states`, each counted once.
     ///
     /// # Errors
     /// [`Error::Empty`] without states.
@@ -106,7 +105,7 @@ where
         self.weights.map_or(1.0, |w| w[j]) / self.total_weight
     }
 
-    /// The largest exponent ½[E_j − E_i] + ln √(g_ij g_ji), −∞ without neighbours.
+    /// Returns the largest exponent ½[E_j − E_i] + ln √(g_ij g_ji), −∞ without neighbours.
     fn largest_exponent(&mut self, theta: &[f64]) -> f64 {
         let mut largest = f64::NEG_INFINITY;
         for (j, x) in self.states.iter().enumerate() {
@@ -124,7 +123,7 @@ where
         largest
     }
 
-    /// K · e^−shift, and its gradient into `grad`.
+    /// Returns K · e^−shift and writes its gradient to `grad`.
     fn accumulate(&mut self, theta: &[f64], shift: f64, grad: &mut [f64]) -> f64 {
         grad.fill(0.0);
         let mut value = 0.0;
@@ -142,7 +141,7 @@ where
                 .for_each_neighbour(j, x, scratch, |y, ln_weight| {
                     let e_i = self.model.energy(theta, y);
                     let rate = weight * (0.5 * (e_j - e_i) + ln_weight - shift).exp();
-                    // Nothing flows into a forbidden state, whatever its gradient.
+                    // Nothing flows into a forbidden state, and its gradient may not be finite.
                     if rate != 0.0 {
                         outflow += rate;
                         self.model.add_energy_grad(theta, y, -0.5 * rate, grad);

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A running FNV-1a hash. Displays as `fnv1a64:` and sixteen hexadecimal digits.
 ///
-/// Every step is a bijection of the state for a given byte, so that no change of a single byte
-/// goes unnoticed.
+/// Every step is a bijection of the state for a given byte: a change of a single byte always changes
+/// the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fnv1a(u64);
 

@@ -1,18 +1,18 @@
-//! Is this gradient the gradient of that function?
+//! Checks the gradient of an objective against its values.
 
 use crate::objective::Objective;
 
-/// The largest disagreement between a gradient and central differences of the value.
+/// Returns the largest disagreement between a gradient and central differences of the value.
 ///
 /// Differences at steps h and h/2 are combined so that their error is O(h⁴). The result is
-/// max_k |difference_k − grad_k| / (1 + max_k |grad_k|): about 1e-10 for a right gradient of a
+/// max_k |difference_k − grad_k| / (1 + max_k |grad_k|): about 1e-10 for the right gradient of a
 /// smooth function with `step` near 1e-3, and of order one for a lost factor. It is +∞, never NaN,
 /// where a value or the gradient is not finite, or `step` is 0.
 ///
-/// O(4n) evaluations.
+/// Takes 4n + 1 evaluations.
 ///
 /// # Panics
-/// When `theta` is shorter than the objective's parameters.
+/// If `theta` is shorter than the objective's parameters.
 pub fn gradient_error(objective: &mut impl Objective, theta: &[f64], step: f64) -> f64 {
     let n = objective.n_params();
     let mut grad = vec![0.0; n];
@@ -34,7 +34,7 @@ pub fn gradient_error(objective: &mut impl Objective, theta: &[f64], step: f64) 
         };
         let richardson = (4.0 * difference(0.5 * step) - difference(step)) / 3.0;
         let off = (richardson - grad[k]).abs() / scale;
-        // `max` passes over NaN.
+        // `max` would ignore NaN.
         worst = if off.is_nan() {
             f64::INFINITY
         } else {

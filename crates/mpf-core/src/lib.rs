@@ -6,16 +6,17 @@
 //! K(θ) = 1/W Σ_j w_j Σ_i √(g_ij g_ji) exp(½ [E(x_j; θ) − E(x_i; θ)])
 //! ```
 //!
-//! with j over the data, weighted by w_j (W their sum), and i over the neighbours of j: the
+//! Here j runs over the data, weighted by w_j (W their sum), and i over the neighbours of j: the
 //! states that the connectivity g lets probability flow to. K needs no partition function. Its
 //! minimiser estimates θ (Sohl-Dickstein, Battaglino & DeWeese, Eq. `K_finalform`; ε = 1).
 //!
-//! Three traits carry everything: an [`EnergyModel`] says what E is, a [`Connectivity`] says who
-//! the neighbours are, an [`Objective`] is something to minimise. [`Flow`] makes an objective of
-//! the first two, plainly; specialised crates compute the same numbers faster and are tested
-//! against it. [`Minimizer`] is L-BFGS-B with ℓ1, observers and reasons for stopping.
+//! Three traits carry everything: an [`EnergyModel`] defines E, a [`Connectivity`] visits the
+//! neighbours of a state, an [`Objective`] has a value and a gradient. [`Flow`] combines the first
+//! two into the third, plainly; specialised crates compute the same numbers faster and are tested
+//! against it. [`Minimizer`] is L-BFGS-B with ℓ1, observers, checkpoints and reasons for stopping.
 //!
-//! This crate knows no spins, no samplers and no files.
+//! This crate knows no spins, no samplers and no files. For Ising models use `mpf-ising`, which is
+//! orders of magnitude faster.
 //!
 //! ```
 //! use mpf_core::{DenseConnectivity, Flow, LinearEnergies, Minimizer};
@@ -35,10 +36,10 @@
 //!
 //! # Numbers
 //!
-//! What comes back in `Ok` is finite: data, options and starting points are checked where they
-//! enter, and results that overflowed are errors. Functions that return plain numbers say when
-//! those may be ±∞ or NaN. Models and objectives may be so at any θ: to the minimiser that is "step
-//! too long", and only at its start an error.
+//! Data, options and starting points are checked where they enter, and a result that overflows is
+//! an error: numbers in `Ok` are finite. Functions that return plain numbers say when those may be
+//! ±∞ or NaN. Models and objectives may be ±∞ or NaN at any θ: the minimiser then takes a shorter
+//! step, and only a start that is not finite is an error.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
@@ -59,23 +60,31 @@ pub mod rng;
 mod score;
 mod stopwatch;
 
-pub use cancel::Cancel;
-pub use checkpoint::{Checkpoint, CheckpointStore, Settings};
+// Models, neighbours and the flow between them.
 pub use connectivity::{Connectivity, DenseConnectivity, Drawn, OutsideData, SampledConnectivity};
-pub use dynamics::{Dynamics, kl_divergence};
 pub use energy::{EnergyModel, LinearEnergies, boltzmann};
-pub use error::{Error, check_option};
 pub use flow::{Flow, FlowForm};
-pub use fnv::Fnv1a;
+
+// Minimisation.
 pub use gradcheck::gradient_error;
 pub use minimize::{
     Backend, Minimizer, MinimizerOptions, Minimum, Progress, StopReason, TracePoint,
 };
 pub use objective::{FromFn, Objective, Ridge, from_fn};
+
+// Score matching, and the dynamics that MPF linearises.
+pub use dynamics::{Dynamics, kl_divergence};
 pub use score::{
     Cube, ExponentialFamily, GaussianPrecision, ScoreMatching, StateDerivatives, score_closed_form,
 };
+
+// Long computations.
+pub use cancel::Cancel;
+pub use checkpoint::{Checkpoint, CheckpointStore, Settings};
+pub use fnv::Fnv1a;
 pub use stopwatch::Stopwatch;
 
-/// What a fallible function of this crate returns.
+pub use error::{Error, check_option};
+
+/// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

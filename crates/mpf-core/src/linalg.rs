@@ -1,7 +1,7 @@
-//! The dense linear algebra that this workspace needs, behind one door.
+//! All dense linear algebra of this workspace.
 //!
 //! `nalgebra` (pure Rust) by default; LAPACK through `ndarray-linalg` with the feature `lapack`.
-//! The [`default_backend`] functions are always there, so that a test can compare the two.
+//! `default_backend` is always compiled: a test compares the two.
 
 use crate::Result;
 use crate::error::Error;
@@ -15,12 +15,12 @@ use lapack_backend as backend;
 /// Eigenvalues in ascending order, and the eigenvectors as columns in the same order.
 pub type Eigen = (Array1<f64>, Array2<f64>);
 
-/// The eigen-decomposition A = V diag(λ) Vᵀ of a symmetric matrix. Only the lower triangle is
+/// Returns the eigen-decomposition A = V diag(λ) Vᵀ of a symmetric matrix. Only the lower triangle is
 /// read. O(n³).
 ///
 /// # Errors
-/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, for none at all, and
-/// for entries so large that their squares overflow.
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for an empty matrix, NaN or infinite entries, and
+/// entries whose squares overflow.
 pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
     let what = "symmetric eigen-decomposition";
     let n = finite_size(a, what)?;
@@ -31,11 +31,10 @@ pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
     Ok((values, vectors))
 }
 
-/// (AᵀA + λI)⁺Aᵀ of the symmetric A = V diag(μ) Vᵀ: the inverse of A for λ = 0, and where A has
-/// none its pseudo-inverse; damped by λ > 0. Exactly symmetric. O(n³).
+/// Returns (AᵀA + λI)⁺Aᵀ of the symmetric A = V diag(μ) Vᵀ: for λ = 0 the pseudo-inverse of A,
+/// damped for λ > 0. Exactly symmetric. O(n³).
 ///
-/// Eigenvalues below n·ε of the largest, and those too small for an inverse in `f64`, count as
-/// zero. Finite for what [`symmetric_eigen`] gives.
+/// Eigenvalues below n·ε of the largest, and those whose inverse overflows, count as zero.
 pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array2<f64> {
     let n = values.len();
     let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
@@ -53,10 +52,10 @@ pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array
     Array2::from_shape_fn((n, n), |(i, j)| product[[i.max(j), i.min(j)]])
 }
 
-/// ln |det A| and A⁻¹, from one LU decomposition. O(n³).
+/// Returns ln |det A| and A⁻¹, from one LU decomposition. O(n³).
 ///
 /// # Errors
-/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, or none at all;
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for an empty matrix and NaN or infinite entries;
 /// [`Error::Singular`] for a matrix without an inverse in `f64`.
 pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array2<f64>)> {
     let n = finite_size(a, "LU decomposition")?;
@@ -72,11 +71,11 @@ pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array
 /// vectors as rows of Vᵀ, in the same order.
 pub type Svd = (Array2<f64>, Array1<f64>, Array2<f64>);
 
-/// The singular value decomposition A = U diag(σ) Vᵀ of a square matrix. O(n³).
+/// Returns the singular value decomposition A = U diag(σ) Vᵀ of a square matrix. O(n³).
 ///
 /// # Errors
-/// [`Error::NotSquare`]; [`Error::Decomposition`] for NaN or infinite entries, for none at all, and
-/// for entries so large that their squares overflow.
+/// [`Error::NotSquare`]; [`Error::Decomposition`] for an empty matrix, NaN or infinite entries, and
+/// entries whose squares overflow.
 pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
     let what = "singular value decomposition";
     let n = finite_size(a, what)?;
@@ -85,7 +84,7 @@ pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
     Ok((u, values, vt))
 }
 
-/// Refuses results that overflowed.
+/// Checks that no entry of a result overflowed.
 fn finite_result<'a>(
     what: &'static str,
     size: usize,
@@ -98,7 +97,7 @@ fn finite_result<'a>(
     }
 }
 
-/// The size of a square matrix that `what` can be done to.
+/// Returns the size of a matrix that is square, finite and not empty.
 fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
     let size = square_size(a)?;
     if size == 0 || a.iter().any(|v| !v.is_finite()) {
@@ -107,8 +106,8 @@ fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
     Ok(size)
 }
 
-/// The inverse of a symmetric positive definite matrix, exactly symmetric. O(n³). Pure Rust with
-/// either backend.
+/// Returns the inverse of a symmetric positive definite matrix, exactly symmetric. O(n³). Pure Rust
+/// with either backend.
 ///
 /// # Errors
 /// [`Error::NotSquare`]; [`Error::NotPositiveDefinite`] with the first row that is, within
@@ -130,7 +129,7 @@ pub fn positive_definite_inverse(a: ArrayView2<'_, f64>) -> Result<Array2<f64>> 
     }))
 }
 
-/// The first row of the Cholesky factor whose pivot is zero but for rounding, or not a number.
+/// Returns the first row of the Cholesky factor whose pivot is zero up to rounding, or NaN.
 fn first_dependent_row(a: ArrayView2<'_, f64>) -> Option<usize> {
     let n = a.nrows();
     let mut factor = Array2::<f64>::zeros((n, n));
@@ -160,9 +159,9 @@ fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
     }
 }
 
-/// Pure Rust, by `nalgebra`. Nothing is checked here: an entry that is not finite, and a result that
-/// overflows, come back as they are.
-pub mod default_backend {
+/// Pure Rust, by `nalgebra`. Neither entries nor results are checked for NaN and ∞ here.
+#[cfg(any(not(feature = "lapack"), test))]
+mod default_backend {
     use super::{Array1, Array2, ArrayView2, Eigen, Error, Result, Svd};
     use nalgebra::DMatrix;
 
@@ -170,14 +169,7 @@ pub mod default_backend {
         DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| a[[i, j]])
     }
 
-    /// See [`super::symmetric_eigen`].
-    ///
-    /// # Errors
-    /// [`Error::Decomposition`] when the iteration does not converge.
-    ///
-    /// # Panics
-    /// For a matrix that is not square, or empty.
-    pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
+    pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
         let n = a.nrows();
         let eigen = nalgebra::SymmetricEigen::try_new(matrix(a), f64::EPSILON, 1000 * n).ok_or(
             Error::Decomposition {
@@ -192,14 +184,9 @@ pub mod default_backend {
         Ok((values, vectors))
     }
 
-    /// See [`super::log_determinant_and_inverse`].
-    ///
-    /// # Errors
-    /// [`Error::Singular`].
-    ///
-    /// # Panics
-    /// For a matrix that is not square.
-    pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array2<f64>)> {
+    pub(super) fn log_determinant_and_inverse(
+        a: ArrayView2<'_, f64>,
+    ) -> Result<(f64, Array2<f64>)> {
         let n = a.nrows();
         let lu = matrix(a).lu();
         let upper = lu.u();
@@ -209,14 +196,7 @@ pub mod default_backend {
         Ok((log_determinant, inverse))
     }
 
-    /// See [`super::singular_values`].
-    ///
-    /// # Errors
-    /// [`Error::Decomposition`] when the iteration does not converge.
-    ///
-    /// # Panics
-    /// For a matrix that is not square, or empty.
-    pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
+    pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
         let n = a.nrows();
         let failed = || Error::Decomposition {
             what: "singular value decomposition",
@@ -238,11 +218,11 @@ mod lapack_backend {
     use super::{Array2, ArrayView2, Eigen, Error, Result, Svd};
     use ndarray_linalg::{DeterminantInto, Eigh, Factorize, InverseInto, SVD, UPLO};
 
-    /// OpenBLAS in several threads keeps its job table, 2 MiB and more, on the caller's stack:
-    /// all of what a spawned thread or a worker of a pool has.
+    /// OpenBLAS in several threads keeps its job table, 2 MiB and more, on the caller's stack. A
+    /// spawned thread or a worker of a pool has no more than that.
     const STACK_BYTES: usize = 32 << 20;
 
-    /// Calls LAPACK where it has the stack that it needs.
+    /// Calls LAPACK on a thread with enough stack.
     fn on_a_deep_stack<T: Send>(call: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         std::thread::scope(|scope| {
             std::thread::Builder::new()

@@ -4,11 +4,10 @@
 //! minimise f(θ) + Σ_k λ_k |θ_k|,   f smooth, λ_k ≥ 0
 //! ```
 //!
-//! Within one orthant the penalty is linear, so L-BFGS-B minimises there with the coordinate
-//! planes as bounds, which makes the zeros exact; then the orthant is changed where parameters
-//! press against zero from the wrong side, until none does. The result carries the KKT residual:
-//! the largest entry of the smallest subgradient, which without ℓ1 is the largest entry of the
-//! gradient.
+//! Within one orthant the penalty is linear. L-BFGS-B minimises there with the coordinate planes as
+//! bounds, which makes the zeros exact. Then parameters that press against zero from the wrong side
+//! change sides, until none does. The result carries the KKT residual: the largest entry of the
+//! smallest subgradient, which without ℓ1 is the largest entry of the gradient.
 //!
 //! [`Minimum::seconds`] is *learning* time: the clock stands still inside the observer.
 
@@ -34,8 +33,8 @@ use snapshot::Snapshot;
 pub enum StopReason {
     /// The KKT residual is within the gradient tolerance: a minimum.
     Converged,
-    /// No step lowers the value any more, short of the gradient tolerance: as good as `f64` or
-    /// the objective's smoothness allows.
+    /// No step lowers the value any more, although the gradient tolerance is not met: `f64` or the
+    /// objective's smoothness allow no better.
     NoProgress,
     /// The iteration limit was reached.
     IterationLimit,
@@ -87,7 +86,7 @@ pub enum Backend {
 pub struct MinimizerOptions {
     /// Converged when the KKT residual is at most this, which may be +∞. Default 1e-6.
     pub gradient_tolerance: f64,
-    /// How many corrections L-BFGS remembers. Default 10.
+    /// The number of corrections that L-BFGS remembers. Default 10.
     pub memory: usize,
     /// Most iterations. Default 10,000.
     pub max_iterations: usize,
@@ -95,9 +94,9 @@ pub struct MinimizerOptions {
     pub max_evaluations: usize,
     /// Most seconds of learning time. Default unlimited.
     pub max_seconds: f64,
-    /// The handle that stops the run. Default: one that nobody else holds.
+    /// Stops the run; the result is the last accepted step.
     pub cancel: Cancel,
-    /// The implementation.
+    /// The implementation. Default: `basin`.
     pub backend: Backend,
     /// Where the state is kept between iterations, and resumed from. While it is on, every
     /// iteration copies L-BFGS's memory (2 `memory` + 8 times the parameters), off the clock; the
@@ -148,7 +147,7 @@ pub struct Minimizer {
     options: MinimizerOptions,
 }
 
-/// Where a minimisation is after an iteration. Every number is finite.
+/// Where a minimisation is after an iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Iterations so far; 0 is the starting point.
@@ -161,7 +160,7 @@ pub struct Progress<'a> {
     pub value: f64,
     /// The KKT residual: without ℓ1, the largest entry of the gradient.
     pub gradient_norm: f64,
-    /// Learning time in seconds: observers do not count.
+    /// Learning time in seconds, without observers.
     pub seconds: f64,
 }
 
@@ -180,14 +179,13 @@ pub struct TracePoint {
     pub seconds: f64,
 }
 
-/// What a minimisation found, and why it stopped there. Every number is finite, whatever the
-/// objective does away from its start.
+/// The result of a minimisation.
 #[derive(Clone, Debug)]
 #[must_use = "look at `stop` to see whether this is a minimum"]
 pub struct Minimum {
-    /// The parameters: those of the last accepted step, whatever the reason for stopping.
+    /// The parameters of the last accepted step, whatever the reason for stopping.
     pub theta: Vec<f64>,
-    /// The objective there, penalties included.
+    /// The objective at `theta`, penalties included.
     pub value: f64,
     /// The largest entry of the smallest subgradient: 0 at a minimum.
     pub kkt_residual: f64,
@@ -220,11 +218,6 @@ impl Minimizer {
         Ok(Self { options })
     }
 
-    /// The options that it was made from.
-    pub fn options(&self) -> &MinimizerOptions {
-        &self.options
-    }
-
     /// Minimises a smooth objective from `start`.
     ///
     /// # Errors
@@ -237,8 +230,8 @@ impl Minimizer {
     /// `observer` at the start and after every iteration.
     ///
     /// A run whose [checkpoint](MinimizerOptions::checkpoint) holds the state of an earlier one
-    /// continues from there instead of from `start`: every later step, and the result, are the
-    /// same bits as if the earlier run had not stopped. Limits count from its beginning.
+    /// continues from there instead of from `start`. Every later step, and the result, have the same
+    /// bits as if the earlier run had not stopped. Limits count from its beginning.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Entry`] for a start that is not finite or a λ that is negative

@@ -1,16 +1,17 @@
-//! Something to minimise, and the smooth penalty that can be added to it.
+//! Functions to minimise, and the smooth penalty that can be added to them.
 //!
-//! The ℓ1 penalty is not smooth and belongs to the [minimiser](crate::minimize).
+//! The ℓ1 penalty is not smooth and belongs to the [`Minimizer`](crate::Minimizer).
 
 use crate::Result;
 use crate::error::{check_entries, check_length};
 
 /// A function of θ with its gradient. Always minimised.
 pub trait Objective {
-    /// The length of θ.
+    /// Returns the length of θ.
     fn n_params(&self) -> usize;
 
-    /// Returns f(θ) and overwrites `grad` with ∇f(θ): together, since they share their work.
+    /// Returns f(θ) and overwrites `grad` with ∇f(θ). One call computes both, since they share
+    /// their work.
     ///
     /// +∞ or NaN, here or in `grad`, means "step too long": the minimiser takes a shorter one. It
     /// never asks for a θ that is not finite.
@@ -27,12 +28,12 @@ impl<O: Objective + ?Sized> Objective for Box<O> {
     }
 }
 
-/// An objective from a closure `f(θ, grad) → value`.
+/// Makes an objective of a closure `f(θ, grad) → value`.
 pub fn from_fn<F: FnMut(&[f64], &mut [f64]) -> f64>(n_params: usize, f: F) -> FromFn<F> {
     FromFn { n_params, f }
 }
 
-/// See [`from_fn`].
+/// The objective that [`from_fn`] makes.
 #[derive(Clone, Debug)]
 pub struct FromFn<F> {
     n_params: usize,
@@ -49,7 +50,7 @@ impl<F: FnMut(&[f64], &mut [f64]) -> f64> Objective for FromFn<F> {
     }
 }
 
-/// f(θ) + ½ Σ_k λ_k θ_k², the ℓ2 penalty with a weight for every parameter. +∞ where it overflows.
+/// f(θ) + ½ Σ_k λ_k θ_k², the ℓ2 penalty with a weight for every parameter. +∞ on overflow.
 #[derive(Clone, Debug)]
 pub struct Ridge<O> {
     inner: O,

@@ -1,12 +1,13 @@
-//! From one seed to many independent streams.
+//! Makes many independent streams of one seed.
 //!
 //! Randomness enters this workspace as `seed: u64` or `&mut impl Rng`, never from the thread or
-//! the clock, so that every result can be had again.
+//! the clock: every result can be reproduced.
 
 use rand::SeedableRng;
 pub use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Stream `index` of `seed`: Xoshiro256++ jumped `index` times, 2¹²⁸ draws apart from the next.
+/// Returns stream `index` of `seed`: Xoshiro256++ jumped `index` times. Streams are 2¹²⁸ draws
+/// apart.
 ///
 /// For a handful of long streams (chains); O(`index`).
 pub fn stream(seed: u64, index: usize) -> Xoshiro256PlusPlus {
@@ -17,7 +18,7 @@ pub fn stream(seed: u64, index: usize) -> Xoshiro256PlusPlus {
     rng
 }
 
-/// The first `n` streams of `seed`, as [`stream`] gives them one by one.
+/// Returns the first `n` streams of `seed`, as [`stream`] gives them one by one.
 pub fn streams(seed: u64, n: usize) -> Vec<Xoshiro256PlusPlus> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     (0..n)
@@ -29,17 +30,17 @@ pub fn streams(seed: u64, n: usize) -> Vec<Xoshiro256PlusPlus> {
         .collect()
 }
 
-/// A generator seeded by hashing (`seed`, `index`): O(1), for one short stream per sample.
+/// Returns a generator seeded by hashing (`seed`, `index`): O(1), for one short stream per sample.
 pub fn substream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(mix(seed ^ mix(index)))
 }
 
-/// The seed to use after `seed`.
+/// Returns the seed to use after `seed`.
 pub fn next_seed(seed: u64) -> u64 {
     mix(seed)
 }
 
-/// One step of SplitMix64 (Steele, Lea & Flood 2014): a bijection that scatters close inputs.
+/// Takes one step of SplitMix64 (Steele, Lea & Flood 2014), a bijection that scatters close inputs.
 fn mix(z: u64) -> u64 {
     let z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -6,28 +6,27 @@
 //! ∫_C exp(½ [E(x) − E(x + α)]) dα = εᵈ + εᵈ⁺²/48 · K_SM + O(εᵈ⁺⁴)        C: cube of side ε
 //! ```
 //!
-//! with ∇ over x. For an exponential family, E = Σ_k θ_k φ_k(x), K_SM is quadratic:
+//! with ∇ taken in x. For an exponential family, E = Σ_k θ_k φ_k(x), K_SM is quadratic:
 //!
 //! ```text
 //! K_SM = ½ θᵀAθ − bᵀθ,   A_kl = ⟨∇φ_k · ∇φ_l⟩,   b_k = ⟨∇²φ_k⟩,   θ̂ = A⁻¹ b
 //! ```
 //!
-//! Not for energies with kinks: the second derivative of |x| is a delta at 0 that no sample hits,
-//! so that score matching fits a Laplace density by θ = 0. MPF over cubes of finite size sees the
-//! kink and has no such trouble.
+//! When *not* to use it: for energies with kinks. The second derivative of |x| is a delta at 0 that
+//! no sample hits, and score matching fits a Laplace density by θ = 0. MPF over cubes of finite size
+//! sees the kink.
 
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_entries, check_length};
+use crate::error::{Error, check_entries, check_length, check_option};
 use crate::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
 use crate::objective::Objective;
 use ndarray::{Array1, Array2, ArrayView1};
 
 /// An energy over x ∈ ℝᵈ with two derivatives in x.
 pub trait StateDerivatives: EnergyModel<State = [f64]> {
-    /// Writes ∇E, the gradient in x, to `gradient` and returns ∇²E = Σ_i ∂²E/∂x_i². Finite where
-    /// θ and x are not so large that they overflow.
+    /// Writes ∇E, the gradient in x, to `gradient` and returns ∇²E = Σ_i ∂²E/∂x_i².
     fn state_derivatives(&self, theta: &[f64], x: &[f64], gradient: &mut [f64]) -> f64;
 
     /// Adds ∂/∂θ [`direction` · ∇E + `scale` ∇²E], with `direction` held fixed, to `out`.
@@ -41,16 +40,16 @@ pub trait StateDerivatives: EnergyModel<State = [f64]> {
     );
 }
 
-/// K_SM over a list of states, as an [`Objective`]: finite, but +∞ or NaN where a square overflows.
+/// K_SM over a list of states, as an [`Objective`]: +∞ or NaN on overflow.
 pub struct ScoreMatching<'a, M> {
     model: &'a M,
     states: &'a [Vec<f64>],
-    /// ∇E at the state at hand.
+    /// ∇E at the current state.
     gradient: Vec<f64>,
 }
 
 impl<'a, M: StateDerivatives> ScoreMatching<'a, M> {
-    /// Score matching of `model` to `states`.
+    /// Sets up score matching of `model` to `states`.
     ///
     /// # Errors
     /// [`Error::Empty`] without states, [`Error::Length`] for states of different lengths,
@@ -89,45 +88,37 @@ impl<M: StateDerivatives> Objective for ScoreMatching<'_, M> {
     }
 }
 
-/// Appendix C's connectivity: all of a cube of side ε about x, by Gauss-Legendre quadrature, so
-/// that K is the integral itself. For a few dimensions: nᵈ neighbours.
+/// Appendix C's connectivity: all of a cube of side ε about x, by Gauss-Legendre quadrature, which
+/// makes K the integral itself. For few dimensions: it visits nᵈ neighbours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cube {
-    /// Offsets from the middle, and ln of their weights, along one axis.
+    /// Offsets from the centre, and ln of their weights, along one axis.
     nodes: Vec<(f64, f64)>,
 }
 
 impl Cube {
-    /// A cube of side `side`, with `n_nodes` nodes along every axis.
+    /// Makes a cube of side `side`, with `n_nodes` nodes along every axis.
     ///
     /// # Errors
-    /// [`Error::Option`] unless the side is a positive number, finite and not subnormal (it would
-    /// have no logarithm after its division), and there are nodes.
+    /// [`Error::Option`] for a side that is not positive, not finite or subnormal (its half could
+    /// underflow to 0), and for 0 nodes.
     pub fn new(side: f64, n_nodes: usize) -> Result<Self> {
-        let option = |name, value, requirement| Error::Option {
-            name,
-            value,
-            requirement,
-        };
-        if !(side >= f64::MIN_POSITIVE && side.is_finite()) {
-            return Err(option("side", side, "positive, finite and not subnormal"));
-        }
-        if n_nodes == 0 {
-            return Err(option("n_nodes", 0.0, "at least 1"));
-        }
+        let normal = side >= f64::MIN_POSITIVE && side.is_finite();
+        check_option("side", side, "positive, finite and not subnormal", normal)?;
+        check_option("n_nodes", n_nodes as f64, "at least 1", n_nodes >= 1)?;
         let scaled = |(node, weight): (f64, f64)| (0.5 * side * node, (0.5 * side * weight).ln());
         let nodes = gauss_legendre(n_nodes).into_iter().map(scaled).collect();
         Ok(Self { nodes })
     }
 }
 
-/// Nodes and weights over [−1, 1]: the roots x of the Legendre polynomial P_n by Newton's method,
-/// and 2/((1 − x²) P_n′(x)²).
+/// Returns nodes and weights over [−1, 1]: the roots x of the Legendre polynomial P_n by Newton's
+/// method, and 2/((1 − x²) P_n′(x)²).
 fn gauss_legendre(n: usize) -> Vec<(f64, f64)> {
     let root = |i: usize| {
         let mut x = (std::f64::consts::PI * (i as f64 + 0.75) / (n as f64 + 0.5)).cos();
         let mut slope = 1.0;
-        // Quadratic convergence from a good guess: a handful would do.
+        // Convergence is quadratic from a good guess: a handful of steps would do.
         for _ in 0..20 {
             let (mut p, mut before) = (1.0, 0.0);
             for k in 0..n {
@@ -151,7 +142,7 @@ impl Connectivity<[f64]> for Cube {
         mut visit: impl FnMut(&[f64], f64),
     ) {
         let n = self.nodes.len();
-        // More cells than can be counted are not visited in a lifetime either.
+        // More cells than a `usize` can count would not be visited in a lifetime.
         for cell in 0..n.saturating_pow(x.len() as u32) {
             let mut rest = cell;
             let mut ln_weight = 0.0;
@@ -168,23 +159,22 @@ impl Connectivity<[f64]> for Cube {
 
 /// E(x; θ) = Σ_k θ_k φ_k(x) over x ∈ ℝᵈ.
 pub trait ExponentialFamily {
-    /// The length of θ.
+    /// Returns the length of θ.
     fn n_features(&self) -> usize;
 
-    /// Writes ∇φ_k(x) to row k of `gradients` and ∇²φ_k(x) to entry k of `laplacians`. What is not
-    /// finite makes [`score_closed_form`] an error.
+    /// Writes ∇φ_k(x) to row k of `gradients` and ∇²φ_k(x) to entry k of `laplacians`.
     fn feature_derivatives(&self, x: &[f64], gradients: &mut Array2<f64>, laplacians: &mut [f64]);
 }
 
-/// The θ that minimises K_SM over `states`, in closed form. O(N k² d) for k features.
+/// Returns the θ that minimises K_SM over `states`, in closed form. O(N k² d) for k features.
 ///
 /// # Errors
-/// As [`ScoreMatching::new`]; [`Error::Singular`] where the states do not determine θ, or are so
-/// small that their squares do not; [`Error::Decomposition`] without features or where A is not
-/// finite, and [`Error::Overflow`] where b or θ is not.
+/// As [`ScoreMatching::new`]; [`Error::Singular`] where the states do not determine θ, or their
+/// squares underflow; [`Error::Decomposition`] without features or where A is not finite;
+/// [`Error::Overflow`] where b or θ is not.
 ///
 /// # Panics
-/// Where the family does, for states of another length than its own.
+/// If the family panics, for instance at states of another length than its own.
 pub fn score_closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -> Result<Vec<f64>> {
     let n_dims = check_states(states)?;
     let k = family.n_features();
@@ -210,7 +200,7 @@ pub fn score_closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -
     }
 }
 
-/// Checks that there are states, of one length and finite, and returns that length.
+/// Checks that there are states, finite and of one length, and returns that length.
 fn check_states(states: &[Vec<f64>]) -> Result<usize> {
     let first = states.first().ok_or(Error::Empty { what: "states" })?;
     for x in states {
@@ -226,7 +216,7 @@ fn check_states(states: &[Vec<f64>]) -> Result<usize> {
 /// Score matching gives Λ = ⟨x xᵀ⟩⁻¹ exactly, which is maximum likelihood.
 ///
 /// ```
-/// use mpf_core::score::{GaussianPrecision, score_closed_form};
+/// use mpf_core::{GaussianPrecision, score_closed_form};
 ///
 /// let gaussian = GaussianPrecision::new(2);
 /// let states = [vec![2.0, 0.0], vec![0.0, 1.0], vec![2.0, 1.0]];
@@ -243,12 +233,12 @@ pub struct GaussianPrecision {
 }
 
 impl GaussianPrecision {
-    /// A Gaussian of mean zero in `n_dims` dimensions.
+    /// Returns the Gaussians of mean zero in `n_dims` dimensions.
     pub fn new(n_dims: usize) -> Self {
         Self { n_dims }
     }
 
-    /// Λ from θ: the same numbers, finite if they are.
+    /// Returns Λ, symmetric, from θ.
     pub fn unpack(&self, theta: &[f64]) -> Array2<f64> {
         let mut precision = Array2::zeros((self.n_dims, self.n_dims));
         for ((i, j), &value) in self.pairs().zip(theta) {
@@ -258,7 +248,7 @@ impl GaussianPrecision {
         precision
     }
 
-    /// The entries of Λ in the order of θ.
+    /// Iterates over the entries of Λ in the order of θ.
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
         let n = self.n_dims;
         (0..n).flat_map(move |i| (i..n).map(move |j| (i, j)))
@@ -284,7 +274,7 @@ impl EnergyModel for GaussianPrecision {
     }
 }
 
-/// φ of Λ_ij: ½x_i² on the diagonal, x_i x_j above it, where Λ_ij stands for Λ_ji too.
+/// Returns φ of Λ_ij: ½x_i² on the diagonal, x_i x_j above it, where Λ_ij stands for Λ_ji too.
 fn feature(x: &[f64], i: usize, j: usize) -> f64 {
     if i == j {
         0.5 * x[i] * x[i]

@@ -1,4 +1,4 @@
-//! Learning time: observers, checkpoints and diagnostics run off the clock.
+//! Measures learning time: observers, checkpoints and diagnostics run off the clock.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Stopwatch {
         result
     }
 
-    /// Takes `time` that passed elsewhere, on another thread, off the clock.
+    /// Subtracts `time` that another thread spent off the clock.
     pub fn discount(&mut self, time: Duration) {
         let now = Instant::now();
         let total = self.elapsed.saturating_add(now - self.since);

@@ -1,4 +1,4 @@
-//! Bytes that can be trusted when they are read again.
+//! Encodes values as bytes whose damage is detected.
 //!
 //! ```text
 //! "mpf-ckpt"  format version (u32)  length n (u64)  checksum (u64)  n bytes
@@ -7,8 +7,8 @@
 //! Numbers are little-endian. The checksum is [`Fnv1a`] over version, length and contents. The
 //! contents are `bincode`'s encoding, which keeps every bit of a number.
 //!
-//! This is the one module that knows `bincode`, which is complete but no longer maintained: to
-//! leave it, write another encoding here and raise [`VERSION`].
+//! Only this module knows `bincode`, which is complete but no longer maintained. To replace it,
+//! write another encoding here and raise [`VERSION`].
 
 use crate::Result;
 use crate::error::Error;
@@ -77,8 +77,8 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
 
 /// Decodes what [`encode`] wrote; all bytes must be used.
 ///
-/// `bincode` allocates a text before it reads it, so the allocation is limited. (No number takes
-/// more than eight times its size in the file.)
+/// `bincode` allocates a text before it reads it, so the allocation is limited: no number takes more
+/// than eight times its size in the file.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     const MIB: usize = 1 << 20;
     let decoded = match bytes.len() {

@@ -1,16 +1,16 @@
 //! The opt-in backend: the C code of the crate `lbfgsb`, through its reverse-communication call.
 //!
-//! The C code keeps some of its state in static variables, so that two minimisations at once
-//! disturb each other: one lock serialises them. Its safe front end hides the iterations and the
-//! reason for stopping, hence the direct call.
+//! The C code keeps some of its state in static variables, and two minimisations at once disturb
+//! each other: one lock serialises them. Its safe front end hides the iterations and the reason for
+//! stopping, hence the direct call.
 
 use super::search::{Halt, Search};
 use std::sync::{Mutex, PoisonError};
 
-/// One C minimisation at a time.
+/// Serialises the C minimisations.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What the C code asks for (`lbfgsb.h`).
+/// The requests of the C code (`lbfgsb.h`).
 mod task {
     pub(super) const START: i64 = 1;
     pub(super) const NEW_X: i64 = 2;
@@ -84,7 +84,7 @@ pub(super) fn run(search: &mut Search<'_>) -> Halt {
     }
 }
 
-/// Never stop because the value changes little.
+/// Never stops because the value changes little.
 static NO_VALUE_TEST: f64 = 0.0;
-/// Print nothing.
+/// Prints nothing.
 static SILENT: i64 = -1;

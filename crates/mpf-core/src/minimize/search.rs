@@ -1,4 +1,4 @@
-//! One minimisation under way: orthants, limits, and what is accepted. Both backends drive this.
+//! One minimisation under way: orthants, limits and accepted steps. Both backends drive this.
 
 use super::basin_backend::{self, Memory};
 #[cfg(feature = "lbfgsb")]
@@ -11,7 +11,7 @@ use crate::objective::Objective;
 use crate::stopwatch::Stopwatch;
 use serde::{Deserialize, Serialize};
 
-/// The side of zero on which each penalised parameter is searched for.
+/// The side of zero on which each penalised parameter is searched.
 pub(super) struct Orthant {
     n: usize,
     /// The parameters with λ > 0: (index, λ, side ±1).
@@ -31,8 +31,8 @@ impl Orthant {
         }
     }
 
-    /// Puts every parameter on its own side, and those at zero on the side that is downhill.
-    /// Whether one that presses against zero has changed sides.
+    /// Puts every parameter on its own side, and those at zero on the downhill side. Returns whether
+    /// a parameter that pressed against zero changed sides.
     fn choose(&mut self, theta: &[f64], grad: &[f64]) -> bool {
         let mut released = false;
         for (k, lambda, side) in &mut self.penalised {
@@ -46,7 +46,7 @@ impl Orthant {
         released
     }
 
-    /// The box: one bound at zero for penalised parameters, none for the others.
+    /// Returns the box: one bound at zero for penalised parameters, none for the others.
     pub(super) fn bounds(&self) -> (Vec<f64>, Vec<f64>) {
         let mut lower = vec![f64::NEG_INFINITY; self.n];
         let mut upper = vec![f64::INFINITY; self.n];
@@ -57,7 +57,7 @@ impl Orthant {
         (lower, upper)
     }
 
-    /// Σ λ · side · θ, which is the penalty inside the orthant, added to the gradient too.
+    /// Returns Σ λ · side · θ, the penalty inside the orthant, and adds its gradient to `grad`.
     fn penalise(&self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let mut penalty = 0.0;
         for &(k, lambda, side) in &self.penalised {
@@ -67,7 +67,7 @@ impl Orthant {
         penalty
     }
 
-    /// The largest entry of the smallest subgradient of f + Σ λ |θ|, over all parameters and
+    /// Returns the largest entry of the smallest subgradient of f + Σ λ |θ|, over all parameters and
     /// over those at zero whose descent leads out of the orthant.
     fn kkt_residual(&self, theta: &[f64], grad: &[f64]) -> (f64, f64) {
         let mut residual = grad.to_vec();
@@ -95,22 +95,22 @@ pub(super) struct Accepted {
     value: f64,
     /// The gradient of f alone.
     pub(super) smooth_grad: Vec<f64>,
-    /// The gradient of f + Σ λ · side · θ, which the backend sees.
+    /// The gradient of f + Σ λ · side · θ, as the backend sees it.
     pub(super) grad: Vec<f64>,
     kkt_residual: f64,
-    /// The part of it that leads out of the orthant.
+    /// The residual of the parameters whose descent leads out of the orthant.
     blocked: f64,
     pub(super) iteration: usize,
 }
 
-/// Why a backend came back.
+/// Why a backend returned.
 #[derive(Clone, Copy)]
 pub(super) enum Halt {
     /// The whole minimisation is over.
     Stop(StopReason),
-    /// This orthant is done, as far as the backend can tell.
+    /// The backend cannot improve in this orthant.
     Orthant,
-    /// What the backend was to remember does not belong to this problem.
+    /// The memory to resume from does not belong to this problem.
     ForeignMemory,
 }
 
@@ -120,7 +120,7 @@ impl From<StopReason> for Halt {
     }
 }
 
-/// One minimisation under way: what both backends share.
+/// One minimisation under way, as both backends share it.
 pub(super) struct Search<'a> {
     objective: &'a mut dyn Objective,
     pub(super) options: &'a MinimizerOptions,
@@ -128,7 +128,7 @@ pub(super) struct Search<'a> {
     observer: &'a mut dyn FnMut(&Progress<'_>),
     clock: Stopwatch,
     evaluations: usize,
-    /// Whether the objective is being evaluated: a panic is then its own.
+    /// Whether the objective is being evaluated, and a panic is its own.
     pub(super) is_evaluating: bool,
     pub(super) accepted: Option<Accepted>,
     /// Accepted steps since the value last fell.
@@ -136,11 +136,11 @@ pub(super) struct Search<'a> {
     trace: Vec<TracePoint>,
 }
 
-/// How often a step may leave the value as it is before the search is called off.
-const MOST_FLAT_STEPS: usize = 3;
+/// The number of steps in a row that may leave the value as it is.
+pub(super) const MOST_FLAT_STEPS: usize = 3;
 
 impl<'a> Search<'a> {
-    /// A minimisation that has not begun.
+    /// Sets up a minimisation, not begun.
     pub(super) fn new(
         objective: &'a mut dyn Objective,
         lambda: &[f64],
@@ -171,10 +171,10 @@ impl<'a> Search<'a> {
         self.trace = snapshot.trace;
         let memory = match snapshot.memory {
             None => None,
-            Some(bytes) => Some(basin_backend::recall(&bytes)?),
+            Some(bytes) => Some(basin_backend::recall(&bytes, self.orthant.n)?),
         };
         let orthant_done = snapshot.orthant_done;
-        // What was decided right after the snapshot is decided again.
+        // The decision that followed the snapshot is made again.
         let halt = match self.judge() {
             Ok(()) if orthant_done => Halt::Orthant,
             Ok(()) => self.run_backend(memory),
@@ -201,16 +201,14 @@ impl<'a> Search<'a> {
         Ok(self.finish(stop))
     }
 
-    /// Goes from orthant to orthant until none is left.
+    /// Moves from orthant to orthant until no parameter presses against zero.
     fn run_orthants(&mut self, mut halt: Halt) -> Result<StopReason> {
         loop {
             match halt {
                 Halt::Stop(stop) => return Ok(stop),
                 Halt::Orthant if self.next_orthant() => halt = self.run_backend(None),
                 Halt::Orthant => return Ok(StopReason::NoProgress),
-                Halt::ForeignMemory => {
-                    return Err(Error::checkpoint("L-BFGS remembers another problem"));
-                }
+                Halt::ForeignMemory => return Err(basin_backend::foreign_memory()),
             }
         }
     }
@@ -223,7 +221,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Changes sides where parameters press against zero. Whether there was such a parameter.
+    /// Changes sides where parameters press against zero. Returns whether one did.
     fn next_orthant(&mut self) -> bool {
         let last = self.accepted.as_mut().expect("the start is accepted first");
         let released = self.orthant.choose(&last.theta, &last.smooth_grad);
@@ -232,7 +230,7 @@ impl<'a> Search<'a> {
         released
     }
 
-    /// The limits that are checked before every evaluation.
+    /// Checks the limits before an evaluation.
     fn check_limits(&self) -> Result<(), StopReason> {
         if self.options.cancel.is_cancelled() {
             Err(StopReason::Cancelled)
@@ -245,7 +243,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The value at θ in this orthant and its gradient, or the limit that was reached.
+    /// Evaluates the value at θ in this orthant and its gradient, unless a limit is reached.
     pub(super) fn evaluate(&mut self, theta: &[f64], grad: &mut [f64]) -> Result<f64, StopReason> {
         let last = self.accepted.as_ref().expect("the start is accepted first");
         if last.theta == theta {
@@ -257,6 +255,8 @@ impl<'a> Search<'a> {
         if !theta.iter().all(|t| t.is_finite()) {
             return Ok(last.wall(theta, grad));
         }
+        // Only a forged memory holds another number of parameters; the backend catches the panic.
+        assert_eq!(theta.len(), self.orthant.n);
         self.evaluations += 1;
         self.is_evaluating = true;
         let value = self.objective.value_and_gradient(theta, grad);
@@ -269,9 +269,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes θ as the current point, tells the observer, and checks what stops between steps.
-    /// `memory` is what the backend would need to go on, if it can say so; `orthant_done` whether
-    /// it will not.
+    /// Takes θ as the current point, calls the observer, and decides whether to stop. `memory`
+    /// encodes the backend's memory, if it can; `orthant_done` says that the backend is done.
     pub(super) fn accept(
         &mut self,
         theta: &[f64],
@@ -281,8 +280,8 @@ impl<'a> Search<'a> {
         orthant_done: bool,
     ) -> Result<(), Halt> {
         if let Some(last) = &self.accepted {
-            // A line search gave up uphill, or on the wall around a non-finite value; or steps
-            // are so short that the value no longer resolves them.
+            // The line search gave up uphill or on the wall around a non-finite value, or steps
+            // are too short for the value to resolve them.
             self.flat_steps = if value < last.value {
                 0
             } else {
@@ -327,7 +326,7 @@ impl<'a> Search<'a> {
                 seconds: point.seconds,
             });
             let memory = checkpoint.is_on().then(memory);
-            // A backend that cannot say what it remembers can only be resumed from the start.
+            // A backend that cannot encode its memory can only be resumed from the start.
             if let Some(memory) = memory.filter(|memory| memory.is_some() || iteration == 0) {
                 checkpoint.note(Snapshot {
                     penalised: self.orthant.penalised.clone(),
@@ -346,7 +345,7 @@ impl<'a> Search<'a> {
         self.judge()
     }
 
-    /// Whether the last accepted point ends the minimisation or the orthant.
+    /// Decides whether the last accepted point ends the minimisation or the orthant.
     fn judge(&self) -> Result<(), Halt> {
         let last = self.accepted.as_ref().expect("the start is accepted first");
         if last.kkt_residual <= self.options.gradient_tolerance {
@@ -354,7 +353,7 @@ impl<'a> Search<'a> {
         } else if last.iteration >= self.options.max_iterations {
             Err(StopReason::IterationLimit.into())
         } else if last.blocked >= last.kkt_residual {
-            // What is furthest from its optimum cannot move in this orthant.
+            // The parameter furthest from its optimum cannot move in this orthant.
             Err(Halt::Orthant)
         } else {
             Ok(self.check_limits()?)
@@ -381,8 +380,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Sets parameters to zero that are zero but for rounding, where zero is optimal: L-BFGS-B
-    /// also stops when a parameter is within the tolerance of its bound.
+    /// Sets parameters to zero that are within the tolerance of it, where zero is optimal: L-BFGS-B
+    /// also stops when a parameter is that close to its bound.
     fn snap_to_zero(&mut self, last: &mut Accepted) {
         let mut snapped = last.clone();
         for &(k, lambda, _) in &self.orthant.penalised {
@@ -409,7 +408,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A search begins where value and gradient are numbers.
+/// Checks that value and gradient are finite at the start.
 fn check_start(value: f64, grad: &[f64]) -> Result<()> {
     let gradient_index = grad.iter().position(|g| !g.is_finite());
     if value.is_finite() && gradient_index.is_none() {
@@ -423,7 +422,7 @@ fn check_start(value: f64, grad: &[f64]) -> Result<()> {
 }
 
 impl Accepted {
-    /// Whether every number is finite.
+    /// Returns whether every number is finite.
     pub(super) fn is_finite(&self) -> bool {
         let vectors = [&self.theta, &self.smooth_grad, &self.grad];
         let numbers = [self.value, self.kkt_residual, self.blocked];
@@ -431,8 +430,8 @@ impl Accepted {
         all.all(|v| v.is_finite())
     }
 
-    /// What a backend sees where the objective is not finite: a wall that rises from the last
-    /// accepted point, so that its line search takes a step about ten times shorter.
+    /// Returns what a backend sees where the objective is not finite: a wall that rises from the
+    /// last accepted point and makes the line search take a step about ten times shorter.
     ///
     /// With slope s < 0 at the accepted point, the value 4|s| above it and the slope +8|s| at
     /// the far end make every safeguarded interpolation turn back.
@@ -446,7 +445,7 @@ impl Accepted {
         for (w, g) in grad.iter_mut().zip(&self.grad) {
             *w = -8.0 * g;
         }
-        // Above the accepted value even where the slope is lost to rounding, or overflows.
+        // Above the accepted value even where the slope underflows or overflows.
         (self.value + 4.0 * slope.abs())
             .max(self.value.next_up())
             .min(f64::MAX)

@@ -1,7 +1,7 @@
-//! The state of a minimisation between two iterations: what the next one needs, to the same bits.
+//! The state of a minimisation between two iterations, from which it continues to the same bits.
 
 use super::TracePoint;
-use super::search::Accepted;
+use super::search::{Accepted, MOST_FLAT_STEPS};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub(super) struct Snapshot {
     pub(super) evaluations: usize,
     pub(super) seconds: f64,
     pub(super) trace: Vec<TracePoint>,
-    /// What the backend remembers, encoded; `None` at the very start.
+    /// The backend's memory, encoded; `None` at the start of a minimisation.
     pub(super) memory: Option<Vec<u8>>,
     /// Whether the backend had nothing left to do in this orthant.
     pub(super) orthant_done: bool,
@@ -29,6 +29,9 @@ impl Snapshot {
         ];
         let own = self.penalised.iter().map(|&(k, l, _)| (k, l));
         let theirs = lambda.iter().copied().enumerate().filter(|p| p.1 > 0.0);
-        lengths == [n; 3] && own.eq(theirs)
+        lengths == [n; 3]
+            && self.accepted.is_finite()
+            && self.flat_steps <= MOST_FLAT_STEPS
+            && own.eq(theirs)
     }
 }

@@ -1,11 +1,10 @@
 //! K and ∇K of any model over any connectivity: Eqs. `K_finalform` and `Kgrad`, Appendices B, D.
 
-use mpf_core::gradient_error;
 use mpf_core::linalg::symmetric_eigen;
 use mpf_core::rng::stream;
 use mpf_core::{
-    Connectivity, DenseConnectivity, Drawn, EnergyModel, Error, Flow, Form, LinearEnergies,
-    Minimizer, MinimizerOptions, Objective, OutsideData,
+    Connectivity, DenseConnectivity, Drawn, EnergyModel, Error, Flow, FlowForm, LinearEnergies,
+    Minimizer, MinimizerOptions, Objective, OutsideData, gradient_error,
 };
 use ndarray::{Array2, array};
 use rand::RngExt;
@@ -31,8 +30,8 @@ fn evaluate(objective: &mut impl Objective, theta: &[f64]) -> (f64, Vec<f64>) {
     (value, grad)
 }
 
-/// A model that is not linear in θ, over states with no enumeration: one hidden constant would
-/// not do, so every one is random.
+/// A model that is not linear in θ, over states that cannot be enumerated. Every constant is random:
+/// a fixed one could hide a wrong term.
 struct Curved {
     a: [f64; 3],
 }
@@ -100,7 +99,7 @@ fn three_states_by_hand() {
         flow.weighted(&[1.0, 3.0]).unwrap()
     };
     assert_eq!(evaluate(&mut flow(), &[t]), (value, grad));
-    let (log_value, log_grad) = evaluate(&mut flow().form(Form::Log), &[t]);
+    let (log_value, log_grad) = evaluate(&mut flow().form(FlowForm::Log), &[t]);
     assert!((log_value - expected.ln()).abs() < 1e-15);
     assert!((log_grad[0] - slope / expected).abs() < 1e-15);
 
@@ -127,7 +126,7 @@ fn gradients_agree_with_differences_for_any_model_and_connectivity() {
             .collect();
         let weights: Vec<f64> = (0..7).map(|_| rng.random_range(0.1..2.0)).collect();
         let theta = [rng.random_range(-1.0..1.0), rng.random_range(-1.0..1.0)];
-        for form in [Form::Sum, Form::Log] {
+        for form in [FlowForm::Sum, FlowForm::Log] {
             let mut flow = Flow::new(&model, &cross, &states).unwrap();
             flow = flow.weighted(&weights).unwrap().form(form);
             // h⁴ of the differences is 1e-12, their rounding 1e-13.
@@ -175,7 +174,7 @@ fn k_and_ln_k_are_convex_for_an_exponential_family() {
         let (model, g) = (random_features(7, n_params, seed), random_g(7, seed));
         let mut rng = stream(seed, 3);
         let theta: Vec<f64> = (0..n_params).map(|_| rng.random_range(-3.0..3.0)).collect();
-        for form in [Form::Sum, Form::Log] {
+        for form in [FlowForm::Sum, FlowForm::Log] {
             let states = [0usize, 2, 2, 5];
             let mut flow = Flow::new(&model, &g, &states).unwrap().form(form);
             let h = 1e-4;
@@ -245,7 +244,7 @@ fn ln_k_does_not_overflow() {
     let g = DenseConnectivity::all_to_all(2);
     let mut flow = Flow::new(&model, &g, &[1usize]).unwrap();
     assert_eq!(evaluate(&mut flow, &[4000.0]).0, f64::INFINITY);
-    let (value, grad) = evaluate(&mut flow.form(Form::Log), &[4000.0]);
+    let (value, grad) = evaluate(&mut flow.form(FlowForm::Log), &[4000.0]);
     assert_eq!((value, grad[0]), (2000.0, 0.5));
 }
 

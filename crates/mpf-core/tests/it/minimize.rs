@@ -1,9 +1,10 @@
-//! The minimiser: minima, limits, reasons for stopping, ℓ1, and its manners.
+//! The minimiser: minima, limits, reasons for stopping, ℓ1, observers and checkpoints.
 
-use mpf_core::from_fn;
-use mpf_core::minimize::Backend;
 use mpf_core::rng::stream;
-use mpf_core::{Cancel, Error, Minimizer, MinimizerOptions, Objective, Ridge, StopReason};
+use mpf_core::{
+    Backend, Cancel, Error, Minimizer, MinimizerOptions, Objective, Ridge, StopReason, from_fn,
+};
+use mpf_testkit::{StopAfter, in_memory};
 use rand::RngExt;
 use std::time::{Duration, Instant};
 
@@ -403,28 +404,31 @@ fn bits(values: &[f64]) -> Vec<u64> {
 fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
     let n = 20;
     for lambda in [vec![], (0..n).map(|k| 0.4 * (k % 3) as f64).collect()] {
-        let options = MinimizerOptions {
-            gradient_tolerance: 1e-9,
-            memory: 5,
-            snapshots: true,
-            ..Default::default()
-        };
-        let minimizer = Minimizer::new(options).unwrap();
         let start: Vec<f64> = (0..n).map(|k| (k as f64 * 0.7).sin()).collect();
-        let mut taken = Vec::new();
-        let whole = minimizer
-            .minimize_l1(&mut valley(n), &start, &lambda, |p| {
-                taken.push(p.snapshot.expect("asked for").clone());
-            })
-            .unwrap();
+        let run = |change: &dyn Fn(&mut MinimizerOptions)| {
+            let mut options = MinimizerOptions {
+                gradient_tolerance: 1e-9,
+                memory: 5,
+                ..Default::default()
+            };
+            change(&mut options);
+            Minimizer::new(options)
+                .unwrap()
+                .minimize_l1(&mut valley(n), &start, &lambda, |_| {})
+                .unwrap()
+        };
+        let whole = run(&|_| {});
         assert!(whole.iterations > 10);
-        for (k, snapshot) in taken.into_iter().enumerate() {
-            assert_eq!(snapshot.iteration(), k);
-            let stored = mpf_core::checkpoint::seal(&snapshot).unwrap();
-            let snapshot = mpf_core::checkpoint::open(&stored).unwrap();
-            let resumed = minimizer
-                .resume(&mut valley(n), snapshot, &lambda, |_| {})
-                .unwrap();
+        // The state is written at the start and after every iteration.
+        for k in 0..=whole.iterations {
+            let file = StopAfter::new(k + 1);
+            let stopped = run(&|o| {
+                o.cancel = file.cancel().clone();
+                o.checkpoint = file.checkpoint();
+            });
+            assert_eq!(stopped.iterations, k);
+            let (_, checkpoint) = file.resumed();
+            let resumed = run(&|o| o.checkpoint = checkpoint.clone());
             assert_eq!(
                 bits(&resumed.theta),
                 bits(&whole.theta),
@@ -436,40 +440,58 @@ fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
                 (whole.iterations, whole.evaluations, whole.stop)
             );
             assert_eq!(resumed.trace.len(), whole.trace.len());
+            assert_eq!(resumed.trace[..=k], stopped.trace[..]);
+            assert!(resumed.seconds >= stopped.trace[k].seconds);
         }
     }
 }
 
 #[test]
-fn a_cancelled_run_can_be_resumed_from_its_result() {
-    let cancel = Cancel::new();
-    let options = MinimizerOptions {
-        snapshots: true,
-        cancel: cancel.clone(),
-        ..Default::default()
-    };
+fn a_cancelled_run_can_be_resumed_and_other_problems_are_refused() {
+    let file = StopAfter::new(usize::MAX);
+    let checkpoint = file.checkpoint();
     let start = vec![0.0; 12];
-    let minimizer = Minimizer::new(options).unwrap();
-    let stopped = minimizer
-        .minimize_l1(&mut valley(12), &start, &[], |p| {
-            if p.iteration == 6 {
-                cancel.cancel();
-            }
-        })
-        .unwrap();
+    let stopped = minimizer(Backend::Basin, |o| {
+        o.cancel = file.cancel().clone();
+        o.checkpoint = checkpoint.clone();
+    })
+    .minimize_l1(&mut valley(12), &start, &[], |p| {
+        if p.iteration == 6 {
+            file.cancel().cancel();
+        }
+    })
+    .unwrap();
     assert_eq!(
         (stopped.stop, stopped.iterations),
         (StopReason::Cancelled, 6)
     );
-    let minimizer = Minimizer::default();
-    let snapshot = stopped.snapshot.unwrap();
-    let resumed = minimizer
-        .resume(&mut valley(12), snapshot.clone(), &[], |_| {})
+    let other = |n: usize, lambda: &[f64], checkpoint| {
+        minimizer(Backend::Basin, |o| o.checkpoint = checkpoint)
+            .minimize_l1(&mut valley(n), &vec![0.0; n], lambda, |_| {})
+            .unwrap_err()
+    };
+    for error in [
+        other(13, &[], checkpoint.clone()),
+        other(12, &[1.0; 12], checkpoint.clone()),
+        other(12, &[], in_memory("something else")),
+        other(12, &[], in_memory(7u8)),
+    ] {
+        assert!(matches!(error, Error::Checkpoint { .. }), "{error}");
+    }
+
+    // The run goes on from the iteration that was cancelled; once finished it ends at once.
+    let whole = Minimizer::default()
+        .minimize(&mut valley(12), &start)
         .unwrap();
-    let whole = minimizer.minimize(&mut valley(12), &start).unwrap();
-    assert_eq!(bits(&resumed.theta), bits(&whole.theta));
-    let other = minimizer.resume(&mut valley(13), snapshot.clone(), &[], |_| {});
-    assert!(matches!(other, Err(Error::OtherSnapshot { .. })));
-    let penalised = minimizer.resume(&mut valley(12), snapshot, &[1.0; 12], |_| {});
-    assert!(matches!(penalised, Err(Error::OtherSnapshot { .. })));
+    for expected in [7, whole.iterations + 1] {
+        let mut first = None;
+        let resumed = minimizer(Backend::Basin, |o| o.checkpoint = checkpoint.clone())
+            .minimize_l1(&mut valley(12), &start, &[], |p| {
+                first.get_or_insert(p.iteration);
+            })
+            .unwrap();
+        assert_eq!(bits(&resumed.theta), bits(&whole.theta));
+        assert_eq!(resumed.stop, whole.stop);
+        assert_eq!(first.unwrap_or(whole.iterations + 1), expected);
+    }
 }

@@ -1,11 +1,10 @@
 //! Appendix C: score matching, and MPF over small cubes on the way to it; Appendix D's numbers.
 
-use mpf_core::gradient_error;
 use mpf_core::rng::stream;
-use mpf_core::score::{Cube, GaussianPrecision, StateDerivatives, closed_form};
 use mpf_core::{
-    Connectivity, DenseConnectivity, Dynamics, EnergyModel, Error, Flow, LinearEnergies, Minimizer,
-    MinimizerOptions, Objective, ScoreMatching,
+    Connectivity, Cube, DenseConnectivity, Dynamics, EnergyModel, Error, Flow, GaussianPrecision,
+    LinearEnergies, Minimizer, MinimizerOptions, Objective, ScoreMatching, StateDerivatives,
+    gradient_error, score_closed_form,
 };
 use ndarray::{Array2, ArrayView1};
 use rand::RngExt;
@@ -192,7 +191,7 @@ fn a_gaussian_is_fitted_by_its_inverse_second_moment() {
         off.mapv(|e| e * e).sum().sqrt() / expected.mapv(|e| e * e).sum().sqrt()
     };
 
-    let closed = closed_form(&gaussian, &states).unwrap();
+    let closed = score_closed_form(&gaussian, &states).unwrap();
     // The conditions of A and of the moment are below 100.
     assert!(error(&closed) < 1e-12, "{}", error(&closed));
     let minimizer = Minimizer::new(MinimizerOptions {
@@ -379,13 +378,13 @@ fn bad_input_is_an_error() {
     ));
     let gaussian = GaussianPrecision::new(2);
     assert_eq!(
-        closed_form(&gaussian, &[]),
+        score_closed_form(&gaussian, &[]),
         Err(Error::Empty { what: "states" })
     );
     // Two states on one line do not determine three numbers.
     let line = [vec![1.0, 1.0], vec![2.0, 2.0]];
     assert_eq!(
-        closed_form(&gaussian, &line),
+        score_closed_form(&gaussian, &line),
         Err(Error::Singular { size: 3 })
     );
     let ragged = [vec![1.0, 1.0], vec![2.0]];
