@@ -213,8 +213,7 @@ impl<O: Objective> Objective for Standardized<'_, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpf_core::gradcheck::gradient_error;
-    use mpf_core::objective::from_fn;
+    use mpf_core::{from_fn, gradient_error};
 
     fn fields(i: usize) -> Field {
         match i {

@@ -55,7 +55,7 @@ impl Default for BootstrapOptions {
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(1000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(1000, 1);
 /// let fitter: Fitter = Fitter::default();
 /// let errors = bootstrap(&states, &BootstrapOptions::default(), |resample| {
 ///     Ok::<_, mpf_ising::Error>(fitter.fit(resample)?.couplings)

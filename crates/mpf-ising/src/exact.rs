@@ -13,14 +13,10 @@ use crate::Result;
 use crate::bits::{Samples, States, for_each_set_bit};
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::model::IsingModel;
-use mpf_core::EnergyModel;
+use mpf_core::rng::stream;
 use ndarray::Array2;
-use rand::{Rng, RngExt};
+use rand::RngExt;
 use rayon::prelude::*;
-
-/// The most units that can be enumerated.
-pub const MAX_UNITS: usize = 24;
 
 /// Bits that vary within a block: 2¹⁴ weights are 128 KB.
 const BLOCK_BITS: usize = 14;
@@ -37,17 +33,20 @@ pub struct Exact {
 }
 
 impl Exact {
+    /// The most units that can be enumerated.
+    pub const MAX_UNITS: usize = 24;
+
     /// Sums over all states. O(2^d · d) time, d = 24 takes about a second. Everything is finite,
     /// and exact up to the rounding of the largest energy.
     ///
     /// # Errors
-    /// [`Error::TooManyUnits`] beyond [`MAX_UNITS`].
+    /// [`Error::TooManyUnits`] beyond [`Exact::MAX_UNITS`].
     pub fn new(couplings: &Couplings) -> Result<Self> {
         let d = couplings.n_units();
-        if d > MAX_UNITS {
+        if d > Self::MAX_UNITS {
             return Err(Error::TooManyUnits {
                 n_units: d,
-                limit: MAX_UNITS,
+                limit: Self::MAX_UNITS,
             });
         }
         let low = d.min(BLOCK_BITS);
@@ -150,11 +149,10 @@ impl Exact {
                 found: samples.n_units(),
             });
         }
-        let (model, theta) = (IsingModel::new(d), self.couplings.pack());
         let mean_energy = |scale: f64, total: f64| {
             let rows = samples.states().rows().enumerate();
             let energies =
-                rows.map(|(m, row)| scale * samples.weight(m) * model.energy(&theta, row));
+                rows.map(|(m, row)| scale * samples.weight(m) * self.couplings.energy(row));
             energies.sum::<f64>() / total
         };
         let total = samples.total_weight();
@@ -185,8 +183,10 @@ impl Exact {
         probabilities
     }
 
-    /// `n` independent draws. O(2^d + n d); holds 8 · 2^d bytes meanwhile.
-    pub fn draw<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> States {
+    /// Draws `n` independent states. The same `n` and `seed` give the same states. O(2^d + n d);
+    /// holds 8 · 2^d bytes meanwhile.
+    pub fn draw(&self, n: usize, seed: u64) -> States {
+        let mut rng = stream(seed, 0);
         let mut cumulative = self.probabilities();
         let mut sum = 0.0;
         for p in &mut cumulative {
@@ -222,7 +222,7 @@ pub fn spin_correlations(pair_means: &Array2<f64>) -> Array2<f64> {
 /// Writes exp(−E − shift) of every state of a block; returns the shift, the block's largest −E.
 fn fill_block(couplings: &Couplings, high: usize, low: usize, weights: &mut [f64]) -> f64 {
     let j = couplings.as_array();
-    let mut on = Vec::with_capacity(MAX_UNITS);
+    let mut on = Vec::with_capacity(Exact::MAX_UNITS);
     for_each_set_bit(&[high as u64], |a| on.push(low + a));
     let mut energy: f64 = on
         .iter()
@@ -300,7 +300,8 @@ impl BlockSums {
 mod tests {
     use super::*;
     use crate::couplings::n_packed;
-    use mpf_core::rng::stream;
+    use crate::model::IsingModel;
+    use mpf_core::EnergyModel;
 
     fn random(d: usize, scale: f64, seed: u64) -> Couplings {
         let mut rng = stream(seed, 0);
@@ -390,16 +391,28 @@ mod tests {
 
     #[test]
     fn large_energies_do_not_overflow() {
-        let exact = Exact::new(&random(16, 1e4, 5)).unwrap();
-        assert!(exact.log_z().is_finite() && exact.entropy().is_finite());
-        assert!(exact.means().iter().all(|m| (0.0..=1.0).contains(m)));
+        // Gaps between energies are of the order 1, far above rounding: one state has all weight.
+        let couplings = random(16, 1e4, 5);
+        let exact = Exact::new(&couplings).unwrap();
+        let energy = |x: &u64| couplings.energy(&[*x]);
+        let ground = (0..1 << 16).min_by(|a, b| energy(a).total_cmp(&energy(b)));
+        let ground = ground.unwrap();
+        // Gray-code steps add up 2¹⁴ roundings of energies near 10⁶.
+        assert!((exact.log_z() + energy(&ground)).abs() < 1e-5);
+        assert!(energy(&ground) < -1e4 && exact.entropy().abs() < 1e-5);
+        for (unit, mean) in exact.means().into_iter().enumerate() {
+            assert!(
+                (mean - (ground >> unit & 1) as f64).abs() < 1e-5,
+                "{unit}: {mean}"
+            );
+        }
     }
 
     #[test]
     fn draws_have_the_right_moments() {
         let exact = Exact::new(&random(6, 1.0, 6)).unwrap();
         let n = 40_000;
-        let samples = Samples::new(&exact.draw(n, &mut stream(11, 0))).unwrap();
+        let samples = Samples::new(&exact.draw(n, 11)).unwrap();
         for (found, expected) in samples.pair_means().iter().zip(exact.pair_means()) {
             // Five standard errors of a Bernoulli mean.
             let error = (expected * (1.0 - expected) / n as f64).sqrt();

@@ -22,10 +22,8 @@ use crate::basis::{Basis, Field, Standardized};
 use crate::bits::Samples;
 use crate::couplings::{Couplings, SpinCouplings, check_square};
 use crate::error::Error;
-use crate::flow::{
-    LogFlow, MarginSum, Neighbourhood, Terms, all_pairs, check_count, left_out_flips,
-};
-use crate::kernel::{FlowRate, Kernel, LeftOut};
+use crate::flow::{LogFlow, MarginSum, Neighbourhood, Terms, all_pairs, check_count, flip_mask};
+use crate::kernel::{FlipMask, FlowRate, Kernel};
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
 use mpf_core::{
@@ -236,7 +234,7 @@ impl Fit {
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(50_000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(50_000, 1);
 /// let fit = Fitter::default().fit(&Samples::new(&states)?)?;
 /// assert!(fit.stop.is_converged());
 /// assert!(fit.couplings.mean_square_error(&truth) < 0.001);
@@ -338,7 +336,7 @@ impl<E: Estimator> Fitter<E> {
 
 /// Flips that need something unknown, and the means of what is known.
 pub(crate) struct Masked {
-    pub(crate) left_out: Arc<LeftOut>,
+    pub(crate) mask: Arc<FlipMask>,
     pub(crate) means: Vec<f64>,
 }
 
@@ -347,7 +345,7 @@ struct Problem<'a, E: Estimator> {
     fitter: &'a Fitter<E>,
     samples: &'a Samples,
     all_known: bool,
-    left_out: Option<Arc<LeftOut>>,
+    mask: Option<Arc<FlipMask>>,
     left_out_fraction: f64,
     start: Option<SpinCouplings>,
     means: Vec<f64>,
@@ -371,19 +369,18 @@ impl<'a, E: Estimator> Problem<'a, E> {
             });
         }
         let all_known = masked.is_none();
-        let (means, mask) = match masked {
+        let (means, unknown) = match masked {
             None => (samples.means(), None),
-            Some(masked) => (masked.means, Some(masked.left_out)),
+            Some(masked) => (masked.means, Some(masked.mask)),
         };
         let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
         // What the result will need is asked for before the work and not after it.
         check_square(d)?;
         let mut pairs = free_pairs(options, d)?;
         pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
-        let (left_out, left_out_fraction) =
-            left_out_flips(samples, fitter.estimator.neighbourhood())?;
+        let (mask, left_out_fraction) = flip_mask(samples, fitter.estimator.neighbourhood())?;
         if options.mode == Mode::NodeWise
-            && let Some(unit) = left_out.as_ref().and_then(|l| l.first_without_flips(d))
+            && let Some(unit) = mask.as_ref().and_then(|mask| mask.first_without_flips(d))
         {
             return Err(Error::NoFlipsLeftOfUnit { unit });
         }
@@ -391,7 +388,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             fitter,
             samples,
             all_known,
-            left_out: mask.or(left_out),
+            mask: unknown.or(mask),
             left_out_fraction,
             start: options.start.as_ref().map(Couplings::to_spins),
             means,
@@ -471,7 +468,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             samples: self.samples,
             units,
             pairs,
-            left_out: self.left_out.clone(),
+            mask: self.mask.clone(),
             complement: estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement,
             kernel: Kernel {
                 // Node by node, the units run in parallel already.

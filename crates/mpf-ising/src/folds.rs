@@ -46,7 +46,7 @@ impl Folds {
     /// # Errors
     /// [`Error::Folds`] for fewer than two folds, or fewer samples than folds;
     /// [`Error::OutOfMemory`].
-    pub fn new(n_samples: usize, n_folds: usize, dealing: FoldAssignment) -> Result<Self> {
+    pub fn new(n_samples: usize, n_folds: usize, assignment: FoldAssignment) -> Result<Self> {
         if n_folds < 2 || n_samples < n_folds {
             return Err(Error::Folds { n_folds, n_samples });
         }
@@ -58,7 +58,7 @@ impl Folds {
             });
         }
         order.extend(0..n_samples);
-        if let FoldAssignment::Random { seed } = dealing {
+        if let FoldAssignment::Random { seed } = assignment {
             let mut rng = stream(seed, 0);
             for last in (1..n_samples).rev() {
                 order.swap(last, rng.random_range(0..=last));
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn every_sample_is_held_out_once() {
-        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 3 }] {
-            let folds = Folds::new(103, 5, dealing).unwrap();
+        for assignment in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 3 }] {
+            let folds = Folds::new(103, 5, assignment).unwrap();
             let mut seen: Vec<usize> = (0..5).flat_map(|f| folds.held_out(f).to_vec()).collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..103).collect::<Vec<_>>());
@@ -143,8 +143,8 @@ mod tests {
     fn a_split_keeps_the_order() {
         let mut states = States::new(7).unwrap();
         (0..100u64).for_each(|m| states.push(&[m]));
-        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 1 }] {
-            let folds = Folds::new(100, 4, dealing).unwrap();
+        for assignment in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 1 }] {
+            let folds = Folds::new(100, 4, assignment).unwrap();
             let (training, held_out) = folds.split(&states, 2).unwrap();
             let rows: Vec<usize> = held_out.rows().map(|r| r[0] as usize).collect();
             assert_eq!(rows, folds.held_out(2));

@@ -200,10 +200,10 @@ mod tests {
         let lattice = Lattice::new(2, 2, Boundary::Open).unwrap();
         assert!(matches!(
             lattice.spin_glass(-1.0, &mut stream(0, 0)),
-            Err(Error::Option {
+            Err(Error::Core(mpf_core::Error::Option {
                 name: "variance",
                 ..
-            })
+            }))
         ));
     }
 }

@@ -81,8 +81,7 @@ pub mod internal {
     pub use crate::blocks::{n_blocks, part};
     pub use crate::couplings::{n_packed, packed_index};
     pub use crate::exact::spin_correlations;
-    pub use crate::kernel::lanes::Portable;
-    pub use crate::kernel::{Kernel, Path as Algorithm, peak, simd};
+    pub use crate::kernel::{Algorithm, Kernel, Portable, flops_per_second, vectors_available};
     pub use crate::preflight::bytes_of_fit;
 }
 

@@ -44,7 +44,7 @@ use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Fit, Fitter, Masked};
 use crate::flow::Neighbourhood;
-use crate::kernel::LeftOut;
+use crate::kernel::FlipMask;
 use crate::sandwich::MarginEstimator;
 use hashbrown::HashMap;
 use mpf_core::{Checkpoint, check_option};
@@ -52,9 +52,6 @@ use ndarray::{Array2, aview1};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::Arc;
-
-/// The most unknown entries of a sample that can be summed over.
-pub const MAX_UNKNOWN: usize = 16;
 
 /// What is done about unknown entries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -65,7 +62,8 @@ pub enum MissingRule {
     /// Sum over all values of what is unknown, weighted by the model, until the model stays the
     /// same. For all supports.
     Complete {
-        /// Samples with more unknown entries than this are left out; at most [`MAX_UNKNOWN`].
+        /// Samples with more unknown entries than this are left out; at most
+        /// [`Incomplete::MAX_UNKNOWN`].
         most_unknown: usize,
         /// No spin coupling or field may change by more than this in the last round. Positive.
         tolerance: f64,
@@ -110,6 +108,9 @@ pub struct IncompleteFit {
 }
 
 impl Incomplete {
+    /// The most unknown entries of a sample that can be summed over.
+    pub const MAX_UNKNOWN: usize = 16;
+
     /// `unknown` has a 1 where the entry of `values` was not observed; the value there is ignored.
     ///
     /// # Errors
@@ -235,7 +236,8 @@ impl<E: MarginEstimator> Fitter<E> {
     /// Fits samples with unknown entries.
     ///
     /// # Errors
-    /// [`mpf_core::Error::Option`] for a `most_unknown` beyond [`MAX_UNKNOWN`] or a tolerance that is not
+    /// [`mpf_core::Error::Option`] for a `most_unknown` beyond
+    /// [`Incomplete::MAX_UNKNOWN`] or a tolerance that is not
     /// positive; [`Error::MissingNeighbourhood`]; [`Error::NothingKnown`] for a unit of which no
     /// flip is left; [`Error::AllLeftOut`]; those of [`Fitter::fit`].
     pub fn fit_incomplete(&self, data: &Incomplete, rule: MissingRule) -> Result<IncompleteFit> {
@@ -266,7 +268,7 @@ impl<E: MarginEstimator> Fitter<E> {
                     "most_unknown",
                     most,
                     "at most 16",
-                    most_unknown <= MAX_UNKNOWN,
+                    most_unknown <= Incomplete::MAX_UNKNOWN,
                 )?;
                 check_option("tolerance", tolerance, "positive", tolerance > 0.0)?;
                 let rounds = max_rounds as f64;
@@ -293,15 +295,15 @@ impl<E: MarginEstimator> Fitter<E> {
                 flip_bit(&mut needed[j], i);
             }
         }
-        let mut left_out = LeftOut::none(&samples);
-        let kept: Vec<f64> = left_out
+        let mut mask = FlipMask::none(&samples);
+        let kept: Vec<f64> = mask
             .par_rows_mut()
             .enumerate()
             .map(|(m, flips)| {
-                let mask = rows.unknown.row(m);
+                let unknown = rows.unknown.row(m);
                 let mut kept = 0.0;
                 for (unit, needed) in needed.iter().enumerate() {
-                    if needed.iter().zip(mask).any(|(a, b)| a & b != 0) {
+                    if needed.iter().zip(unknown).any(|(a, b)| a & b != 0) {
                         flip_bit(flips, unit);
                     } else {
                         kept += samples.weight(m);
@@ -310,12 +312,12 @@ impl<E: MarginEstimator> Fitter<E> {
                 kept
             })
             .collect();
-        if let Some(unit) = left_out.first_without_flips(d) {
+        if let Some(unit) = mask.first_without_flips(d) {
             return Err(Error::NothingKnown { unit });
         }
         let total = samples.total_weight() * d as f64;
         let masked = Masked {
-            left_out: Arc::new(left_out),
+            mask: Arc::new(mask),
             means,
         };
         Ok(IncompleteFit {

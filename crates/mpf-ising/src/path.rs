@@ -110,7 +110,7 @@ impl Default for PathOptions {
 ///
 /// let truth = Lattice::new(3, 3, Boundary::Open)?
 ///     .spin_glass(1.0, &mut mpf_core::rng::stream(2, 0))?;
-/// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(2, 1));
+/// let states = Exact::new(&truth)?.draw(2000, 3);
 /// let fitter: Fitter = Fitter::default();
 /// let found = PenaltyPath::default().cross_validate(&fitter, &states, |_| {})?;
 /// assert!(found.chosen().fit.couplings.mean_square_error(&truth) < 0.1);

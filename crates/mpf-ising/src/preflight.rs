@@ -16,7 +16,7 @@ use crate::Result;
 use crate::bits::{Samples, States};
 use crate::couplings::{check_square, n_packed};
 use crate::error::Error;
-use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, left_out_flips};
+use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, flip_mask};
 use crate::kernel;
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::{FlowForm, Objective};
@@ -258,7 +258,7 @@ impl Preflight {
             index,
             name: names.map(|names| names[index].clone()),
         };
-        let flips_into_data = match left_out_flips(samples, Neighbourhood::OutsideData) {
+        let flips_into_data = match flip_mask(samples, Neighbourhood::OutsideData) {
             Ok((_, share)) => share,
             Err(Error::NoFlipsLeft) => 1.0,
             Err(other) => return Err(other),

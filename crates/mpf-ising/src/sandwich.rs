@@ -20,7 +20,7 @@
 //! then correlations across their borders do not matter. Independent samples are blocks of one.
 //!
 //! Jointly there is one Hessian over all parameters, p³ work, which stops at
-//! [`MAX_JOINT_PARAMETERS`]. Node by node there is one per unit, d³ each, and the average of the
+//! [`ErrorBars::MAX_JOINT_PARAMETERS`]. Node by node there is one per unit, d³ each, and the average of the
 //! two rows' K_ij has the average of their influences: 200 units are feasible. Beyond, and for
 //! methods without scores, there is the [`bootstrap`](crate::bootstrap()).
 //!
@@ -41,9 +41,6 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayViewMut1, s};
 use rayon::prelude::*;
 use serde::Serialize;
-
-/// The most parameters of a joint Hessian: 62 units with all couplings free.
-pub const MAX_JOINT_PARAMETERS: usize = 2016;
 
 /// Samples, or blocks, that are multiplied together.
 const TILE: usize = 64;
@@ -79,6 +76,9 @@ pub struct ErrorBars {
 }
 
 impl ErrorBars {
+    /// The most parameters of a joint Hessian: 62 units with all couplings free.
+    pub const MAX_JOINT_PARAMETERS: usize = 2016;
+
     /// Of the paper's J: couplings off the diagonal, biases on it. NaN where a parameter was not
     /// free.
     ///
@@ -142,10 +142,10 @@ impl<E: MarginEstimator> Fitter<E> {
         }
         let model = Scores::new(self.options(), couplings, states, estimator.loss())?;
         let p = states.n_units() + model.pairs.len();
-        if self.options().mode == Mode::Joint && p > MAX_JOINT_PARAMETERS {
+        if self.options().mode == Mode::Joint && p > ErrorBars::MAX_JOINT_PARAMETERS {
             return Err(Error::TooManyParameters {
                 n_parameters: p,
-                limit: MAX_JOINT_PARAMETERS,
+                limit: ErrorBars::MAX_JOINT_PARAMETERS,
             });
         }
         let hessians = model.row_hessians(self.options());

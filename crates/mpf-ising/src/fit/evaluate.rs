@@ -6,7 +6,7 @@ use crate::basis::{Basis, Standardized};
 use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::flow::{Neighbourhood, Terms, check_count, left_out_flips};
+use crate::flow::{Neighbourhood, Terms, check_count, flip_mask};
 use crate::kernel::Kernel;
 use mpf_core::Objective;
 use rayon::prelude::*;
@@ -23,7 +23,7 @@ impl<E: Estimator> Fitter<E> {
     pub fn objective_value(&self, couplings: &Couplings, samples: &Samples) -> Result<f64> {
         let d = samples.n_units();
         check_units(couplings, d)?;
-        let (left_out, _) = left_out_flips(samples, self.estimator.neighbourhood())?;
+        let (mask, _) = flip_mask(samples, self.estimator.neighbourhood())?;
         let spins = couplings.to_spins();
         // A pair without coupling adds nothing to the margins, so that a sparse model is cheap.
         let coupled: Vec<(usize, usize)> = (0..d)
@@ -40,7 +40,7 @@ impl<E: Estimator> Fitter<E> {
                 samples,
                 units,
                 pairs,
-                left_out: left_out.clone(),
+                mask: mask.clone(),
                 complement: self.estimator.neighbourhood()
                     == Neighbourhood::SingleFlipsAndComplement,
                 kernel: Kernel {

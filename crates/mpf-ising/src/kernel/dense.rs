@@ -11,7 +11,7 @@
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ type Tables = [[Line; 16]; 16];
 /// One panel over some samples.
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
-    pub(super) left_out: Option<&'a LeftOut>,
+    pub(super) mask: Option<&'a FlipMask>,
     /// The first unit of the panel, a multiple of eight, and how many it has.
     pub(super) first: usize,
     pub(super) n_units: usize,
@@ -121,9 +121,9 @@ fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Ta
             for pattern in 0..1 << bit {
                 let low = load::<V>(&group[pattern]);
                 let both = if multiply {
-                    [low[0].times(row[0]), low[1].times(row[1])]
+                    [low[0] * row[0], low[1] * row[1]]
                 } else {
-                    [low[0].plus(row[0]), low[1].plus(row[1])]
+                    [low[0] + row[0], low[1] + row[1]]
                 };
                 store(both, &mut group[pattern | 1 << bit]);
             }
@@ -166,9 +166,9 @@ fn margins<V: Lanes>(
 #[inline(always)]
 fn combine<V: Lanes, const MULTIPLY: bool>(a: [V; 2], b: [V; 2]) -> [V; 2] {
     if MULTIPLY {
-        [a[0].times(b[0]), a[1].times(b[1])]
+        [a[0] * b[0], a[1] * b[1]]
     } else {
-        [a[0].plus(b[0]), a[1].plus(b[1])]
+        [a[0] + b[0], a[1] + b[1]]
     }
 }
 
@@ -234,9 +234,9 @@ fn slopes<V: Lanes, L: MarginLoss>(
     for (m, z) in tile.iter_mut().enumerate() {
         let m = start + m;
         let bits = states.row(m)[word] >> shift & 255;
-        let kept = match task.left_out {
+        let kept = match task.mask {
             None => present,
-            Some(left_out) => present & !(left_out.row(m)[word] >> shift),
+            Some(mask) => present & !(mask.row(m)[word] >> shift),
         };
         let weight = V::splat(task.samples.weight(m));
         for (half, value) in value.iter_mut().enumerate() {
@@ -244,8 +244,8 @@ fn slopes<V: Lanes, L: MarginLoss>(
             let kept = V::load(&MASKS.0[(kept >> (4 * half) & 15) as usize]);
             let z_half = V::load(&z.0[half]);
             let (phi, slope) = if task.multiply {
-                let rate = V::select(on, z_half, V::splat(1.0).over(z_half));
-                (rate, rate.negate())
+                let rate = V::select(on, z_half, V::splat(1.0) / z_half);
+                (rate, -rate)
             } else {
                 // a = −s z.
                 loss.value_and_slope(z_half.xor(on.and(V::splat(-0.0))))
@@ -254,10 +254,10 @@ fn slopes<V: Lanes, L: MarginLoss>(
             *value = phi.and(kept).times_plus(weight, *value);
             // −s φ′: minus φ′ where the bit is set.
             let signed = slope.and(kept).xor(on.and(V::splat(-0.0)));
-            signed.times(weight).store(&mut z.0[half]);
+            (signed * weight).store(&mut z.0[half]);
         }
     }
-    value[0].plus(value[1]).sum()
+    (value[0] + value[1]).sum()
 }
 
 /// Adds Σ_m D x_j to every column's gradient, and Σ_m D to the offsets'.
@@ -276,7 +276,7 @@ fn gradient<V: Lanes>(
                 let slope = load::<V>(slope);
                 for pattern in 0..1 << bit {
                     let low = load::<V>(&group[pattern]);
-                    let both = [low[0].plus(slope[0]), low[1].plus(slope[1])];
+                    let both = [low[0] + slope[0], low[1] + slope[1]];
                     store(both, &mut group[pattern | 1 << bit]);
                 }
             }

@@ -5,7 +5,7 @@
 //! lattice (k ≤ 4) an evaluation costs the same for a thousand samples as for a billion.
 
 use super::lanes::{Lanes, Portable};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::{Samples, get_bit};
 
 /// The most neighbours of a unit whose patterns are counted.
@@ -22,14 +22,14 @@ impl Patterns {
     /// Counts. O(M k).
     pub(super) fn new(
         samples: &Samples,
-        left_out: Option<&LeftOut>,
+        mask: Option<&FlipMask>,
         unit: usize,
         neighbours: &[u32],
     ) -> Self {
         let fours = (1usize << neighbours.len()).div_ceil(4);
         let mut weights = [vec![[0.0; 4]; fours], vec![[0.0; 4]; fours]];
         for (m, x) in samples.states().rows().enumerate() {
-            if left_out.is_some_and(|l| get_bit(l.row(m), unit)) {
+            if mask.is_some_and(|mask| get_bit(mask.row(m), unit)) {
                 continue;
             }
             let mut pattern = 0;
@@ -69,9 +69,9 @@ impl Patterns {
                 let (phi, slope) = loss.value_and_slope(Portable::load(z).xor(flip));
                 let weight = Portable::load(weight);
                 // A pattern that never occurs may have an infinite φ.
-                value = value.plus(weighted(phi, weight));
+                value = value + weighted(phi, weight);
                 let slope = weighted(slope.xor(flip), weight);
-                Portable::load(total).plus(slope).store(total);
+                (Portable::load(total) + slope).store(total);
             }
         }
         // Fold the patterns: the upper half has the last neighbour's bit set.
@@ -93,7 +93,7 @@ impl Patterns {
 /// w·a, and 0 where w is 0 whatever a is.
 fn weighted(a: Portable, weight: Portable) -> Portable {
     let (mut products, mut weights) = ([0.0; 4], [0.0; 4]);
-    a.times(weight).store(&mut products);
+    (a * weight).store(&mut products);
     weight.store(&mut weights);
     for (product, weight) in products.iter_mut().zip(weights) {
         if weight == 0.0 {

@@ -10,7 +10,7 @@
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::{Samples, for_each_set_bit};
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ const SMALL_BELOW: f64 = 0.05;
 /// Most bytes of lists, beyond that activity.
 const MOST_BYTES: usize = 1 << 28;
 
-/// Whether this path is the faster one, and its lists not too large.
+/// Returns whether this algorithm is the faster one and its lists are not too large.
 pub(super) fn is_worth_it(samples: &Samples) -> bool {
     let activity = samples.activity();
     let entries = samples.n_distinct() as f64 * samples.n_units() as f64;
@@ -114,7 +114,7 @@ impl SetBits {
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
     pub(super) set_bits: &'a SetBits,
-    pub(super) left_out: Option<&'a LeftOut>,
+    pub(super) mask: Option<&'a FlipMask>,
     /// The first unit of the panel, a multiple of 16, and how many it has.
     pub(super) first: usize,
     pub(super) n_units: usize,
@@ -168,14 +168,14 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                 for (four, rate) in rates.into_iter().enumerate() {
                     let (on, kept) = flips.masks::<V>(four);
                     let rate = if flips.any_on(four) {
-                        V::select(on, V::splat(1.0).over(rate), rate)
+                        V::select(on, V::splat(1.0) / rate, rate)
                     } else {
                         rate
                     };
-                    let slope = rate.negate().xor(on.and(V::splat(-0.0)));
+                    let slope = (-rate).xor(on.and(V::splat(-0.0)));
                     values = rate.and(kept).times_plus(weight, values);
-                    let slope = slope.and(kept).times(weight);
-                    totals[four] = totals[four].plus(slope);
+                    let slope = slope.and(kept) * weight;
+                    totals[four] = totals[four] + slope;
                     slope.store(&mut slopes.0[four]);
                 }
             } else {
@@ -185,8 +185,8 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                     let flip = on.and(V::splat(-0.0));
                     let (phi, slope) = loss.value_and_slope(z.xor(flip));
                     values = phi.and(kept).times_plus(weight, values);
-                    let slope = slope.xor(flip).and(kept).times(weight);
-                    totals[four] = totals[four].plus(slope);
+                    let slope = slope.xor(flip).and(kept) * weight;
+                    totals[four] = totals[four] + slope;
                     slope.store(&mut slopes.0[four]);
                 }
             }
@@ -206,7 +206,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
 fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
     let mut factors = [[0.0; 4]; FOURS];
     for (factor, r) in factors.iter_mut().zip(row) {
-        V::load(r).negate().exp().store(factor);
+        (-V::load(r)).exp().store(factor);
     }
     factors
 }
@@ -221,7 +221,7 @@ fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u
     for &unit in on {
         for (all, r) in all.iter_mut().zip(&rows[unit as usize].0) {
             let r = V::load(r);
-            *all = if MULTIPLY { all.times(r) } else { all.plus(r) };
+            *all = if MULTIPLY { *all * r } else { *all + r };
         }
     }
     all
@@ -240,9 +240,9 @@ impl Flips {
         let present = (1u64 << task.n_units) - 1;
         Self {
             on: x[word] >> shift & present,
-            kept: match task.left_out {
+            kept: match task.mask {
                 None => present,
-                Some(left_out) => present & !(left_out.row(m)[word] >> shift),
+                Some(mask) => present & !(mask.row(m)[word] >> shift),
             },
         }
     }
@@ -271,7 +271,7 @@ fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Lines], rows: &mut 
         }
         for &place in task.set_bits.of_unit(first + unit) {
             for (s, d) in sums.iter_mut().zip(&tile[place as usize].0) {
-                *s = s.plus(V::load(d));
+                *s = *s + V::load(d);
             }
         }
         for (s, g) in sums.into_iter().zip(&mut sum.0) {

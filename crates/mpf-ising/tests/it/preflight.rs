@@ -1,23 +1,17 @@
 //! Every finding on data made to show it, and nothing on data that have none.
 
-use mpf_core::rng::stream;
-use mpf_ising::internal::n_packed;
-use mpf_ising::preflight::{Finding, Preflight, Relation, bytes_of_fit};
-use mpf_ising::{Couplings, Error, Exact, Fitter, Samples, States};
+use mpf_ising::internal::bytes_of_fit;
+use mpf_ising::{Error, Exact, Finding, Fitter, Preflight, Relation, Samples, States};
+use mpf_testkit::random_couplings;
 use ndarray::{Array2, array};
-use rand::RngExt;
 
 fn samples(data: &Array2<u8>) -> Samples {
     Samples::from_binary(data.view()).unwrap()
 }
 
 fn healthy(n: usize, d: usize) -> Samples {
-    let mut rng = stream(2, 0);
-    let packed: Vec<f64> = (0..n_packed(d))
-        .map(|_| rng.random_range(-0.5..0.5))
-        .collect();
-    let truth = Couplings::unpack(d, &packed).unwrap();
-    Samples::new(&Exact::new(&truth).unwrap().draw(n, &mut rng)).unwrap()
+    let truth = random_couplings(d, 0.5, 2);
+    Samples::new(&Exact::new(&truth).unwrap().draw(n, 2)).unwrap()
 }
 
 #[test]
@@ -159,7 +153,8 @@ fn costs_are_of_the_right_size() {
     assert!(found.bytes >= samples.bytes() && found.bytes < samples.bytes() + 200_000);
     assert_eq!(found.bytes, bytes_of_fit(&samples, 136));
     assert!(bytes_of_fit(&samples, 16) < found.bytes);
-    let fit = Fitter::default().fit(&samples).unwrap();
+    let fitter: Fitter = Fitter::default();
+    let fit = fitter.fit(&samples).unwrap();
     // Times on a busy machine: only that it is no nonsense.
     assert!(found.seconds > 0.0 && found.seconds < 100.0 * fit.seconds + 1.0);
     let names = vec![String::new(); 3];
