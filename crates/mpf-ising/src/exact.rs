@@ -4,10 +4,10 @@
 //! ln Z = ln Σ_x exp(−xᵀJx),   ⟨x_i⟩,   ⟨x_i x_j⟩,   S = ln Z + ⟨E⟩
 //! ```
 //!
-//! The high bits of a state choose a block, the low 14 are walked in Gray-code order, where one
-//! flip costs O(d). Blocks run in parallel and are added in their order, so the thread count
-//! cannot change a digit. Within a block all pair sums come from folding the block onto itself:
-//! O(1) per state, not O(d²).
+//! The high bits of a state choose a block; the low 14 are walked in Gray-code order, where one flip
+//! costs O(d). Blocks run in parallel and are added in their order, so the thread count cannot
+//! change a digit. Within a block all pair sums come from folding the block onto itself: O(1) per
+//! state, not O(d²).
 
 use crate::Result;
 use crate::bits::{Samples, States, for_each_set_bit};
@@ -21,12 +21,12 @@ use rayon::prelude::*;
 /// Bits that vary within a block: 2¹⁴ weights are 128 KB.
 const BLOCK_BITS: usize = 14;
 
-/// An Ising model with everything that a sum over all states can tell.
+/// An Ising model of few units with its exact partition function, moments and probabilities.
 #[derive(Clone, Debug)]
 pub struct Exact {
     couplings: Couplings,
-    /// The largest −E, and Z in units of its exponential: apart, because where E is large their
-    /// sum forgets the second.
+    /// The largest −E, and Z in units of its exponential. They are kept apart because their sum loses
+    /// the second where E is large.
     top: f64,
     z: f64,
     pair_means: Array2<f64>,
@@ -36,8 +36,8 @@ impl Exact {
     /// The most units that can be enumerated.
     pub const MAX_UNITS: usize = 24;
 
-    /// Sums over all states. O(2^d · d) time, d = 24 takes about a second. Everything is finite,
-    /// and exact up to the rounding of the largest energy.
+    /// Sums over all states. O(2^d · d): d = 24 takes about a second. Results are exact up to the
+    /// rounding of the largest energy.
     ///
     /// # Errors
     /// [`Error::TooManyUnits`] beyond [`Exact::MAX_UNITS`].
@@ -96,32 +96,32 @@ impl Exact {
         })
     }
 
-    /// The model; finite.
+    /// Returns the model.
     pub fn couplings(&self) -> &Couplings {
         &self.couplings
     }
 
-    /// ln Z; finite.
+    /// Returns ln Z.
     pub fn log_z(&self) -> f64 {
         self.top + self.z.ln()
     }
 
-    /// ⟨x_i⟩; finite.
+    /// Returns ⟨x_i⟩.
     pub fn means(&self) -> Vec<f64> {
         self.pair_means.diag().to_vec()
     }
 
-    /// ⟨x_i x_j⟩, with ⟨x_i⟩ on the diagonal; finite.
+    /// Returns ⟨x_i x_j⟩, with ⟨x_i⟩ on the diagonal.
     pub fn pair_means(&self) -> &Array2<f64> {
         &self.pair_means
     }
 
-    /// ⟨s_i s_j⟩ of the spins s = 2x − 1; finite.
+    /// Returns ⟨s_i s_j⟩ of the spins s = 2x − 1.
     pub fn spin_correlations(&self) -> Array2<f64> {
         spin_correlations(&self.pair_means)
     }
 
-    /// ⟨E⟩; finite.
+    /// Returns ⟨E⟩.
     pub fn mean_energy(&self) -> f64 {
         self.couplings
             .as_array()
@@ -131,15 +131,15 @@ impl Exact {
             .sum()
     }
 
-    /// The entropy ln Z + ⟨E⟩ in nats; finite, and exact up to the rounding of the largest energy.
+    /// Returns the entropy ln Z + ⟨E⟩ in nats, exact up to the rounding of the largest energy.
     pub fn entropy(&self) -> f64 {
         self.z.ln() + (self.top + self.mean_energy())
     }
 
-    /// The mean log-likelihood of `samples` in nats per sample; finite.
+    /// Returns the mean log-likelihood of `samples` in nats per sample.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when the samples have other units.
+    /// [`Error::UnitCount`] for samples of other units.
     pub fn log_likelihood(&self, samples: &Samples) -> Result<f64> {
         let d = self.couplings.n_units();
         if samples.n_units() != d {
@@ -158,14 +158,13 @@ impl Exact {
         let total = samples.total_weight();
         let mut energy = mean_energy(1.0, total);
         if !energy.is_finite() {
-            // A large weight times a large energy, which their mean is not.
+            // A large weight times a large energy overflowed; their mean does not.
             energy = mean_energy(1.0 / total, 1.0);
         }
         Ok(-energy - self.log_z())
     }
 
-    /// p(x) of every state, finite and 0 where it is less than any number; state number
-    /// Σ_i x_i 2^i. 8 · 2^d bytes.
+    /// Returns p(x) of every state, in the order of the state numbers Σ_i x_i 2^i. 8 · 2^d bytes.
     pub fn probabilities(&self) -> Vec<f64> {
         let d = self.couplings.n_units();
         let low = d.min(BLOCK_BITS);
@@ -203,11 +202,11 @@ impl Exact {
     }
 }
 
-/// ⟨s_i s_j⟩ of the spins from ⟨x_i x_j⟩ of the bits: 4⟨x_i x_j⟩ − 2⟨x_i⟩ − 2⟨x_j⟩ + 1, and 1 on
-/// the diagonal. Finite for means, which are between 0 and 1.
+/// Converts ⟨x_i x_j⟩ of the bits to ⟨s_i s_j⟩ of the spins: 4⟨x_i x_j⟩ − 2⟨x_i⟩ − 2⟨x_j⟩ + 1, and
+/// 1 on the diagonal.
 ///
 /// # Panics
-/// When the array is not square.
+/// If the array is not square.
 pub fn spin_correlations(pair_means: &Array2<f64>) -> Array2<f64> {
     Array2::from_shape_fn(pair_means.dim(), |(i, j)| {
         if i == j {
@@ -267,7 +266,7 @@ struct BlockSums {
 }
 
 impl BlockSums {
-    /// Destroys `weights`. `scratch` is half as long.
+    /// Folds the block onto itself, which destroys `weights`. `scratch` is half as long.
     fn fold(weights: &mut [f64], scratch: &mut [f64], low: usize, shift: f64) -> Self {
         let mut pairs = Array2::zeros((low, low));
         for top in (0..low).rev() {

@@ -73,6 +73,7 @@ impl<'a> IsingFlow<'a> {
     ///
     /// # Errors
     /// As [`IsingFlow::new`].
+    #[doc(hidden)]
     pub fn with_kernel(
         samples: &'a Samples,
         neighbourhood: Neighbourhood,
@@ -103,6 +104,7 @@ impl<'a> IsingFlow<'a> {
     }
 
     /// Returns the kernel's algorithm.
+    #[doc(hidden)]
     pub fn algorithm(&self) -> Algorithm {
         self.sum.algorithm()
     }

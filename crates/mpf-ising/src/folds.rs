@@ -1,8 +1,8 @@
 //! Which samples are held out together.
 //!
-//! Fold f of k holds out the samples ⌊f M/k⌋ … ⌊(f+1) M/k⌋ − 1. Recordings are autocorrelated: a
-//! sample that is held out while its neighbours in time are trained on is no test at all, so folds
-//! are contiguous blocks unless random ones are asked for.
+//! Fold f of k holds out the samples ⌊f M/k⌋ … ⌊(f+1) M/k⌋ − 1. Folds are contiguous blocks by
+//! default: recordings are autocorrelated, and holding out a sample tests nothing if its neighbours
+//! in time are trained on.
 
 use crate::Result;
 use crate::bits::States;
@@ -11,15 +11,15 @@ use crate::error::Error;
 use mpf_core::rng::stream;
 use rand::RngExt;
 
-/// How samples are dealt to folds.
+/// How samples are assigned to folds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoldAssignment {
     /// Contiguous blocks, in the order of the data.
     #[default]
     Blocks,
-    /// At random: only for samples that are independent.
+    /// At random: only for independent samples.
     Random {
-        /// What the assignment depends on.
+        /// The same seed gives the same folds.
         seed: u64,
     },
 }
@@ -41,7 +41,7 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Deals `n_samples` samples to `n_folds` folds.
+    /// Assigns `n_samples` samples to `n_folds` folds.
     ///
     /// # Errors
     /// [`Error::Folds`] for fewer than two folds, or fewer samples than folds;
@@ -71,35 +71,35 @@ impl Folds {
         Ok(Self { n_folds, order })
     }
 
-    /// How many folds there are.
+    /// Returns the number of folds.
     pub fn n_folds(&self) -> usize {
         self.n_folds
     }
 
-    /// How many samples were dealt.
+    /// Returns the number of samples.
     pub fn n_samples(&self) -> usize {
         self.order.len()
     }
 
-    /// The samples of a fold, in the order of the data.
+    /// Returns the samples of a fold, in the order of the data.
     ///
     /// # Panics
-    /// When there is no such fold.
+    /// For a fold that does not exist.
     pub fn held_out(&self, fold: usize) -> &[usize] {
         &self.order[part(self.order.len(), self.n_folds, fold)]
     }
 
-    /// The samples to train on and those held out, both in the order of the data.
+    /// Returns the samples to train on and the held-out ones, both in the order of the data.
     ///
     /// # Errors
-    /// [`Error::FoldSamples`] for states that are not those that were dealt.
+    /// [`Error::FoldSamples`] for another number of samples.
     ///
     /// # Panics
-    /// When there is no such fold.
+    /// For a fold that does not exist.
     pub fn split(&self, states: &States, fold: usize) -> Result<(States, States)> {
         if states.n_samples() != self.n_samples() {
             return Err(Error::FoldSamples {
-                dealt: self.n_samples(),
+                assigned: self.n_samples(),
                 found: states.n_samples(),
             });
         }
@@ -169,7 +169,7 @@ mod tests {
         assert!(matches!(
             folds.split(&States::new(3).unwrap(), 0),
             Err(Error::FoldSamples {
-                dealt: 10,
+                assigned: 10,
                 found: 0
             })
         ));

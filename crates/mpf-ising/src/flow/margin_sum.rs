@@ -60,6 +60,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
     }
 
     /// Returns the kernel's algorithm.
+    #[doc(hidden)]
     pub fn algorithm(&self) -> Algorithm {
         self.engine.algorithm()
     }

@@ -106,7 +106,7 @@ pub trait Lanes:
     }
 }
 
-/// Four numbers in plain Rust, which compilers turn into whatever vectors the target has.
+/// Four numbers in plain Rust; the compiler uses the vectors that the target has.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable([f64; 4]);
 
@@ -161,7 +161,7 @@ impl Lanes for Portable {
         *to = self.0;
     }
 
-    /// Two roundings: without the instruction, one rounding would be a slow library call.
+    /// Rounds twice: without the instruction, rounding once would be a slow library call.
     #[inline(always)]
     fn times_plus(self, factor: Self, summand: Self) -> Self {
         self * factor + summand

@@ -1,7 +1,7 @@
 //! One unit with some neighbours: masked additions, four samples at a time.
 //!
-//! For node-wise fits, and for supports so thin that whole panels would be mostly zeros. The cost
-//! is proportional to samples × neighbours.
+//! For node-wise fits, and for supports so thin that panels would be mostly zeros. The cost is
+//! proportional to samples × neighbours.
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
@@ -22,7 +22,7 @@ pub(super) struct Task<'a> {
     pub(super) range: Range<usize>,
 }
 
-/// What a task adds up.
+/// The sums of a task.
 pub(super) struct Partial {
     pub(super) value: f64,
     pub(super) offset: f64,
@@ -32,7 +32,7 @@ pub(super) struct Partial {
 /// Four samples in each of 64 places: a whole tile.
 type Tile = [[f64; 4]; TILE / 4];
 
-/// Sums, gradient and value of one task.
+/// Computes value and gradient of one task.
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
     let mut partial = Partial {

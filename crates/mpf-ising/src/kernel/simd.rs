@@ -1,8 +1,8 @@
 //! The one module with `unsafe`: AVX2 and FMA registers behind run-time detection.
 //!
 //! Kernels are generic over [`Lanes`] and forced inline into the functions here that carry
-//! `#[target_feature]`, so that the same source becomes vector code. Every function has a safe
-//! wrapper that detects the machine and falls back to [`Portable`].
+//! `#[target_feature]`: the same source becomes vector code. Every function has a safe wrapper that
+//! detects the machine's features and falls back to [`Portable`].
 #![allow(unsafe_code)]
 
 use super::lanes::{Lanes, Portable};
@@ -80,8 +80,8 @@ mod avx2 {
 
     /// Four numbers in one AVX2 register.
     ///
-    /// Values exist only inside functions that [`super::available`] has let through: that is
-    /// what makes the intrinsics below sound.
+    /// Values exist only inside functions that are called after [`super::available`] returned true,
+    /// which makes the intrinsics below sound.
     #[derive(Clone, Copy)]
     pub(super) struct F64x4(__m256d);
 

@@ -1,12 +1,12 @@
 //! Data with few bits set: add the rows of the set bits.
 //!
-//! Over a tile of samples, z of 16 units (a panel) is gathered sample by sample from the rows of
-//! the set bits. The gradient goes by columns instead: each is held in registers while the
-//! samples that have its bit set are added, so that nothing is written back in between.
+//! Over a tile of samples, z of 16 units (a panel) is gathered sample by sample from the rows of the
+//! set bits. The gradient goes by columns instead: each stays in registers while the samples that
+//! have its bit set are added, and nothing is written back in between.
 //!
-//! Where φ is the exponential itself and no sum of |R| comes near overflow, exp(−R) is multiplied
-//! instead: then most units, being 0, have their rate without any exponential being taken, and
-//! only the few that are 1 need a reciprocal.
+//! If φ is the exponential itself and no sum of |R| comes near overflow, exp(−R) is multiplied
+//! instead: most units are 0 and have their rate without an exponential, and only the few that are 1
+//! need a reciprocal.
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
@@ -25,9 +25,9 @@ pub(super) type Panel = [[f64; 4]; FOURS];
 /// The activity below which lists of set bits beat tables, as `cargo bench --bench paths` finds: at
 /// 0.2 lists still win by a sixth, at 0.3 tables do.
 const WORTH_BELOW: f64 = 0.24;
-/// The activity below which the lists are small in any case.
+/// The activity below which the lists are always small enough.
 const SMALL_BELOW: f64 = 0.05;
-/// Most bytes of lists, beyond that activity.
+/// The most bytes of lists above that activity.
 const MOST_BYTES: usize = 1 << 28;
 
 /// Returns whether this algorithm is the faster one and its lists are not too large.
@@ -46,9 +46,9 @@ pub(super) type Lines = Aligned<Panel>;
 
 const ZEROS: Lines = Aligned([[0.0; 4]; FOURS]);
 
-/// Where the set bits are, listed by sample and by unit: three bytes each.
+/// The set bits, listed by sample and by unit: three bytes each.
 ///
-/// Walking the bits themselves costs a mispredicted branch per word, every time.
+/// Walking the bits themselves would cost a mispredicted branch per word in every evaluation.
 #[derive(Clone, Debug)]
 pub(super) struct SetBits {
     /// The units that are 1, sample after sample.
@@ -59,7 +59,7 @@ pub(super) struct SetBits {
     place_starts: Vec<usize>,
 }
 
-/// Bytes of the lists of [`SetBits`].
+/// Returns the bytes of the lists of [`SetBits`].
 pub(super) fn list_bytes(samples: &Samples) -> usize {
     let (n, d) = (samples.n_distinct(), samples.n_units());
     let set = samples.activity() * (n * d) as f64;
@@ -97,13 +97,13 @@ impl SetBits {
         }
     }
 
-    /// The units that are 1 in a sample.
+    /// Returns the units that are 1 in a sample.
     #[inline(always)]
     fn of_sample(&self, m: usize) -> &[u16] {
         &self.units[self.unit_starts[m]..self.unit_starts[m + 1]]
     }
 
-    /// The samples of a tile in which a unit is 1; `at` counts units through all tiles.
+    /// Returns the samples of a tile in which a unit is 1; `at` counts units through all tiles.
     #[inline(always)]
     fn of_unit(&self, at: usize) -> &[u8] {
         &self.places[self.place_starts[at]..self.place_starts[at + 1]]
@@ -127,14 +127,14 @@ pub(super) struct Task<'a> {
     pub(super) multiply: bool,
 }
 
-/// What a task adds up.
+/// The sums of a task.
 pub(super) struct Partial {
     pub(super) value: f64,
     pub(super) offsets: Panel,
     pub(super) rows: Vec<Lines>,
 }
 
-/// Sums, gradient and value of one task.
+/// Computes value and gradient of one task.
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
     let mut partial = Partial {
@@ -142,7 +142,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         offsets: [[0.0; 4]; FOURS],
         rows: vec![ZEROS; task.rows.len()],
     };
-    // A loop, not a closure: only what is inlined here becomes vector code.
+    // A loop, not a closure: only code that is inlined here becomes vector code.
     let mut rows: Vec<Lines> = vec![ZEROS; task.rows.len()];
     for (lines, row) in rows.iter_mut().zip(task.rows) {
         lines.0 = *row;
@@ -201,7 +201,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     partial
 }
 
-/// exp(−R).
+/// Returns exp(−R).
 #[inline(always)]
 fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
     let mut factors = [[0.0; 4]; FOURS];
@@ -211,7 +211,7 @@ fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
     factors
 }
 
-/// The sum (or product) of `first` and the rows of the units that are `on`.
+/// Returns the sum (or product) of `first` and the rows of the units that are `on`.
 #[inline(always)]
 fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u16]) -> [V; FOURS] {
     let mut all = [V::splat(0.0); FOURS];
@@ -252,7 +252,7 @@ impl Flips {
         self.on >> (4 * four) & 15 != 0
     }
 
-    /// Masks of the units that are 1, and of those whose flips count.
+    /// Returns masks of the units that are 1, and of those whose flips count.
     #[inline(always)]
     fn masks<V: Lanes>(&self, four: usize) -> (V, V) {
         let mask = |bits: u64| V::load(&MASKS.0[(bits >> (4 * four) & 15) as usize]);

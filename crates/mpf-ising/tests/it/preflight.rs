@@ -1,7 +1,7 @@
 //! Every finding on data made to show it, and nothing on data that have none.
 
 use mpf_ising::internal::bytes_of_fit;
-use mpf_ising::{Error, Exact, Finding, Fitter, Preflight, Relation, Samples, States};
+use mpf_ising::{Error, Exact, Finding, Fitter, PairRelation, Preflight, Samples, States};
 use mpf_testkit::random_couplings;
 use ndarray::{Array2, array};
 
@@ -40,18 +40,18 @@ fn pairs_constants_and_duplicates_are_named() {
     });
     let names: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(String::from).to_vec();
     let found = Preflight::new(&samples(&data), Some(&names)).unwrap();
-    let has = |i: usize, j: usize, wanted: Relation| {
+    let has = |i: usize, j: usize, wanted: PairRelation| {
         found.findings.iter().any(|f| {
             matches!(f, Finding::Pair { first, second, relation }
                 if first.index == i && second.index == j && *relation == wanted)
         })
     };
-    assert!(has(0, 1, Relation::Equal));
-    assert!(has(0, 2, Relation::Opposite));
-    assert!(has(0, 3, Relation::NeverTogether));
-    assert!(has(4, 0, Relation::OnlyWith));
+    assert!(has(0, 1, PairRelation::Equal));
+    assert!(has(0, 2, PairRelation::Opposite));
+    assert!(has(0, 3, PairRelation::NeverTogether));
+    assert!(has(4, 0, PairRelation::OnlyWith));
     // Unit 3 is 1 only where 2 is: 2 or not 3.
-    assert!(has(3, 2, Relation::OnlyWith));
+    assert!(has(3, 2, PairRelation::OnlyWith));
     assert!(found.findings.iter().any(|f| matches!(
         f,
         Finding::Constant { unit, value: 1 } if unit.index == 5
@@ -96,7 +96,7 @@ fn never_silent_together_and_linear_units_are_named() {
     assert!(found.findings.iter().any(|f| matches!(
         f,
         Finding::Pair {
-            relation: Relation::NeverBothSilent,
+            relation: PairRelation::NeverBothSilent,
             ..
         }
     )));
