@@ -7,8 +7,8 @@
 //! C_ij = 4 σ_i σ_j K_ij,   b_i = 2 σ_i (h_i + Σ_j K_ij μ_j),   μ_j = 2 m_j − 1
 //! ```
 //!
-//! The objective is the same function, only its coordinates are better. Each C is a multiple of
-//! its K, so that an ℓ1 penalty on K is a weighted one on C, with the same exact zeros.
+//! The objective is the same function in better coordinates. Each C is a multiple of its K, so an
+//! ℓ1 penalty on K is a weighted one on C, with the same exact zeros.
 
 use mpf_core::Objective;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(crate) enum Field {
     FixedBias(f64),
 }
 
-/// K = scale · C, and in which fields K appears with which β.
+/// K = scale · C, and the fields in which K appears with their β.
 #[derive(Clone, Debug)]
 struct Pair {
     scale: f64,
@@ -43,7 +43,7 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    /// For `units` (all of them, or one) and `pairs` with at least one end among them.
+    /// Makes the map for `units` (all or one) and `pairs` with at least one end among them.
     pub(crate) fn new(
         units: Range<usize>,
         pairs: &[(usize, usize)],
@@ -83,12 +83,12 @@ impl Basis {
         self.n_free_fields + self.pairs.len()
     }
 
-    /// Which of the fields are free.
+    /// Iterates over whether each field is free.
     pub(crate) fn free_fields(&self) -> impl Iterator<Item = bool> {
         self.fields.iter().map(|f| matches!(f, Field::Free { .. }))
     }
 
-    /// (h, K) from θ.
+    /// Writes (h, K) of θ.
     pub(crate) fn to_spins(&self, theta: &[f64], spins: &mut [f64]) {
         let (b, c) = theta.split_at(self.n_free_fields);
         let (h, k) = spins.split_at_mut(self.fields.len());
@@ -110,7 +110,7 @@ impl Basis {
         }
     }
 
-    /// Upper bounds of Σ |h| and Σ |K|.
+    /// Returns upper bounds of Σ |h| and Σ |K|.
     pub(crate) fn sums(&self, theta: &[f64]) -> (f64, f64) {
         let (b, c) = theta.split_at(self.n_free_fields);
         let mut b = b.iter();
@@ -126,7 +126,7 @@ impl Basis {
         (alphas + 2.0 * couplings, couplings)
     }
 
-    /// θ from (h, K); fixed fields are ignored.
+    /// Returns θ of (h, K); fixed fields are ignored.
     pub(crate) fn coordinates(&self, spins: &[f64]) -> Vec<f64> {
         let (h, k) = spins.split_at(self.fields.len());
         let mut alpha = h.to_vec();
@@ -147,7 +147,7 @@ impl Basis {
         b.chain(c).collect()
     }
 
-    /// ∂/∂θ from ∂/∂(h, K).
+    /// Writes ∂/∂θ, given ∂/∂(h, K).
     fn pull_back(&self, spin_grad: &[f64], grad: &mut [f64]) {
         let (gh, gk) = spin_grad.split_at(self.fields.len());
         let (gb, gc) = grad.split_at_mut(self.n_free_fields);
@@ -167,7 +167,7 @@ impl Basis {
         }
     }
 
-    /// λ |K| as a weight on |C|, for every parameter.
+    /// Returns λ |K| as a weight on |C|, for every parameter.
     pub(crate) fn l1_weights(&self, lambda: f64) -> Vec<f64> {
         let mut weights = vec![0.0; self.n_free_fields];
         weights.extend(self.pairs.iter().map(|pair| lambda * pair.scale));
@@ -175,7 +175,7 @@ impl Basis {
     }
 }
 
-/// An objective of (h, K) as one of θ.
+/// An objective of (h, K), in the coordinates θ.
 pub(crate) struct Standardized<'b, O> {
     inner: O,
     basis: &'b Basis,
@@ -213,8 +213,7 @@ impl<O: Objective> Objective for Standardized<'_, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpf_core::gradcheck::gradient_error;
-    use mpf_core::objective::from_fn;
+    use mpf_core::{from_fn, gradient_error};
 
     fn fields(i: usize) -> Field {
         match i {

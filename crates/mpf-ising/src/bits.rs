@@ -1,9 +1,9 @@
 //! Samples packed one bit per entry.
 //!
-//! [`States`] keeps every sample in its order, a row of ⌈d/64⌉ words each; unit u of a row is bit
-//! u mod 64 of word u / 64. [`Samples`] is what fits read: every distinct row once, with its
-//! weight, stored by rows and again by columns. That is 2 bits per entry (when d fills its
-//! words) and 8 bytes per distinct row where rows repeat or have weights.
+//! [`States`] keeps all samples in their order, a row of ⌈d/64⌉ words each; unit u of a row is bit
+//! u mod 64 of word u / 64. Fits read [`Samples`]: every distinct row once, with its weight, stored
+//! by rows and again by columns. That is 2 bits per entry (if d fills its words), and 8 bytes per
+//! distinct row if rows repeat or have weights.
 
 mod samples;
 
@@ -17,12 +17,12 @@ pub(crate) use samples::{RowIndex, negligible};
 
 /// A number that may be a bit or a spin.
 pub trait Entry: Copy + private::Sealed {
-    /// Its value: finite, but for floating-point entries that are not.
+    /// Returns the value as `f64`.
     fn to_f64(self) -> f64;
 }
 
 mod private {
-    /// Keeps [`Entry`](super::Entry) to the types below.
+    /// Closes [`Entry`](super::Entry) to other types.
     pub trait Sealed {}
 }
 
@@ -53,7 +53,7 @@ pub struct States {
     bits: Vec<u64>,
 }
 
-/// How states are stored: unchecked.
+/// The stored form of [`States`], unchecked.
 #[derive(Serialize, Deserialize)]
 struct StatesFile {
     n_units: usize,
@@ -90,14 +90,14 @@ impl TryFrom<StatesFile> for States {
     }
 }
 
-/// Words needed for `n` bits.
+/// Returns the number of words that hold `n` bits.
 #[inline(always)]
 pub(crate) fn words_for(n: usize) -> usize {
     n.div_ceil(64)
 }
 
 impl States {
-    /// No samples yet, of `n_units` units.
+    /// Makes an empty list of samples of `n_units` units.
     ///
     /// # Errors
     /// [`Error::NoData`] for 0 units.
@@ -111,7 +111,7 @@ impl States {
         Ok(Self::without_samples(n_units))
     }
 
-    /// The same where it is known that there are units.
+    /// Does the same for an `n_units` that is known to be positive.
     pub(crate) fn without_samples(n_units: usize) -> Self {
         debug_assert!(n_units > 0);
         Self {
@@ -180,41 +180,41 @@ impl States {
         })
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub fn n_samples(&self) -> usize {
         self.n_samples
     }
 
-    /// How many units a sample has.
+    /// Returns the number of units of a sample.
     pub fn n_units(&self) -> usize {
         self.n_units
     }
 
-    /// Words in a row.
+    /// Returns the number of words in a row.
     #[inline(always)]
     pub fn words_per_row(&self) -> usize {
         words_for(self.n_units)
     }
 
-    /// One sample, packed. Bits beyond the last unit are zero.
+    /// Returns one sample, packed. Bits beyond the last unit are zero.
     ///
     /// # Panics
-    /// When there is no such sample.
+    /// For a sample that does not exist.
     #[inline(always)]
     pub fn row(&self, sample: usize) -> &[u64] {
         let words = self.words_per_row();
         &self.bits[sample * words..(sample + 1) * words]
     }
 
-    /// All samples, packed.
+    /// Iterates over all samples, packed.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u64]> {
         self.bits.chunks_exact(self.words_per_row())
     }
 
-    /// Whether `unit` is 1 in `sample`.
+    /// Returns whether `unit` is 1 in `sample`.
     ///
     /// # Panics
-    /// When there is no such unit or sample.
+    /// For a unit or sample that does not exist.
     pub fn get(&self, sample: usize, unit: usize) -> bool {
         assert!(unit < self.n_units, "unit {unit} of {}", self.n_units);
         get_bit(self.row(sample), unit)
@@ -223,7 +223,7 @@ impl States {
     /// Appends a packed sample.
     ///
     /// # Panics
-    /// When the row has the wrong number of words or bits beyond the last unit.
+    /// For a row with the wrong number of words, or with bits beyond the last unit.
     pub fn push(&mut self, row: &[u64]) {
         assert_eq!(row.len(), self.words_per_row(), "words in a row");
         assert!(
@@ -238,17 +238,17 @@ impl States {
     /// Appends all samples of `other`.
     ///
     /// # Panics
-    /// When `other` has another number of units.
+    /// If `other` has another number of units.
     pub fn append(&mut self, other: &Self) {
         assert_eq!(self.n_units, other.n_units, "units of appended samples");
         self.bits.extend_from_slice(&other.bits);
         self.n_samples += other.n_samples;
     }
 
-    /// The samples in `range`, in order.
+    /// Returns the samples in `range`, in order.
     ///
     /// # Panics
-    /// When the range is not one of samples.
+    /// For a range beyond the samples.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let words = self.words_per_row();
         Self {
@@ -258,7 +258,7 @@ impl States {
         }
     }
 
-    /// The same bits by unit, ⌈samples/64⌉ words each: bit m mod 64 of word m / 64 is sample m.
+    /// Returns the bits by unit, ⌈samples/64⌉ words each: bit m mod 64 of word m / 64 is sample m.
     /// Bits beyond the last sample are zero.
     pub fn columns(&self) -> Vec<u64> {
         let blocks = transpose(self);
@@ -266,10 +266,10 @@ impl States {
         (0..self.n_units).flat_map(by_unit).copied().collect()
     }
 
-    /// Units and samples changed round: what was read by columns, by rows.
+    /// Returns the transpose: samples become units and units become samples.
     ///
     /// # Errors
-    /// [`Error::NoData`] without samples, which would be no units.
+    /// [`Error::NoData`] without samples, as there would be no units.
     pub fn transposed(&self) -> Result<Self> {
         if self.n_samples == 0 {
             return Err(Error::NoData {
@@ -284,20 +284,20 @@ impl States {
         })
     }
 
-    /// The samples as 0/1, one row each.
+    /// Returns the samples as 0/1, one row each.
     pub fn to_binary(&self) -> Array2<u8> {
         Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
             u8::from(get_bit(self.row(m), u))
         })
     }
 
-    /// The samples as ±1, one row each.
+    /// Returns the samples as ±1, one row each.
     pub fn to_spins(&self) -> Array2<i8> {
         self.to_binary().mapv(|x| 2 * x as i8 - 1)
     }
 }
 
-/// Why packing failed: the caller knows what the bad entry should have been.
+/// Why packing failed; the caller turns a bad entry into its own error.
 enum PackError {
     Empty(Error),
     Entry(usize, usize, f64),
@@ -312,10 +312,10 @@ impl PackError {
     }
 }
 
-/// Bit `unit` of a packed row.
+/// Returns bit `unit` of a packed row.
 ///
 /// # Panics
-/// When the row has no such word.
+/// For a row that is too short.
 #[inline(always)]
 pub fn get_bit(row: &[u64], unit: usize) -> bool {
     row[unit / 64] >> (unit % 64) & 1 == 1
@@ -324,7 +324,7 @@ pub fn get_bit(row: &[u64], unit: usize) -> bool {
 /// Flips bit `unit` of a packed row.
 ///
 /// # Panics
-/// When the row has no such word.
+/// For a row that is too short.
 pub fn flip_bit(row: &mut [u64], unit: usize) {
     row[unit / 64] ^= 1 << (unit % 64);
 }
@@ -340,7 +340,7 @@ pub fn for_each_set_bit(row: &[u64], mut f: impl FnMut(usize)) {
     }
 }
 
-/// The bits of the last word that belong to units.
+/// Returns the mask of the bits of the last word that belong to units.
 pub fn last_word_mask(n_units: usize) -> u64 {
     match n_units % 64 {
         0 => u64::MAX,
@@ -348,7 +348,7 @@ pub fn last_word_mask(n_units: usize) -> u64 {
     }
 }
 
-/// The bits of `states` by unit, for every 64 samples.
+/// Returns the bits of `states` by unit, for every 64 samples.
 fn transpose(states: &States) -> Vec<u64> {
     let (n, d) = (states.n_samples(), states.n_units());
     let mut columns = vec![0u64; n.div_ceil(64) * d];

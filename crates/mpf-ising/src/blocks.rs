@@ -1,11 +1,11 @@
-//! Blocks of successive samples, and the error of a mean over samples that remember each other.
+//! Blocks of successive samples, and the error of a mean over autocorrelated samples.
 //!
 //! ```text
 //! B = ⌊M/L⌋ blocks, lengths L_b differing by at most one
 //! var(mean) ≈ B/(B − 1) Σ_b (Σ_{m∈b} (v_m − mean))² / M²
 //! ```
 //!
-//! For L = 1 that is the usual s²/M. Blocks should be several autocorrelation times long, and
+//! For L = 1 that is the usual s²/M. Blocks should be several autocorrelation times long and number
 //! thirty or more.
 
 use crate::Result;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use serde::Serialize;
 use std::ops::Range;
 
-/// A mean with its standard error. Both are finite where [`mean`] had finite values.
+/// A mean with its standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BlockMean {
     /// The mean.
@@ -22,12 +22,12 @@ pub struct BlockMean {
     pub standard_error: f64,
 }
 
-/// The number of blocks that `n_samples` are cut into.
+/// Returns the number of blocks that `n_samples` samples are cut into.
 ///
 /// # Errors
-/// [`Error::BlockLength`] for a length of 0, or less than two blocks.
+/// [`Error::BlockLength`] for a length of 0, or fewer than two blocks.
 pub fn n_blocks(n_samples: usize, block_length: usize) -> Result<usize> {
-    // (Twice a length that nobody checked could overflow.)
+    // (Twice the length could overflow.)
     if block_length == 0 || block_length > n_samples / 2 {
         return Err(Error::BlockLength {
             block_length,
@@ -37,7 +37,7 @@ pub fn n_blocks(n_samples: usize, block_length: usize) -> Result<usize> {
     Ok(n_samples / block_length)
 }
 
-/// Part `at` of `n` things cut into `parts`, sizes differing by at most one.
+/// Returns part `at` of `0..n` cut into `parts` ranges whose sizes differ by at most one.
 ///
 /// # Panics
 /// For 0 parts.
@@ -47,8 +47,7 @@ pub fn part(n: usize, parts: usize, at: usize) -> Range<usize> {
     border(at)..border(at + 1)
 }
 
-/// The mean of `values`, which follow each other in time. Finite where all values are; NaN or
-/// ±∞ where one is.
+/// Returns the mean of `values`, which follow each other in time. NaN or ±∞ only if a value is.
 ///
 /// ```
 /// use mpf_ising::block_mean;
@@ -69,7 +68,7 @@ pub fn block_mean(values: &[f64], block_length: usize) -> Result<BlockMean> {
     if !overflowed || values.iter().any(|v| !v.is_finite()) {
         return Ok(found);
     }
-    // A sum or a square of finite values: in units of the largest none overflows.
+    // A sum or a square overflowed: in units of the largest value none does.
     let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     let scaled: Vec<f64> = values.iter().map(|v| v / largest).collect();
     let found = mean_of_blocks(&scaled, blocks);

@@ -1,4 +1,4 @@
-//! Standard errors by the moving-block bootstrap (Künsch 1989), for any method and any d.
+//! Standard errors by the moving-block bootstrap (Künsch 1989), for every method and every d.
 //!
 //! ```text
 //! resample b: ⌈M/L⌉ blocks of L successive samples, starts uniform in 0 … M − L, cut at M samples
@@ -6,11 +6,12 @@
 //! ```
 //!
 //! L = 1 is the ordinary bootstrap, for independent samples; otherwise L should be several
-//! autocorrelation times. Resample b draws from substream b of the seed, and resamples are taken
-//! in parallel, so that the result depends on neither the threads nor their order.
+//! autocorrelation times. Resamples are fitted in parallel. Resample b draws from substream b of the
+//! seed, so the result does not depend on the threads.
 //!
-//! Not for the couplings that an ℓ1 penalty has set to zero: the bootstrap is inconsistent there.
-//! Where it applies, the sandwich ([`Fitter::sandwich`](crate::Fitter::sandwich)) gives the same in the time of one fit.
+//! Not for couplings that an ℓ1 penalty has set to zero: the bootstrap is inconsistent there. The
+//! sandwich ([`Fitter::sandwich`](crate::Fitter::sandwich)), where it applies, gives the same in the
+//! time of one fit.
 
 use crate::bits::{Samples, States};
 use crate::blocks::n_blocks;
@@ -25,13 +26,13 @@ use rayon::prelude::*;
 /// Options of [`bootstrap`].
 #[derive(Clone, Debug)]
 pub struct BootstrapOptions {
-    /// How many resamples. Default 200, which gives standard errors to 5 %.
+    /// The number of resamples. Default 200, which gives standard errors to 5 %.
     pub n_resamples: usize,
-    /// L. Default 1.
+    /// L, the number of successive samples in a block. Default 1.
     pub block_length: usize,
-    /// What the resamples depend on. Default 0.
+    /// The same seed gives the same resamples. Default 0.
     pub seed: u64,
-    /// Where the fits that are done are kept. Default: nowhere.
+    /// Keeps the fits that are done. Default: off.
     pub checkpoint: Checkpoint,
 }
 
@@ -46,16 +47,15 @@ impl Default for BootstrapOptions {
     }
 }
 
-/// Standard errors of what `fit` makes of `states`. All pairs have one; it is 0 for those that
-/// `fit` never frees. Finite for fits whose parameters are below 10¹⁵⁰; beyond, +∞. (The diagonal
-/// of the couplings is NaN, as in all [`ErrorBars`].)
+/// Returns the standard errors of the couplings that `fit` finds, from fits of resampled `states`.
+/// Pairs that `fit` never frees have 0. Parameters beyond 10¹⁵⁰ may have +∞.
 ///
 /// ```
 /// use mpf_ising::{BootstrapOptions, Couplings, Exact, Fitter, bootstrap};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(1000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(1000, 1);
 /// let fitter: Fitter = Fitter::default();
 /// let errors = bootstrap(&states, &BootstrapOptions::default(), |resample| {
 ///     Ok::<_, mpf_ising::Error>(fitter.fit(resample)?.couplings)
@@ -66,7 +66,7 @@ impl Default for BootstrapOptions {
 ///
 /// # Errors
 /// [`Error::BlockLength`]; [`mpf_core::Error::Option`] for fewer than two resamples; those of `fit`;
-/// [`Error::UnitCount`] where it gives couplings of other units.
+/// [`Error::UnitCount`] if it returns couplings of other units.
 pub fn bootstrap<E: From<Error> + Send>(
     states: &States,
     options: &BootstrapOptions,
@@ -114,7 +114,7 @@ pub fn bootstrap<E: From<Error> + Send>(
     ))
 }
 
-/// An error of `fit`, or of the checkpoint.
+/// An error of `fit` or of the checkpoint, in the type of `fit`.
 struct Failed<E>(E);
 
 impl<E: From<Error>> From<mpf_core::Error> for Failed<E> {

@@ -11,12 +11,13 @@
 //! Lower energy is likelier, so an attractive J_ij is negative and an attractive K_ij positive.
 
 use crate::Result;
+use crate::bits::for_each_set_bit;
 use crate::error::Error;
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
-/// J of p(x) ∝ exp(−xᵀJx), x ∈ {0,1}^d: symmetric, with the biases on the diagonal, and so finite
-/// that no energy, field or difference of energies can overflow.
+/// J of p(x) ∝ exp(−xᵀJx), x ∈ {0,1}^d: symmetric, with the biases on the diagonal, and small enough
+/// that no energy, field or difference of energies overflows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "CouplingsFile", into = "CouplingsFile")]
 pub struct Couplings {
@@ -24,7 +25,7 @@ pub struct Couplings {
 }
 
 /// The same model over spins s ∈ {−1, +1}^d: p(s) ∝ exp(Σ h_i s_i + Σ_{i<j} K_ij s_i s_j).
-/// Unchecked: finite where it comes from [`Couplings`].
+/// Unchecked; [`Couplings::from_spins`] checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpinCouplings {
     /// h, one field per unit.
@@ -68,33 +69,61 @@ impl Couplings {
         Ok(Self { j })
     }
 
-    /// J = 0: every state equally likely.
+    /// Returns J = 0: every state is equally likely.
     ///
     /// # Errors
-    /// [`Error::NotSquare`] for 0 units, [`Error::OutOfMemory`] for more than can be held.
+    /// [`Error::NotSquare`] for 0 units, [`Error::OutOfMemory`].
     pub fn zeros(n_units: usize) -> Result<Self> {
         Self::new(square(n_units)?)
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.j.nrows()
     }
 
-    /// J itself, all finite.
+    /// Returns J.
     pub fn as_array(&self) -> &Array2<f64> {
         &self.j
     }
 
-    /// J_ij, finite; the bias for i = j.
+    /// Returns J_ij; the bias for i = j.
     ///
     /// # Panics
-    /// When there is no such unit.
+    /// For a unit that does not exist.
     pub fn get(&self, i: usize, j: usize) -> f64 {
         self.j[[i, j]]
     }
 
-    /// The upper triangle with the diagonal, row by row: d(d+1)/2 finite numbers.
+    /// Returns E = xᵀJx of a packed state, such as a row of [`States`](crate::States). O(active²).
+    ///
+    /// ```
+    /// use mpf_ising::{Couplings, States};
+    /// use ndarray::array;
+    ///
+    /// let couplings = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
+    /// let states = States::from_binary(array![[1, 0], [1, 1]].view())?;
+    /// assert_eq!(couplings.energy(states.row(0)), 0.5);
+    /// assert_eq!(couplings.energy(states.row(1)), 0.5 - 2.0 + 0.2);
+    /// # Ok::<(), mpf_ising::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// For a state with a bit beyond the last unit.
+    pub fn energy(&self, row: &[u64]) -> f64 {
+        let mut energy = 0.0;
+        for_each_set_bit(row, |i| {
+            energy += self.j[[i, i]];
+            for_each_set_bit(row, |k| {
+                if k > i {
+                    energy += 2.0 * self.j[[i, k]];
+                }
+            });
+        });
+        energy
+    }
+
+    /// Returns the upper triangle with the diagonal, row by row: d(d+1)/2 numbers.
     pub fn pack(&self) -> Vec<f64> {
         let d = self.n_units();
         (0..d)
@@ -102,10 +131,10 @@ impl Couplings {
             .collect()
     }
 
-    /// The inverse of [`Couplings::pack`].
+    /// Inverts [`Couplings::pack`].
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when the length is not d(d+1)/2, [`Error::NotFinite`],
+    /// [`Error::UnitCount`] if the length is not d(d+1)/2, [`Error::NotFinite`],
     /// [`Error::TooLarge`], [`Error::OutOfMemory`].
     pub fn unpack(n_units: usize, packed: &[f64]) -> Result<Self> {
         if packed.len() != n_packed(n_units) {
@@ -126,7 +155,7 @@ impl Couplings {
         Self::new(j)
     }
 
-    /// The model over spins s = 2x − 1; finite.
+    /// Returns the model over spins s = 2x − 1.
     pub fn to_spins(&self) -> SpinCouplings {
         let mut couplings = self.j.mapv(|v| -0.5 * v + 0.0);
         couplings.diag_mut().fill(0.0);
@@ -141,12 +170,11 @@ impl Couplings {
         }
     }
 
-    /// The model over x = (s + 1)/2.
+    /// Converts a model over spins to x = (s + 1)/2. The diagonal of K is ignored, as s_i² = 1.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when fields and couplings differ in size, [`Error::NotFinite`] for a
-    /// field or coupling that is not, [`Error::NotSymmetric`], [`Error::NotSquare`],
-    /// [`Error::TooLarge`]. A diagonal of K is ignored: s_i² = 1.
+    /// [`Error::UnitCount`] if fields and couplings differ in size, [`Error::NotFinite`],
+    /// [`Error::NotSymmetric`], [`Error::NotSquare`], [`Error::TooLarge`].
     pub fn from_spins(spins: &SpinCouplings) -> Result<Self> {
         let d = spins.couplings.nrows();
         if spins.fields.len() != d {
@@ -166,7 +194,7 @@ impl Couplings {
                 return Err(Error::NotFinite { i, j: i, value });
             }
         }
-        // What was finite and is so no more has overflowed.
+        // All numbers were finite: an infinite one has overflowed.
         let too_large = |error| match error {
             Error::NotFinite { .. } => Error::TooLarge { sum: f64::INFINITY },
             other => other,
@@ -181,20 +209,20 @@ impl Couplings {
         Ok(Self { j })
     }
 
-    /// ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included. +∞ when
-    /// the square of a difference is too large for a number.
+    /// Returns ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included. +∞
+    /// on overflow.
     ///
     /// # Panics
-    /// When the two differ in size.
+    /// If the two differ in size.
     pub fn mean_square_error(&self, other: &Self) -> f64 {
         let difference = &self.j - &other.j;
         difference.iter().map(|e| e * e).sum::<f64>() / difference.len() as f64
     }
 }
 
-/// d(d+1)/2, or the largest `usize` where that is more.
+/// Returns d(d+1)/2, saturating.
 pub fn n_packed(n_units: usize) -> usize {
-    // Only one of the two is halved, so that nothing overflows before the product does.
+    // Halve the even factor: nothing overflows before the product does.
     if n_units.is_multiple_of(2) {
         (n_units / 2).saturating_mul(n_units + 1)
     } else {
@@ -202,24 +230,24 @@ pub fn n_packed(n_units: usize) -> usize {
     }
 }
 
-/// Where [`Couplings::pack`] puts J_ij, i ≤ j.
+/// Returns the index of J_ij, i ≤ j, in [`Couplings::pack`].
 pub fn packed_index(n_units: usize, i: usize, j: usize) -> usize {
     debug_assert!(i <= j && j < n_units);
     i * n_units + j - i * (i + 1) / 2
 }
 
-/// n × n zeros, if they can be held.
+/// Returns n × n zeros, or an error without the memory.
 pub(crate) fn square(n: usize) -> Result<Array2<f64>> {
     check_square(n)?;
     Ok(Array2::zeros((n, n)))
 }
 
-/// Refuses a matrix for which there is no memory, as far as that is known without using it.
+/// Refuses a matrix for which the allocator has no memory.
 pub(crate) fn check_square(n: usize) -> Result<()> {
     let reserve = |length| {
         let mut memory = Vec::<f64>::new();
         memory.try_reserve_exact(length).ok()?;
-        // Or the compiler sees that nobody uses it, and does not ask.
+        // Keep the compiler from removing an allocation that nothing uses.
         std::hint::black_box(&memory);
         Some(())
     };
@@ -239,7 +267,7 @@ fn check_finite(j: &Array2<f64>) -> Result<()> {
     }
 }
 
-/// Twice the sum bounds every energy and every local field.
+/// Checks Σ |J_ij|, twice which bounds every energy and every local field.
 fn check_sum(j: &Array2<f64>) -> Result<()> {
     let sum = j.iter().map(|v| v.abs()).sum::<f64>();
     if (2.0 * sum).is_finite() {
@@ -249,10 +277,10 @@ fn check_sum(j: &Array2<f64>) -> Result<()> {
     }
 }
 
-/// The energy and units of [`CouplingsFile`], so that a file says what its numbers mean.
+/// What the numbers of a [`CouplingsFile`] mean; every file says it.
 const CONVENTION: &str = "p(x) = exp(-x'Jx)/Z, x in {0,1}^d, J symmetric, biases on the diagonal";
 
-/// How couplings look in a file.
+/// The stored form of [`Couplings`].
 #[derive(Clone, Serialize, Deserialize)]
 struct CouplingsFile {
     convention: String,
@@ -348,7 +376,8 @@ mod tests {
                     energy -= spins.couplings[[i, j]] * s[i] * s[j];
                 }
             }
-            model.energy(&theta, &[state]) - energy
+            assert_eq!(c.energy(&[state]), model.energy(&theta, &[state]));
+            c.energy(&[state]) - energy
         };
         for state in 1..1 << d {
             assert!((offset(state) - offset(0)).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, with the place and the value.
+//! The errors of this crate, with the place and the value.
 
 /// An error of `mpf-ising`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -46,7 +46,7 @@ pub enum Error {
         /// Samples given.
         samples: usize,
     },
-    /// A weight that cannot be one.
+    /// A weight is negative or not finite.
     #[error("the weight of row {row} is {value}, but weights must be finite and not negative")]
     Weight {
         /// The sample, from 0.
@@ -54,12 +54,12 @@ pub enum Error {
         /// The weight found.
         value: f64,
     },
-    /// Weights that add up to more, or to less, than numbers can be divided by.
+    /// The sum of the weights is too large or too small.
     #[error(
         "the weights add up to {sum:e}: scale them to between 1e-30 and 1e30, only their ratios matter"
     )]
     WeightSum {
-        /// Their sum.
+        /// The sum of the weights.
         sum: f64,
     },
     /// All weights are zero.
@@ -104,7 +104,7 @@ pub enum Error {
         /// Σ_ij |J_ij|.
         sum: f64,
     },
-    /// Two things that should be about the same units are not.
+    /// Two inputs have different numbers of units.
     #[error("{what}: {found} units, but {expected} are expected")]
     UnitCount {
         /// What has the wrong size.
@@ -114,7 +114,7 @@ pub enum Error {
         /// Units found.
         found: usize,
     },
-    /// An edge that joins a unit to itself or to one that does not exist.
+    /// An edge joins a unit to itself or to one that does not exist.
     #[error("edge ({i}, {j}) is not a pair of different units among 0..{n_units}")]
     Edge {
         /// One end.
@@ -132,7 +132,7 @@ pub enum Error {
         /// Columns asked for.
         columns: usize,
     },
-    /// A lattice of more units than can be counted with their couplings.
+    /// A lattice has too many units for their pairs to be counted.
     #[error(
         "a lattice of {rows} × {columns} units is too large: at most {limit} units can have their \
          couplings counted"
@@ -145,12 +145,12 @@ pub enum Error {
         /// The most units of a lattice.
         limit: usize,
     },
-    /// More of something than memory can hold.
+    /// Memory cannot hold the result.
     #[error("{count} {what} are more than memory can hold: use fewer")]
     OutOfMemory {
-        /// What was to be held.
+        /// What does not fit.
         what: &'static str,
-        /// How many.
+        /// The number asked for.
         count: usize,
     },
     /// More free couplings than one objective can number.
@@ -186,7 +186,7 @@ pub enum Error {
          states is identically zero: keep all flips (the default neighbourhood)"
     )]
     NoFlipsLeft,
-    /// Every flip of one unit leads to a data state, so its row has nothing to go by.
+    /// Every flip of one unit leads to a data state, so the sum of its row is empty.
     #[error(
         "every flip of unit {unit} leads to a data state, so that its row of a node-wise fit is \
          undetermined: keep all flips (the default neighbourhood), or fit jointly"
@@ -195,13 +195,13 @@ pub enum Error {
         /// The unit, from 0.
         unit: usize,
     },
-    /// The complement flips all units at once, which no single row sees.
+    /// The complement flips all units at once, which a single row cannot see.
     #[error("the all-bits-flipped neighbour cannot be used node by node: fit jointly")]
     NodeWiseComplement,
-    /// There is nothing to fit.
+    /// No parameter is free.
     #[error("no parameter is free: every unit is constant or fixed, and no coupling is left")]
     NothingFree,
-    /// Samples cannot be dealt to so many folds.
+    /// There are fewer than two folds, or fewer samples than folds.
     #[error(
         "{n_samples} samples cannot be held out in {n_folds} folds: at least 2 folds and a sample \
          for each are needed"
@@ -212,15 +212,15 @@ pub enum Error {
         /// Samples there are.
         n_samples: usize,
     },
-    /// Folds were dealt for other data.
-    #[error("the folds are of {dealt} samples, but there are {found}")]
+    /// The folds are of another number of samples.
+    #[error("the folds are of {assigned} samples, but there are {found}")]
     FoldSamples {
-        /// Samples that were dealt.
-        dealt: usize,
+        /// Samples in the folds.
+        assigned: usize,
         /// Samples found.
         found: usize,
     },
-    /// Blocks that do not fit into the data twice.
+    /// The data do not hold two blocks.
     #[error(
         "blocks of {block_length} samples: {n_samples} samples must hold at least two of them, \
          and thirty to be of use"
@@ -231,13 +231,13 @@ pub enum Error {
         /// Samples there are.
         n_samples: usize,
     },
-    /// A fit whose standard errors have no formula here.
+    /// The sandwich formula does not cover this fit.
     #[error("no standard errors from the sandwich formula: {reason}; the bootstrap has no limits")]
     NoErrorBars {
-        /// Why.
+        /// What is not covered.
         reason: &'static str,
     },
-    /// The objective, or a slope of it, is too large for a number.
+    /// The objective or one of its slopes overflows.
     #[error("the objective or its slope is {value} at the given couplings: use smaller ones")]
     NotFiniteObjective {
         /// The first number that is not finite.
@@ -251,7 +251,7 @@ pub enum Error {
     TooManyParameters {
         /// Parameters that are free.
         n_parameters: usize,
-        /// The most that are allowed.
+        /// The largest allowed number.
         limit: usize,
     },
     /// The Hessian is singular.
@@ -266,7 +266,7 @@ pub enum Error {
         /// The other unit; equal to `i` for a field.
         j: usize,
     },
-    /// A mask that is not as large as the data.
+    /// The mask and the data have different shapes.
     #[error(
         "the data are {rows} × {columns}, but the mask of unknown entries is {mask_rows} × \
          {mask_columns}"
@@ -281,13 +281,13 @@ pub enum Error {
         /// Columns of the mask.
         mask_columns: usize,
     },
-    /// A unit all of whose entries are unknown.
+    /// All entries of a unit are unknown.
     #[error("unit {unit} was never observed: leave its column out")]
     NeverObserved {
         /// The unit, from 0.
         unit: usize,
     },
-    /// A unit whose flips all need something unknown.
+    /// Every flip of a unit needs an unknown entry.
     #[error(
         "no sample has unit {unit} and all units that it may be coupled to observed: restrict the \
          support, or complete the samples instead of leaving flips out"
@@ -299,18 +299,18 @@ pub enum Error {
     /// Every sample has too many unknown entries.
     #[error("every sample has more than {most_unknown} unknown entries")]
     AllLeftOut {
-        /// The most that are summed over.
+        /// The largest number of unknown entries that is summed over.
         most_unknown: usize,
     },
-    /// Unknown entries and a neighbourhood that looks at whole states.
+    /// Unknown entries were given with a neighbourhood that looks at whole states.
     #[error("with unknown entries only all single flips, the default neighbourhood, can be used")]
     MissingNeighbourhood,
-    /// EBIC on a path of λ₂.
+    /// EBIC was asked for on a path of λ₂.
     #[error(
         "EBIC needs couplings that are exactly zero: use it with λ₁, or choose λ₂ by another rule"
     )]
     EbicOfRidge,
-    /// An option that this method does not have.
+    /// The method does not have this option.
     #[error("{method} does not have {option}: {reason}")]
     NotOffered {
         /// The method.
@@ -328,13 +328,13 @@ pub enum Error {
     TooManyUnitsForLikelihood {
         /// Units of the data.
         n_units: usize,
-        /// The most that are allowed.
+        /// The largest allowed number.
         limit: usize,
     },
-    /// Work of many fits was broken off, so that there is no result.
+    /// A computation of many fits was cancelled before it had a result.
     #[error("cancelled before all fits were done")]
     Cancelled,
-    /// An error of the minimiser.
+    /// An error of `mpf-core`: of the minimiser, an option, or a checkpoint.
     #[error(transparent)]
     Core(#[from] mpf_core::Error),
 }

@@ -4,53 +4,49 @@
 //! ln Z = ln Σ_x exp(−xᵀJx),   ⟨x_i⟩,   ⟨x_i x_j⟩,   S = ln Z + ⟨E⟩
 //! ```
 //!
-//! The high bits of a state choose a block, the low 14 are walked in Gray-code order, where one
-//! flip costs O(d). Blocks run in parallel and are added in their order, so the thread count
-//! cannot change a digit. Within a block all pair sums come from folding the block onto itself:
-//! O(1) per state, not O(d²).
+//! The high bits of a state choose a block; the low 14 are walked in Gray-code order, where one flip
+//! costs O(d). Blocks run in parallel and are added in their order, so the thread count cannot
+//! change a digit. Within a block all pair sums come from folding the block onto itself: O(1) per
+//! state, not O(d²).
 
 use crate::Result;
 use crate::bits::{Samples, States, for_each_set_bit};
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::model::IsingModel;
-use mpf_core::EnergyModel;
+use mpf_core::rng::stream;
 use ndarray::Array2;
-use rand::{Rng, RngExt};
+use rand::RngExt;
 use rayon::prelude::*;
-
-/// The most units that can be enumerated.
-pub const MAX_UNITS: usize = 24;
 
 /// Bits that vary within a block: 2¹⁴ weights are 128 KB.
 const BLOCK_BITS: usize = 14;
 
-/// An Ising model with everything that a sum over all states can tell.
+/// An Ising model of few units with its exact partition function, moments and probabilities.
 #[derive(Clone, Debug)]
 pub struct Exact {
     couplings: Couplings,
-    /// The largest −E, and Z in units of its exponential: apart, because where E is large their
-    /// sum forgets the second.
+    /// The largest −E, and Z in units of its exponential. They are kept apart because their sum loses
+    /// the second where E is large.
     top: f64,
     z: f64,
     pair_means: Array2<f64>,
 }
 
 impl Exact {
-    /// The most units that are enumerated.
-    pub const MAX_UNITS: usize = MAX_UNITS;
+    /// The most units that can be enumerated.
+    pub const MAX_UNITS: usize = 24;
 
-    /// Sums over all states. O(2^d · d) time, d = 24 takes about a second. Everything is finite,
-    /// and exact up to the rounding of the largest energy.
+    /// Sums over all states. O(2^d · d): d = 24 takes about a second. Results are exact up to the
+    /// rounding of the largest energy.
     ///
     /// # Errors
-    /// [`Error::TooManyUnits`] beyond [`MAX_UNITS`].
+    /// [`Error::TooManyUnits`] beyond [`Exact::MAX_UNITS`].
     pub fn new(couplings: &Couplings) -> Result<Self> {
         let d = couplings.n_units();
-        if d > MAX_UNITS {
+        if d > Self::MAX_UNITS {
             return Err(Error::TooManyUnits {
                 n_units: d,
-                limit: MAX_UNITS,
+                limit: Self::MAX_UNITS,
             });
         }
         let low = d.min(BLOCK_BITS);
@@ -100,32 +96,32 @@ impl Exact {
         })
     }
 
-    /// The model; finite.
+    /// Returns the model.
     pub fn couplings(&self) -> &Couplings {
         &self.couplings
     }
 
-    /// ln Z; finite.
+    /// Returns ln Z.
     pub fn log_z(&self) -> f64 {
         self.top + self.z.ln()
     }
 
-    /// ⟨x_i⟩; finite.
+    /// Returns ⟨x_i⟩.
     pub fn means(&self) -> Vec<f64> {
         self.pair_means.diag().to_vec()
     }
 
-    /// ⟨x_i x_j⟩, with ⟨x_i⟩ on the diagonal; finite.
+    /// Returns ⟨x_i x_j⟩, with ⟨x_i⟩ on the diagonal.
     pub fn pair_means(&self) -> &Array2<f64> {
         &self.pair_means
     }
 
-    /// ⟨s_i s_j⟩ of the spins s = 2x − 1; finite.
+    /// Returns ⟨s_i s_j⟩ of the spins s = 2x − 1.
     pub fn spin_correlations(&self) -> Array2<f64> {
         spin_correlations(&self.pair_means)
     }
 
-    /// ⟨E⟩; finite.
+    /// Returns ⟨E⟩.
     pub fn mean_energy(&self) -> f64 {
         self.couplings
             .as_array()
@@ -135,15 +131,15 @@ impl Exact {
             .sum()
     }
 
-    /// The entropy ln Z + ⟨E⟩ in nats; finite, and exact up to the rounding of the largest energy.
+    /// Returns the entropy ln Z + ⟨E⟩ in nats, exact up to the rounding of the largest energy.
     pub fn entropy(&self) -> f64 {
         self.z.ln() + (self.top + self.mean_energy())
     }
 
-    /// The mean log-likelihood of `samples` in nats per sample; finite.
+    /// Returns the mean log-likelihood of `samples` in nats per sample.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when the samples have other units.
+    /// [`Error::UnitCount`] for samples of other units.
     pub fn log_likelihood(&self, samples: &Samples) -> Result<f64> {
         let d = self.couplings.n_units();
         if samples.n_units() != d {
@@ -153,24 +149,22 @@ impl Exact {
                 found: samples.n_units(),
             });
         }
-        let (model, theta) = (IsingModel::new(d), self.couplings.pack());
         let mean_energy = |scale: f64, total: f64| {
             let rows = samples.states().rows().enumerate();
             let energies =
-                rows.map(|(m, row)| scale * samples.weight(m) * model.energy(&theta, row));
+                rows.map(|(m, row)| scale * samples.weight(m) * self.couplings.energy(row));
             energies.sum::<f64>() / total
         };
         let total = samples.total_weight();
         let mut energy = mean_energy(1.0, total);
         if !energy.is_finite() {
-            // A large weight times a large energy, which their mean is not.
+            // A large weight times a large energy overflowed; their mean does not.
             energy = mean_energy(1.0 / total, 1.0);
         }
         Ok(-energy - self.log_z())
     }
 
-    /// p(x) of every state, finite and 0 where it is less than any number; state number
-    /// Σ_i x_i 2^i. 8 · 2^d bytes.
+    /// Returns p(x) of every state, in the order of the state numbers Σ_i x_i 2^i. 8 · 2^d bytes.
     pub fn probabilities(&self) -> Vec<f64> {
         let d = self.couplings.n_units();
         let low = d.min(BLOCK_BITS);
@@ -188,8 +182,10 @@ impl Exact {
         probabilities
     }
 
-    /// `n` independent draws. O(2^d + n d); holds 8 · 2^d bytes meanwhile.
-    pub fn draw<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> States {
+    /// Draws `n` independent states. The same `n` and `seed` give the same states. O(2^d + n d);
+    /// holds 8 · 2^d bytes meanwhile.
+    pub fn draw(&self, n: usize, seed: u64) -> States {
+        let mut rng = stream(seed, 0);
         let mut cumulative = self.probabilities();
         let mut sum = 0.0;
         for p in &mut cumulative {
@@ -206,11 +202,11 @@ impl Exact {
     }
 }
 
-/// ⟨s_i s_j⟩ of the spins from ⟨x_i x_j⟩ of the bits: 4⟨x_i x_j⟩ − 2⟨x_i⟩ − 2⟨x_j⟩ + 1, and 1 on
-/// the diagonal. Finite for means, which are between 0 and 1.
+/// Converts ⟨x_i x_j⟩ of the bits to ⟨s_i s_j⟩ of the spins: 4⟨x_i x_j⟩ − 2⟨x_i⟩ − 2⟨x_j⟩ + 1, and
+/// 1 on the diagonal.
 ///
 /// # Panics
-/// When the array is not square.
+/// If the array is not square.
 pub fn spin_correlations(pair_means: &Array2<f64>) -> Array2<f64> {
     Array2::from_shape_fn(pair_means.dim(), |(i, j)| {
         if i == j {
@@ -225,7 +221,7 @@ pub fn spin_correlations(pair_means: &Array2<f64>) -> Array2<f64> {
 /// Writes exp(−E − shift) of every state of a block; returns the shift, the block's largest −E.
 fn fill_block(couplings: &Couplings, high: usize, low: usize, weights: &mut [f64]) -> f64 {
     let j = couplings.as_array();
-    let mut on = Vec::with_capacity(MAX_UNITS);
+    let mut on = Vec::with_capacity(Exact::MAX_UNITS);
     for_each_set_bit(&[high as u64], |a| on.push(low + a));
     let mut energy: f64 = on
         .iter()
@@ -270,7 +266,7 @@ struct BlockSums {
 }
 
 impl BlockSums {
-    /// Destroys `weights`. `scratch` is half as long.
+    /// Folds the block onto itself, which destroys `weights`. `scratch` is half as long.
     fn fold(weights: &mut [f64], scratch: &mut [f64], low: usize, shift: f64) -> Self {
         let mut pairs = Array2::zeros((low, low));
         for top in (0..low).rev() {
@@ -303,7 +299,8 @@ impl BlockSums {
 mod tests {
     use super::*;
     use crate::couplings::n_packed;
-    use mpf_core::rng::stream;
+    use crate::model::IsingModel;
+    use mpf_core::EnergyModel;
 
     fn random(d: usize, scale: f64, seed: u64) -> Couplings {
         let mut rng = stream(seed, 0);
@@ -393,16 +390,28 @@ mod tests {
 
     #[test]
     fn large_energies_do_not_overflow() {
-        let exact = Exact::new(&random(16, 1e4, 5)).unwrap();
-        assert!(exact.log_z().is_finite() && exact.entropy().is_finite());
-        assert!(exact.means().iter().all(|m| (0.0..=1.0).contains(m)));
+        // Gaps between energies are of the order 1, far above rounding: one state has all weight.
+        let couplings = random(16, 1e4, 5);
+        let exact = Exact::new(&couplings).unwrap();
+        let energy = |x: &u64| couplings.energy(&[*x]);
+        let ground = (0..1 << 16).min_by(|a, b| energy(a).total_cmp(&energy(b)));
+        let ground = ground.unwrap();
+        // Gray-code steps add up 2¹⁴ roundings of energies near 10⁶.
+        assert!((exact.log_z() + energy(&ground)).abs() < 1e-5);
+        assert!(energy(&ground) < -1e4 && exact.entropy().abs() < 1e-5);
+        for (unit, mean) in exact.means().into_iter().enumerate() {
+            assert!(
+                (mean - (ground >> unit & 1) as f64).abs() < 1e-5,
+                "{unit}: {mean}"
+            );
+        }
     }
 
     #[test]
     fn draws_have_the_right_moments() {
         let exact = Exact::new(&random(6, 1.0, 6)).unwrap();
         let n = 40_000;
-        let samples = Samples::new(&exact.draw(n, &mut stream(11, 0))).unwrap();
+        let samples = Samples::new(&exact.draw(n, 11)).unwrap();
         for (found, expected) in samples.pair_means().iter().zip(exact.pair_means()) {
             // Five standard errors of a Bernoulli mean.
             let error = (expected * (1.0 - expected) / n as f64).sqrt();

@@ -1,8 +1,8 @@
 //! Which samples are held out together.
 //!
-//! Fold f of k holds out the samples ⌊f M/k⌋ … ⌊(f+1) M/k⌋ − 1. Recordings are autocorrelated: a
-//! sample that is held out while its neighbours in time are trained on is no test at all, so folds
-//! are contiguous blocks unless random ones are asked for.
+//! Fold f of k holds out the samples ⌊f M/k⌋ … ⌊(f+1) M/k⌋ − 1. Folds are contiguous blocks by
+//! default: recordings are autocorrelated, and holding out a sample tests nothing if its neighbours
+//! in time are trained on.
 
 use crate::Result;
 use crate::bits::States;
@@ -11,15 +11,15 @@ use crate::error::Error;
 use mpf_core::rng::stream;
 use rand::RngExt;
 
-/// How samples are dealt to folds.
+/// How samples are assigned to folds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoldAssignment {
     /// Contiguous blocks, in the order of the data.
     #[default]
     Blocks,
-    /// At random: only for samples that are independent.
+    /// At random: only for independent samples.
     Random {
-        /// What the assignment depends on.
+        /// The same seed gives the same folds.
         seed: u64,
     },
 }
@@ -41,12 +41,12 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Deals `n_samples` samples to `n_folds` folds.
+    /// Assigns `n_samples` samples to `n_folds` folds.
     ///
     /// # Errors
     /// [`Error::Folds`] for fewer than two folds, or fewer samples than folds;
     /// [`Error::OutOfMemory`].
-    pub fn new(n_samples: usize, n_folds: usize, dealing: FoldAssignment) -> Result<Self> {
+    pub fn new(n_samples: usize, n_folds: usize, assignment: FoldAssignment) -> Result<Self> {
         if n_folds < 2 || n_samples < n_folds {
             return Err(Error::Folds { n_folds, n_samples });
         }
@@ -58,7 +58,7 @@ impl Folds {
             });
         }
         order.extend(0..n_samples);
-        if let FoldAssignment::Random { seed } = dealing {
+        if let FoldAssignment::Random { seed } = assignment {
             let mut rng = stream(seed, 0);
             for last in (1..n_samples).rev() {
                 order.swap(last, rng.random_range(0..=last));
@@ -71,35 +71,35 @@ impl Folds {
         Ok(Self { n_folds, order })
     }
 
-    /// How many folds there are.
+    /// Returns the number of folds.
     pub fn n_folds(&self) -> usize {
         self.n_folds
     }
 
-    /// How many samples were dealt.
+    /// Returns the number of samples.
     pub fn n_samples(&self) -> usize {
         self.order.len()
     }
 
-    /// The samples of a fold, in the order of the data.
+    /// Returns the samples of a fold, in the order of the data.
     ///
     /// # Panics
-    /// When there is no such fold.
+    /// For a fold that does not exist.
     pub fn held_out(&self, fold: usize) -> &[usize] {
         &self.order[part(self.order.len(), self.n_folds, fold)]
     }
 
-    /// The samples to train on and those held out, both in the order of the data.
+    /// Returns the samples to train on and the held-out ones, both in the order of the data.
     ///
     /// # Errors
-    /// [`Error::FoldSamples`] for states that are not those that were dealt.
+    /// [`Error::FoldSamples`] for another number of samples.
     ///
     /// # Panics
-    /// When there is no such fold.
+    /// For a fold that does not exist.
     pub fn split(&self, states: &States, fold: usize) -> Result<(States, States)> {
         if states.n_samples() != self.n_samples() {
             return Err(Error::FoldSamples {
-                dealt: self.n_samples(),
+                assigned: self.n_samples(),
                 found: states.n_samples(),
             });
         }
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn every_sample_is_held_out_once() {
-        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 3 }] {
-            let folds = Folds::new(103, 5, dealing).unwrap();
+        for assignment in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 3 }] {
+            let folds = Folds::new(103, 5, assignment).unwrap();
             let mut seen: Vec<usize> = (0..5).flat_map(|f| folds.held_out(f).to_vec()).collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..103).collect::<Vec<_>>());
@@ -143,8 +143,8 @@ mod tests {
     fn a_split_keeps_the_order() {
         let mut states = States::new(7).unwrap();
         (0..100u64).for_each(|m| states.push(&[m]));
-        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 1 }] {
-            let folds = Folds::new(100, 4, dealing).unwrap();
+        for assignment in [FoldAssignment::Blocks, FoldAssignment::Random { seed: 1 }] {
+            let folds = Folds::new(100, 4, assignment).unwrap();
             let (training, held_out) = folds.split(&states, 2).unwrap();
             let rows: Vec<usize> = held_out.rows().map(|r| r[0] as usize).collect();
             assert_eq!(rows, folds.held_out(2));
@@ -169,7 +169,7 @@ mod tests {
         assert!(matches!(
             folds.split(&States::new(3).unwrap(), 0),
             Err(Error::FoldSamples {
-                dealt: 10,
+                assigned: 10,
                 found: 0
             })
         ));

@@ -7,7 +7,7 @@ use rand::Rng;
 use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
 
-/// What happens at the rim of a lattice.
+/// The rim of a lattice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundary {
@@ -18,7 +18,7 @@ pub enum Boundary {
     Periodic,
 }
 
-/// The most units of a lattice: the pairs of so many can be counted.
+/// The most units of a lattice: the number of their pairs fits into 64 bits.
 const MAX_UNITS: usize = u32::MAX as usize;
 
 /// A rectangular lattice of units; unit (r, c) has the index r · columns + c.
@@ -30,7 +30,7 @@ pub struct Lattice {
     boundary: Boundary,
 }
 
-/// How a lattice is stored: unchecked.
+/// The stored form of a [`Lattice`], unchecked.
 #[derive(Deserialize)]
 struct LatticeFile {
     rows: usize,
@@ -47,7 +47,7 @@ impl TryFrom<LatticeFile> for Lattice {
 }
 
 impl Lattice {
-    /// A lattice with `rows` × `columns` units.
+    /// Makes a lattice of `rows` × `columns` units.
     ///
     /// # Errors
     /// [`Error::EmptyLattice`]; [`Error::LargeLattice`] for more than 2³² − 1 units.
@@ -70,27 +70,27 @@ impl Lattice {
         })
     }
 
-    /// How many units it has.
+    /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// Its rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Its columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Its rim.
+    /// Returns whether the rim is open or periodic.
     pub fn boundary(&self) -> Boundary {
         self.boundary
     }
 
-    /// Every pair (i, j), i < j, of nearest neighbours, once each.
+    /// Returns every pair (i, j), i < j, of nearest neighbours, once each.
     pub fn edges(&self) -> Vec<(usize, usize)> {
         let mut edges = Vec::new();
         let step = |at: usize, length: usize| match self.boundary {
@@ -112,8 +112,8 @@ impl Lattice {
         edges
     }
 
-    /// The paper's spin glass: J_ij ~ N(0, `variance`) between nearest neighbours, biases such
-    /// that every column of J sums to 0 (no field, mean activity ½).
+    /// Draws the paper's spin glass: J_ij ~ N(0, `variance`) between nearest neighbours, and biases
+    /// such that every column of J sums to 0 (no field, mean activity ½).
     ///
     /// # Errors
     /// [`mpf_core::Error::Option`] for a variance that is negative or not finite;
@@ -200,10 +200,10 @@ mod tests {
         let lattice = Lattice::new(2, 2, Boundary::Open).unwrap();
         assert!(matches!(
             lattice.spin_glass(-1.0, &mut stream(0, 0)),
-            Err(Error::Option {
+            Err(Error::Core(mpf_core::Error::Option {
                 name: "variance",
                 ..
-            })
+            }))
         ));
     }
 }

@@ -8,19 +8,33 @@
 //! negative. ±1 spins appear only behind named conversions ([`States::from_spins`],
 //! [`Couplings::to_spins`]).
 //!
-//! [`Samples`] packs data into bits, [`Fitter`] fits, [`Exact`] enumerates small models. Nothing
-//! here draws samples from large models; that is `mpf-samplers`.
+//! [`Samples`] packs data into bits, [`Fitter`] fits, [`Exact`] enumerates small models:
 //!
-//! When *not* to use it: on sparse recordings where one state holds most of the samples,
-//! pseudolikelihood is the better estimator, and up to about 20 units exact maximum likelihood is.
+//! ```
+//! use mpf_ising::{Couplings, Exact, Fitter, Samples};
+//! use ndarray::array;
+//!
+//! let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
+//! let states = Exact::new(&truth)?.draw(50_000, 1);
+//! let fitter: Fitter = Fitter::default();
+//! let fit = fitter.fit(&Samples::new(&states)?)?;
+//! assert!((fit.couplings.get(0, 1) - truth.get(0, 1)).abs() < 0.05);
+//! # Ok::<(), mpf_ising::Error>(())
+//! ```
+//!
+//! The crate draws no samples from large models; `mpf-samplers` does.
+//!
+//! When *not* to use it: pseudolikelihood is the better estimator on sparse recordings where one
+//! state holds most of the samples, and exact maximum likelihood is up to about 20 units. Both are
+//! in `mpf-baselines`.
 //!
 //! # Numbers
 //!
-//! [`States`], [`Samples`], [`Couplings`] and options are checked when they are made: what is NaN,
-//! infinite, or so large that sums of it would overflow is an [`Error`]. What comes of them is finite
-//! unless its documentation says otherwise: objectives are +∞ where a flow is too large for a number
-//! ([`IsingFlow`], [`Fitter::objective_value`], held-out scores, EBIC), and [`ErrorBars`] are NaN for
-//! what was not free.
+//! [`States`], [`Samples`], [`Couplings`] and options are checked when they are made: NaN, infinite
+//! numbers, and numbers whose sums would overflow are an [`Error`]. Results are finite unless their
+//! documentation says otherwise: objectives are +∞ on overflow ([`IsingFlow`],
+//! [`Fitter::objective_value`], held-out scores, EBIC), and [`ErrorBars`] are NaN for parameters
+//! that are not free.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
@@ -45,48 +59,61 @@ mod sandwich;
 mod support;
 mod warning;
 
-// Data and models.
+// Data.
 pub use bits::{Entry, Samples, States, flip_bit, for_each_set_bit, get_bit};
+
+// Models.
 pub use couplings::{Couplings, SpinCouplings};
 pub use exact::Exact;
 pub use lattice::{Boundary, Lattice};
-pub use model::{BitFlips, IsingModel};
 pub use mosaic::mosaic_couplings;
 
 // Fits.
-pub use fit::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
-pub use flow::{IsingFlow, MarginSum, Neighbourhood, Terms};
-pub use kernel::{FlowRate, Lanes, MarginLoss};
+pub use fit::{Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
+pub use flow::Neighbourhood;
 pub use missing::{Incomplete, IncompleteFit, MissingRule};
 pub use support::{Biases, Support};
+pub use warning::Warning;
 
-// Before and after a fit.
-pub use blocks::{BlockMean, block_mean};
-pub use bootstrap::{BootstrapOptions, bootstrap};
+// Before a fit.
+pub use preflight::{Finding, NamedUnit, PairRelation, Preflight};
+
+// The choice of a penalty.
 pub use folds::{FoldAssignment, Folds};
 pub use path::{
     CrossValidation, HeldOutScore, PathOptions, PathPoint, PathProgress, Penalty, PenaltyPath, Rule,
 };
-pub use preflight::{Finding, Preflight, Relation, Unit};
-pub use sandwich::{ErrorBars, MarginEstimator};
+
+// Error bars.
+pub use blocks::{BlockMean, block_mean};
+pub use bootstrap::{BootstrapOptions, bootstrap};
+pub use sandwich::ErrorBars;
+
+// Estimators of your own.
+pub use fit::Estimator;
+pub use flow::{MarginSum, Terms};
+pub use kernel::{FlowRate, Lanes, MarginLoss};
+pub use sandwich::MarginEstimator;
+
+// The flow itself: plain, and fast.
+pub use flow::IsingFlow;
+pub use model::{BitFlips, IsingModel};
 
 pub use error::Error;
-pub use warning::Warning;
 
-/// What the other crates, the benches and the tests of this workspace share: not part of the
-/// interface, and free to change.
+/// Shared with the other crates, benches and tests of this workspace. Not part of the interface:
+/// anything here may change.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::bits::last_word_mask;
     pub use crate::blocks::{n_blocks, part};
     pub use crate::couplings::{n_packed, packed_index};
     pub use crate::exact::spin_correlations;
-    pub use crate::kernel::lanes::Portable;
-    pub use crate::kernel::{Kernel, Path as Algorithm, peak, simd};
+    pub use crate::kernel::{Algorithm, Kernel, Portable, flops_per_second, vectors_available};
     pub use crate::preflight::bytes_of_fit;
 }
 
-/// What a fallible function of this crate returns.
+/// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The README's code runs as a doctest.

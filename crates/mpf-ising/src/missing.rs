@@ -8,44 +8,47 @@
 //! F = 1/M Σ_m Σ_{i known in m with all its neighbours} φ(a_mi)
 //! ```
 //!
-//! Of entries that are missing completely at random (whether one is missing has nothing to do with
-//! any value) this is unbiased: every unit's term is an average over a random part of the samples.
-//! It is exact, cheap, and wasteful: with a share q missing and k neighbours, (1 − q)^{k+1} of the
-//! flips are left, which is fine on a lattice (.33 for q = .2, k = 4) and hopeless with all
-//! couplings of 50 units free (.08 for q = .05, 1e-5 for q = .2).
+//! This is unbiased if entries are missing completely at random, that is, independently of all
+//! values: every unit's term is then an average over a random part of the samples. It is exact,
+//! cheap, and wasteful: with a share q missing and k neighbours, (1 − q)^{k+1} of the flips are
+//! left. That is enough on a lattice (.33 for q = .2, k = 4) and far too little with all couplings
+//! of 50 units free (.08 for q = .05, 1e-5 for q = .2).
 //!
 //! **Completing** ([`MissingRule::Complete`]). A sample with u unknown entries stands for its 2^u
-//! completions, weighted by their probabilities given what was observed,
+//! completions, weighted by their probabilities given the observed entries,
 //!
 //! ```text
 //! w(y) = p(y | x_known; J) ∝ exp(−E(x_known, y; J)),   F(J′; J) = 1/M Σ_m Σ_y w_m(y) Σ_i φ(a_i(x_m, y; J′))
 //! ```
 //!
 //! and J ← argmin F(·; J) is repeated until J stays the same. At the true J the completed samples
-//! have the true distribution, so that the truth is a fixed point: the estimate is consistent (with
-//! the likelihood in place of φ this is the EM algorithm). The unknown entries are integrated over
-//! exactly, any number of them at once, and every observed entry is used. Samples with more than
-//! `most_unknown` unknown entries are left out, which again is unbiased if entries are missing
-//! completely at random.
+//! have the true distribution, so the truth is a fixed point and the estimate is consistent. (With
+//! the likelihood in place of φ this is the EM algorithm.) The unknown entries of a sample are
+//! summed over exactly, and every observed entry is used. Samples with more than `most_unknown`
+//! unknown entries are left out, which again is unbiased if entries are missing completely at
+//! random.
 //!
 //! Measured (`cargo xtask check-missing`), J ~ N(0, 1), M = 20,000, 5 and 20 % missing: the slope of
 //! estimated on true couplings is 1.002 and 1.003 on a 6×6 lattice with flips left out, 1.000 and
 //! 1.003 with all couplings of 16 units free and samples completed. With all couplings free and
-//! flips left out 20 % missing leaves 3 % of the flips, and the slope is 1.04: that is the bias of
-//! any fit to so few.
+//! flips left out, 20 % missing leaves 3 % of the flips, and the slope is 1.04: fits to so few flips
+//! have that bias.
 //!
-//! If values decide what is missing (a detector that misses simultaneous spikes), neither rule is
-//! right, and nothing in the data says so. With nothing missing both are the ordinary fit, to the
-//! last bit.
+//! If the values decide what is missing (a detector that misses simultaneous spikes), neither rule
+//! is right, and the data cannot show it. With nothing missing both rules are the ordinary fit, to
+//! the last bit.
+
+mod completions;
 
 use crate::Result;
-use crate::bits::{Samples, States, flip_bit, for_each_set_bit, get_bit, negligible};
+use crate::bits::{Samples, States, flip_bit, get_bit, negligible};
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Fit, Fitter, Masked};
 use crate::flow::Neighbourhood;
-use crate::kernel::LeftOut;
+use crate::kernel::FlipMask;
 use crate::sandwich::MarginEstimator;
+use completions::Completions;
 use hashbrown::HashMap;
 use mpf_core::{Checkpoint, check_option};
 use ndarray::{Array2, aview1};
@@ -53,29 +56,27 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// The most unknown entries of a sample that can be summed over.
-pub const MAX_UNKNOWN: usize = 16;
-
-/// What is done about unknown entries.
+/// How unknown entries are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingRule {
     /// Leave out the flips whose energy change is not known. For sparse supports.
     LeaveOut,
-    /// Sum over all values of what is unknown, weighted by the model, until the model stays the
+    /// Sum over all values of the unknown entries, weighted by the model, until the model stays the
     /// same. For all supports.
     Complete {
-        /// Samples with more unknown entries than this are left out; at most [`MAX_UNKNOWN`].
+        /// Samples with more unknown entries than this are left out; at most
+        /// [`Incomplete::MAX_UNKNOWN`].
         most_unknown: usize,
         /// No spin coupling or field may change by more than this in the last round. Positive.
         tolerance: f64,
-        /// Most rounds.
+        /// The most rounds.
         max_rounds: usize,
     },
 }
 
 impl MissingRule {
-    /// Completion with up to 10 unknown entries, to 1e-4, in at most 100 rounds.
+    /// Completes samples with up to 10 unknown entries, to 1e-4, in at most 100 rounds.
     pub fn complete() -> Self {
         Self::Complete {
             most_unknown: 10,
@@ -85,7 +86,7 @@ impl MissingRule {
     }
 }
 
-/// Samples with a mask of what was not observed.
+/// Samples with a mask of the entries that were not observed.
 #[derive(Clone, Debug)]
 pub struct Incomplete {
     /// Zero where unknown.
@@ -94,7 +95,7 @@ pub struct Incomplete {
     weights: Option<Vec<f64>>,
 }
 
-/// A fit of incomplete samples. Its numbers are finite.
+/// A fit of incomplete samples.
 #[derive(Clone, Debug, Serialize)]
 #[must_use = "look at `fit.stop` and `settled` before using the couplings"]
 pub struct IncompleteFit {
@@ -110,7 +111,11 @@ pub struct IncompleteFit {
 }
 
 impl Incomplete {
-    /// `unknown` has a 1 where the entry of `values` was not observed; the value there is ignored.
+    /// The most unknown entries of a sample that can be summed over.
+    pub const MAX_UNKNOWN: usize = 16;
+
+    /// Pairs values with a mask. `unknown` has a 1 where the entry of `values` was not observed; the
+    /// value there is ignored.
     ///
     /// # Errors
     /// [`Error::MaskShape`]; [`Error::NeverObserved`] for a unit without any observed entry (in a
@@ -119,12 +124,12 @@ impl Incomplete {
         Self::build(values, unknown, None)
     }
 
-    /// The same with a weight for every sample, as [`Samples::weighted`] takes them.
+    /// Pairs values with a mask and weights, as [`Samples::weighted`] takes them.
     ///
     /// # Errors
     /// As [`Incomplete::new`] and [`Samples::weighted`].
     pub fn weighted(values: &States, unknown: &States, weights: &[f64]) -> Result<Self> {
-        // Checks them.
+        // Check the weights.
         let _ = Samples::weighted(values, weights)?;
         let least = negligible(weights);
         let weight = |w: &f64| if *w > least { *w } else { 0.0 };
@@ -165,12 +170,12 @@ impl Incomplete {
         })
     }
 
-    /// The observed values, 0 where unknown.
+    /// Returns the observed values, 0 where unknown.
     pub fn values(&self) -> &States {
         &self.values
     }
 
-    /// The share of entries that are unknown, whatever their weights; finite.
+    /// Returns the share of unknown entries, not weighted.
     pub fn unknown_fraction(&self) -> f64 {
         let set: usize = self.unknown.rows().map(count).sum();
         set as f64 / (self.values.n_samples() * self.values.n_units()) as f64
@@ -184,7 +189,7 @@ impl Incomplete {
         self.weights.as_ref().map_or(1.0, |w| w[sample])
     }
 
-    /// The mean of every unit over the samples in which it is known; finite.
+    /// Returns the mean of every unit over the samples in which it is known.
     pub fn means(&self) -> Vec<f64> {
         let d = self.values.n_units();
         let mut sums = vec![[0.0; 2]; d];
@@ -200,7 +205,7 @@ impl Incomplete {
         sums.iter().map(|[ones, all]| ones / all).collect()
     }
 
-    /// Rows with equal values and equal masks once, with their weight.
+    /// Merges rows with equal values and equal masks, and adds their weights.
     fn merged(&self) -> Result<Self> {
         let mut places: HashMap<Vec<u64>, usize> = HashMap::new();
         let mut values = States::new(self.values.n_units())?;
@@ -235,8 +240,8 @@ impl<E: MarginEstimator> Fitter<E> {
     /// Fits samples with unknown entries.
     ///
     /// # Errors
-    /// [`mpf_core::Error::Option`] for a `most_unknown` beyond [`MAX_UNKNOWN`] or a tolerance that is not
-    /// positive; [`Error::MissingNeighbourhood`]; [`Error::NothingKnown`] for a unit of which no
+    /// [`mpf_core::Error::Option`] for a `most_unknown` beyond [`Incomplete::MAX_UNKNOWN`], a
+    /// tolerance that is not positive, or no rounds; [`Error::MissingNeighbourhood`]; [`Error::NothingKnown`] for a unit of which no
     /// flip is left; [`Error::AllLeftOut`]; those of [`Fitter::fit`].
     pub fn fit_incomplete(&self, data: &Incomplete, rule: MissingRule) -> Result<IncompleteFit> {
         if data.is_complete() {
@@ -266,7 +271,7 @@ impl<E: MarginEstimator> Fitter<E> {
                     "most_unknown",
                     most,
                     "at most 16",
-                    most_unknown <= MAX_UNKNOWN,
+                    most_unknown <= Incomplete::MAX_UNKNOWN,
                 )?;
                 check_option("tolerance", tolerance, "positive", tolerance > 0.0)?;
                 let rounds = max_rounds as f64;
@@ -282,7 +287,7 @@ impl<E: MarginEstimator> Fitter<E> {
         let rows = data.merged()?;
         let samples = Samples::unmerged(&rows.values, rows.weights.as_deref().unwrap_or_default())?;
         let varies = |unit: usize| means[unit] > 0.0 && means[unit] < 1.0;
-        // What the flip of a unit needs to know: itself and its neighbours.
+        // The flip of a unit needs the unit itself and its neighbours.
         let mut needed = vec![vec![0u64; rows.values.words_per_row()]; d];
         for (unit, mask) in needed.iter_mut().enumerate() {
             flip_bit(mask, unit);
@@ -293,15 +298,15 @@ impl<E: MarginEstimator> Fitter<E> {
                 flip_bit(&mut needed[j], i);
             }
         }
-        let mut left_out = LeftOut::none(&samples);
-        let kept: Vec<f64> = left_out
+        let mut mask = FlipMask::none(&samples);
+        let kept: Vec<f64> = mask
             .par_rows_mut()
             .enumerate()
             .map(|(m, flips)| {
-                let mask = rows.unknown.row(m);
+                let unknown = rows.unknown.row(m);
                 let mut kept = 0.0;
                 for (unit, needed) in needed.iter().enumerate() {
-                    if needed.iter().zip(mask).any(|(a, b)| a & b != 0) {
+                    if needed.iter().zip(unknown).any(|(a, b)| a & b != 0) {
                         flip_bit(flips, unit);
                     } else {
                         kept += samples.weight(m);
@@ -310,19 +315,19 @@ impl<E: MarginEstimator> Fitter<E> {
                 kept
             })
             .collect();
-        if let Some(unit) = left_out.first_without_flips(d) {
+        if let Some(unit) = mask.first_without_flips(d) {
             return Err(Error::NothingKnown { unit });
         }
         let total = samples.total_weight() * d as f64;
         let masked = Masked {
-            left_out: Arc::new(left_out),
+            mask: Arc::new(mask),
             means,
         };
         Ok(IncompleteFit {
             fit: self.fit_masked(&samples, Some(masked), &mut |_| {})?,
             rounds: 0,
             settled: true,
-            // (No less than nothing, whatever the rounding.)
+            // Rounding must not make it negative.
             left_out_fraction: (1.0 - kept.iter().sum::<f64>() / total).max(0.0),
         })
     }
@@ -337,12 +342,12 @@ impl<E: MarginEstimator> Fitter<E> {
         let d = data.values.n_units();
         let rows = data.merged()?;
         let completions = Completions::new(&rows, most_unknown)?;
-        // Independent units with the observed means; never certain of anything.
+        // Start from independent units with the observed means, kept away from 0 and 1.
         let total: f64 = (0..rows.values.n_samples()).map(|m| rows.weight(m)).sum();
         let biases: Vec<f64> = data
             .means()
             .iter()
-            // (Beyond 10¹⁶ samples the half that was added is lost.)
+            // (Beyond 10¹⁶ samples the added half is lost to rounding.)
             .map(|mean| ((mean * total + 0.5) / (total + 1.0)).min(1.0 - 0.5 * f64::EPSILON))
             .map(|p| ((1.0 - p) / p).ln())
             .collect();
@@ -380,7 +385,7 @@ impl<E: MarginEstimator> Fitter<E> {
     }
 }
 
-/// The largest change of a field or spin coupling.
+/// Returns the largest change of a field or spin coupling.
 fn largest_change(a: &Couplings, b: &Couplings) -> f64 {
     let (a, b) = (a.to_spins(), b.to_spins());
     let fields = a.fields.iter().zip(&b.fields);
@@ -388,112 +393,4 @@ fn largest_change(a: &Couplings, b: &Couplings) -> f64 {
     fields
         .chain(couplings)
         .fold(0.0, |m, (a, b)| m.max((a - b).abs()))
-}
-
-/// All completions of all samples that have not too many unknown entries.
-struct Completions {
-    /// The completed rows, sample after sample.
-    states: States,
-    /// The sample, and its unknown units; 2^u rows each.
-    samples: Vec<(usize, Vec<usize>)>,
-    left_out: f64,
-}
-
-impl Completions {
-    fn new(rows: &Incomplete, most_unknown: usize) -> Result<Self> {
-        let mut found = Self {
-            states: States::new(rows.values.n_units())?,
-            samples: Vec::new(),
-            left_out: 0.0,
-        };
-        let mut total = 0.0;
-        for (m, (row, mask)) in rows.values.rows().zip(rows.unknown.rows()).enumerate() {
-            let weight = rows.weight(m);
-            total += weight;
-            if count(mask) > most_unknown {
-                found.left_out += weight;
-                continue;
-            }
-            let mut unknown = Vec::new();
-            for_each_set_bit(mask, |unit| unknown.push(unit));
-            for y in 0..1u64 << unknown.len() {
-                let mut completed = row.to_vec();
-                for_each_set_bit(&[y], |a| flip_bit(&mut completed, unknown[a]));
-                found.states.push(&completed);
-            }
-            found.samples.push((m, unknown));
-        }
-        if found.samples.is_empty() {
-            return Err(Error::AllLeftOut { most_unknown });
-        }
-        found.left_out /= total;
-        Ok(found)
-    }
-
-    /// Every completion with its probability under `couplings`, given what is known.
-    fn weighted(&self, rows: &Incomplete, couplings: &Couplings) -> Result<Samples> {
-        let weights: Vec<Vec<f64>> = self
-            .samples
-            .par_iter()
-            .map(|(m, unknown)| {
-                let mut p = probabilities(couplings, rows.values.row(*m), unknown);
-                let weight = rows.weight(*m);
-                p.iter_mut().for_each(|p| *p *= weight);
-                p
-            })
-            .collect();
-        Samples::weighted(&self.states, &weights.concat())
-    }
-}
-
-/// p(y | the others) of all values y of the unknown units; bit a of y is unit `unknown[a]`.
-fn probabilities(couplings: &Couplings, row: &[u64], unknown: &[usize]) -> Vec<f64> {
-    // E = Σ_a y_a f_a + 2 Σ_{a<b} J_ab y_a y_b + const, f_a = J_aa + 2 Σ_known J_aj x_j.
-    let fields: Vec<f64> = unknown
-        .iter()
-        .map(|&a| {
-            let mut sum = couplings.get(a, a);
-            for_each_set_bit(row, |j| sum += 2.0 * couplings.get(a, j));
-            sum
-        })
-        .collect();
-    let mut log_p = vec![0.0; 1 << unknown.len()];
-    for y in 1..log_p.len() {
-        let last = y.trailing_zeros() as usize;
-        let rest = y & (y - 1);
-        let mut energy = fields[last];
-        for_each_set_bit(&[rest as u64], |b| {
-            energy += 2.0 * couplings.get(unknown[last], unknown[b]);
-        });
-        log_p[y] = log_p[rest] - energy;
-    }
-    let largest = log_p.iter().fold(f64::NEG_INFINITY, |m, l| m.max(*l));
-    let mut p: Vec<f64> = log_p.iter().map(|l| (l - largest).exp()).collect();
-    let sum: f64 = p.iter().sum();
-    p.iter_mut().for_each(|p| *p /= sum);
-    p
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exact::Exact;
-    use mpf_core::rng::stream;
-    use rand::RngExt;
-
-    #[test]
-    fn completions_have_their_conditional_probabilities() {
-        let mut rng = stream(3, 0);
-        let packed: Vec<f64> = (0..15).map(|_| rng.random_range(-1.5..1.5)).collect();
-        let j = Couplings::unpack(5, &packed).unwrap();
-        let p = Exact::new(&j).unwrap().probabilities();
-        // Units 1, 3 and 4 are unknown; 0 and 2 are 1 and 0.
-        let unknown = [1, 3, 4];
-        let found = probabilities(&j, &[0b00001], &unknown);
-        let state = |y: usize| 1 | (y & 1) << 1 | (y >> 1 & 1) << 3 | (y >> 2 & 1) << 4;
-        let total: f64 = (0..8).map(|y| p[state(y)]).sum();
-        for (y, found) in found.iter().enumerate() {
-            assert!((found - p[state(y)] / total).abs() < 1e-14);
-        }
-    }
 }

@@ -1,25 +1,25 @@
-//! The Ising model E(x; J) = xᵀJx and its bit-flip neighbourhoods, plainly.
+//! The Ising model E(x; J) = xᵀJx and its bit-flip neighbourhoods, written plainly.
 //!
 //! ```text
 //! E(x) = Σ_i J_ii x_i + 2 Σ_{i<j} J_ij x_i x_j,        x_i² = x_i ∈ {0,1}
 //! ```
 //!
-//! With [`mpf_core::Flow`] this is the slow, obvious objective; [`crate::flow`] is the fast one.
+//! With [`mpf_core::Flow`] these make the slow, obvious objective that [`crate::flow`] is tested
+//! against.
 
 use crate::bits::{flip_bit, for_each_set_bit, last_word_mask};
 use crate::couplings::{n_packed, packed_index};
 use mpf_core::{Connectivity, EnergyModel};
 
 /// The Ising model over packed states; θ is J as [`Couplings::pack`](crate::Couplings::pack)
-/// lays it out. Energies of the J of any `Couplings` are finite; those of other θ are what their
-/// sums are.
+/// lays it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsingModel {
     n_units: usize,
 }
 
 impl IsingModel {
-    /// A model of `n_units` units.
+    /// Makes the model of `n_units` units.
     pub fn new(n_units: usize) -> Self {
         Self { n_units }
     }
@@ -32,7 +32,7 @@ impl EnergyModel for IsingModel {
         n_packed(self.n_units)
     }
 
-    /// Finite for the J of any `Couplings`. O(active²).
+    /// O(active²).
     fn energy(&self, theta: &[f64], x: &[u64]) -> f64 {
         let mut energy = 0.0;
         for_each_set_bit(x, |i| {
@@ -62,7 +62,7 @@ impl EnergyModel for IsingModel {
 /// flipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitFlips {
-    /// How many units a state has.
+    /// The number of units of a state.
     pub n_units: usize,
     /// Whether the complement of the state is a neighbour too.
     pub complement: bool,

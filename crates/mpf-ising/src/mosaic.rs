@@ -1,13 +1,13 @@
-//! Synthetic recordings that look like those of a retina: sparse activity, neighbours that fire
-//! together, a random rest.
+//! Models whose draws look like recordings of a retina: sparse activity, neighbours that fire
+//! together, and random other couplings.
 //!
 //! ```text
 //! cells on a jittered square mosaic, r_ij their distance in spacings
 //! J_ii ~ N(3.2, .5²)        −2 J_ij = 1.2 exp(−r_ij²/2) + N(0, .2²)
 //! ```
 //!
-//! −2 J_ij is what cell j adds to the log odds of cell i. Cells fire in about one bin of twenty.
-//! For demonstrations and tests, where the truth should be known; it is a model of no animal.
+//! A firing cell j adds −2 J_ij to the log odds of cell i. Cells fire in about one bin of twenty.
+//! For demonstrations and tests that need to know the truth; it models no particular animal.
 
 use crate::Result;
 use crate::couplings::{Couplings, square};
@@ -15,10 +15,10 @@ use crate::lattice::{Boundary, Lattice};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
-/// Spacings that a cell may be off its place, each way.
+/// The largest displacement of a cell in each direction, in spacings.
 const JITTER: f64 = 0.3;
 
-/// The couplings of `rows` × `columns` cells; cell (r, c) has the index r · columns + c.
+/// Draws the couplings of `rows` × `columns` cells; cell (r, c) has the index r · columns + c.
 ///
 /// ```
 /// let j = mpf_ising::mosaic_couplings(5, 8, &mut mpf_core::rng::stream(1, 0))?;

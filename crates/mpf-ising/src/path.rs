@@ -3,7 +3,7 @@
 //! ```text
 //! minimise F(h, K) + λ₁ Σ_{i<j} |K_ij|        or        F(h, K) + (λ₂/2) Σ_{i<j} K_ij²
 //!
-//! λ₁ max = max_ij |∂F/∂K_ij| at K = 0 and the best h: the smallest λ₁ without any coupling
+//! λ₁ max = max_ij |∂F/∂K_ij| at K = 0 and the best h: the smallest λ₁ that leaves no coupling
 //! λ₂ max = 100 rms_ij |∂F/∂K_ij| at the same place: there the rms of K is at most .01
 //!
 //! CV(λ)   = Σ_f (M_f/M) F_f(fit without fold f)       F_f the objective on fold f, no penalty
@@ -12,47 +12,51 @@
 //! ```
 //!
 //! A path starts at the largest λ, where the answer is known, and every fit starts from the one
-//! before. Any [`Estimator`] will do; F is its own objective. Node by node λ₁ max is twice the
-//! largest slope of any row, as rows carry half of the penalty.
+//! before. F is the objective of the fitter's [`Estimator`]. Node by node, λ₁ max is twice the
+//! largest slope of a row, as rows carry half of the penalty.
 //!
-//! No finite λ₂ makes couplings vanish. The bound on their rms holds since F, minimised over h, is
-//! convex in K with a gradient G that is monotone: at the minimum G = −λ₂ K, so that
+//! No finite λ₂ makes couplings vanish. The bound on their rms holds because F, minimised over h, is
+//! convex in K, and its gradient G is monotone: at the minimum G = −λ₂ K, hence
 //! λ₂ ‖K‖² = −G(K)·K ≤ −G(0)·K ≤ ‖G(0)‖ ‖K‖.
 //!
 //! **EBIC** is the sum over rows of the criterion of Barber & Drton (2015) for neighbourhood
 //! selection by logistic regression, γ = ½ by default. It is exact for pseudolikelihood, whose
-//! rows are likelihoods. The functions of the margin of MPF and RISE agree with it to second
-//! order, exp(−a) = 1 − a + a²/2 … and ln(1 + exp(−2a)) = ln 2 − a + a²/2 …, so that there it
-//! holds for weak couplings only; for strong ones use cross-validation. It needs exact zeros, so
-//! that ridge paths have none.
+//! rows are likelihoods. The losses of MPF and RISE agree with it to second order,
+//! exp(−a) = 1 − a + a²/2 … and ln(1 + exp(−2a)) = ln 2 − a + a²/2 …; there it holds for weak
+//! couplings only, and cross-validation is the choice for strong ones. EBIC needs exact zeros, so
+//! ridge paths have none.
 //!
-//! **Which rule?** The minimum of CV predicts best, and keeps false edges: it stops shrinking the
-//! true couplings before it has removed the last false one. For the graph use the
-//! one-standard-error rule or EBIC; for the couplings themselves the minimum.
+//! **Which rule?** The minimum of CV predicts best and keeps false edges: the penalty that removes
+//! the last false edge shrinks the true couplings too much. Use the one-standard-error rule or EBIC
+//! for the graph, and the minimum for the couplings themselves.
+
+mod choice;
+mod walker;
 
 use crate::Result;
 use crate::bits::{Samples, States};
-use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
-use crate::support::{Biases, Support};
-use mpf_core::{Checkpoint, StopReason, check_option};
-use ndarray::{Array2, aview1};
+use crate::support::Support;
+use mpf_core::check_option;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use walker::{PathState, Walker, independent};
+
+pub use choice::{CrossValidation, HeldOutScore, PathPoint, Rule};
 
 /// The largest λ₂ keeps the rms of K below this.
 const SMALL_COUPLING: f64 = 0.01;
 
-/// Most iterations of the unpenalised fits that EBIC needs. Where couplings run away they do not
-/// converge, and need not: the graph is then too large anyway.
+/// The most iterations of the unpenalised fits that EBIC needs. They do not converge if couplings
+/// run away, but the graph is then too large anyway.
 const REFIT_ITERATIONS: usize = 100;
 
-/// The most λ's that are made and not given.
+/// The most λ's that a path computes.
 const MAX_LAMBDAS: usize = 1_000_000;
 
-/// What is varied along a path.
+/// The penalty that varies along a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Penalty {
@@ -63,19 +67,19 @@ pub enum Penalty {
     L2,
 }
 
-/// Options of a [`PenaltyPath`], unchecked until [`PenaltyPath::new`].
+/// Options of a [`PenaltyPath`]; [`PenaltyPath::new`] checks them.
 #[derive(Clone, Debug)]
 pub struct PathOptions {
-    /// What is varied. Default: λ₁.
+    /// The penalty that varies. Default: λ₁.
     pub penalty: Penalty,
     /// How many λ's, from the computed largest one downwards in equal ratios. Default 30.
     pub n_lambdas: usize,
     /// The smallest λ as a part of the largest. Default 0.001.
     pub smallest: f64,
-    /// These λ's instead, in any order.
+    /// Use these λ's instead, given in any order. Default: compute them.
     pub lambdas: Option<Vec<f64>>,
-    /// How many λ's in a row may miss the smallest held-out score before cross-validation stops
-    /// going down: fits with too small a penalty take longest. Default 3.
+    /// Cross-validation stops after this many λ's in a row without a new smallest held-out score:
+    /// fits with too small a penalty take longest. Default 3.
     pub patience: usize,
     /// γ of EBIC: 0 for BIC, up to 1 for many units. Default 0.5.
     pub gamma: f64,
@@ -110,7 +114,7 @@ impl Default for PathOptions {
 ///
 /// let truth = Lattice::new(3, 3, Boundary::Open)?
 ///     .spin_glass(1.0, &mut mpf_core::rng::stream(2, 0))?;
-/// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(2, 1));
+/// let states = Exact::new(&truth)?.draw(2000, 3);
 /// let fitter: Fitter = Fitter::default();
 /// let found = PenaltyPath::default().cross_validate(&fitter, &states, |_| {})?;
 /// assert!(found.chosen().fit.couplings.mean_square_error(&truth) < 0.1);
@@ -119,61 +123,6 @@ impl Default for PathOptions {
 #[derive(Clone, Debug, Default)]
 pub struct PenaltyPath {
     options: PathOptions,
-}
-
-/// One fit on a path.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PathPoint {
-    /// λ₁ or λ₂; finite.
-    pub lambda: f64,
-    /// Couplings that differ from zero.
-    pub n_couplings: usize,
-    /// The objective without penalties; +∞ where it is too large for a number.
-    pub objective: f64,
-    /// The extended Bayesian information criterion; +∞ where it is too large for a number, `None`
-    /// on a ridge path.
-    pub ebic: Option<f64>,
-    /// The fit, with its KKT residual.
-    pub fit: Fit,
-}
-
-/// The held-out score of one λ. Numbers are +∞ where they are too large for one (a strong coupling
-/// that the held-out samples contradict), never NaN.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct HeldOutScore {
-    /// The mean over all held-out samples of the estimator's own objective, without penalties.
-    pub mean: f64,
-    /// Its standard error, from the spread over folds.
-    pub standard_error: f64,
-    /// The objective on every fold.
-    pub folds: Vec<f64>,
-}
-
-/// How a point of a path is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rule {
-    /// The smallest held-out score: for prediction.
-    #[default]
-    Minimum,
-    /// The largest λ whose score is within one standard error of the smallest: for few couplings.
-    OneStandardError,
-    /// The smallest EBIC: for the graph.
-    Ebic,
-}
-
-/// A path of fits to all data, from the largest λ, and the held-out scores of its λ's.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[must_use = "ask for the point `chosen` by a rule"]
-pub struct CrossValidation {
-    /// What was varied.
-    pub penalty: Penalty,
-    /// How the point is chosen.
-    pub rule: Rule,
-    /// Fits to all data.
-    pub path: Vec<PathPoint>,
-    /// Held-out scores, one per point of the path.
-    pub scores: Vec<HeldOutScore>,
 }
 
 /// A path under way.
@@ -187,52 +136,12 @@ pub struct PathProgress {
     pub lambda: f64,
 }
 
-/// One data set on its way down the λ's.
-struct Walker<E: Estimator> {
-    estimator: E,
-    samples: Samples,
-    penalty: Penalty,
-    options: FitOptions,
-}
-
-impl<E: Estimator> Walker<E> {
-    /// Starts without couplings unless told otherwise: at the largest λ₁ that is the answer.
-    fn new(fitter: &Fitter<E>, samples: Samples, penalty: Penalty) -> Result<Self> {
-        let mut options = fitter.options().clone();
-        // The checkpoint keeps whole points.
-        options.minimizer.checkpoint = Checkpoint::default();
-        if options.start.is_none() {
-            options.start = Some(independent(fitter, &samples)?);
-        }
-        Ok(Self {
-            estimator: fitter.estimator().clone(),
-            samples,
-            penalty,
-            options,
-        })
-    }
-
-    fn step(&mut self, lambda: f64) -> Result<Fit> {
-        match self.penalty {
-            Penalty::L1 => self.options.l1 = lambda,
-            Penalty::L2 => self.options.l2 = lambda,
-        }
-        let fitter = Fitter::new(self.estimator.clone(), self.options.clone())?;
-        let fit = fitter.fit(&self.samples)?;
-        if fit.stop == StopReason::Cancelled {
-            return Err(Error::Cancelled);
-        }
-        self.options.start = Some(fit.couplings.clone());
-        Ok(fit)
-    }
-}
-
 impl PenaltyPath {
-    /// Checks the options.
+    /// Makes a path after checking the options.
     ///
     /// # Errors
-    /// [`mpf_core::Error::Option`] for a λ that is negative or not finite, no λ at all or more than a million
-    /// that are not given, a patience of 0, a smallest part outside 0 < r < 1, or a γ outside
+    /// [`mpf_core::Error::Option`] for a λ that is negative or not finite, no λ's or more than a
+    /// million computed ones, a patience of 0, a smallest part outside 0 < r < 1, or a γ outside
     /// 0 ≤ γ ≤ 1; [`Error::EbicOfRidge`].
     pub fn new(options: PathOptions) -> Result<Self> {
         let (n, most) = match &options.lambdas {
@@ -258,11 +167,10 @@ impl PenaltyPath {
         Ok(Self { options })
     }
 
-    /// The λ's of the path, largest first, finite and not negative. Those that are not given begin
-    /// at the λ max of the data.
+    /// Returns the λ's of the path, largest first. Computed ones begin at the λ max of the data.
     ///
     /// # Errors
-    /// Those of [`Fitter::coupling_slopes`], for λ's that are not given.
+    /// Those of [`Fitter::coupling_slopes`], for computed λ's.
     pub fn lambdas<E: Estimator>(&self, fitter: &Fitter<E>, samples: &Samples) -> Result<Vec<f64>> {
         if let Some(given) = &self.options.lambdas {
             let mut lambdas = given.clone();
@@ -276,7 +184,7 @@ impl PenaltyPath {
             .collect())
     }
 
-    /// λ max.
+    /// Returns λ max.
     fn largest<E: Estimator>(&self, fitter: &Fitter<E>, samples: &Samples) -> Result<f64> {
         let independent = independent(fitter, samples)?;
         let slopes = fitter.coupling_slopes(&independent, samples)?;
@@ -291,7 +199,7 @@ impl PenaltyPath {
                     (squares.sum::<f64>() / slopes.len().max(1) as f64).sqrt()
                 };
                 let plain = rms(1.0);
-                // Squares overflow before what they are squares of.
+                // The squares may overflow where the slopes do not.
                 let rms = if plain.is_finite() {
                     plain
                 } else {
@@ -333,14 +241,14 @@ impl PenaltyPath {
         Ok(path)
     }
 
-    /// Fits along the path to all data and to the training samples of every fold, and scores the
-    /// latter on what they have not seen. `observer` is called after every λ. The path is broken
-    /// off when the score has missed its minimum [`PathOptions::patience`] times in a row. The
-    /// checkpoint of the fitter's options keeps the points that are done.
+    /// Fits along the path to all data and to the training samples of every fold, scores the latter
+    /// on the held-out samples, and calls `observer` after every λ. Stops early after
+    /// [`PathOptions::patience`] λ's without a new smallest score. The checkpoint of the fitter's
+    /// options keeps the points that are done.
     ///
     /// # Errors
-    /// [`Error::Folds`] for more folds than samples, or fewer than two; those of [`PenaltyPath::lambdas`] and
-    /// [`Fitter::fit`]; [`Error::Cancelled`].
+    /// [`Error::Folds`] for more folds than samples, or fewer than two; those of
+    /// [`PenaltyPath::lambdas`] and [`Fitter::fit`]; [`Error::Cancelled`].
     pub fn cross_validate<E: Estimator>(
         &self,
         fitter: &Fitter<E>,
@@ -420,7 +328,7 @@ impl PenaltyPath {
         Ok(found)
     }
 
-    /// Whether the score has missed its minimum too often in a row.
+    /// Returns whether the last [`PathOptions::patience`] scores have all missed the smallest.
     fn is_past_the_best(&self, found: &CrossValidation) -> bool {
         found
             .index_by(Rule::Minimum)
@@ -454,8 +362,8 @@ impl PenaltyPath {
         })
     }
 
-    /// EBIC of the graph of a fit: the couplings are fitted again without λ₁, so that what is
-    /// judged is the graph and not how much the penalty shrank its couplings.
+    /// Returns EBIC of the graph of a fit. The couplings are fitted again without λ₁: the criterion
+    /// judges the graph, not how much the penalty shrank its couplings.
     fn ebic<E: Estimator>(
         &self,
         fitter: &Fitter<E>,
@@ -479,7 +387,7 @@ impl PenaltyPath {
             refit => refit?.couplings,
         };
         let value = fitter.objective_value(&couplings, samples)?;
-        // Node by node, the value is a sum over rows, whatever their form.
+        // Node by node the value is a sum over rows in every form.
         let sum = match fitter.options().mode {
             Mode::Joint => fitter.estimator().mean_loss(value),
             Mode::NodeWise => value,
@@ -488,106 +396,5 @@ impl PenaltyPath {
         let price = n.ln() + 2.0 * self.options.gamma * (samples.n_units() as f64).ln();
         // Every coupling makes two neighbours.
         Ok(2.0 * n * sum + 2.0 * n_couplings as f64 * price)
-    }
-}
-
-/// Returns the best model without couplings.
-fn independent<E: Estimator>(fitter: &Fitter<E>, samples: &Samples) -> Result<Couplings> {
-    match &fitter.options().biases {
-        Biases::Free => {
-            let mut options = FitOptions {
-                support: Support::Edges(Vec::new()),
-                start: None,
-                ..fitter.options().clone()
-            };
-            options.minimizer.checkpoint = Checkpoint::default();
-            Ok(fitter.with_options(options)?.fit(samples)?.couplings)
-        }
-        Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases))),
-        Biases::FixedFields(fields) => Couplings::new(-2.0 * Array2::from_diag(&aview1(fields))),
-    }
-}
-
-/// The state of a cross-validation between two λ's.
-#[derive(Serialize, Deserialize)]
-struct PathState {
-    found: CrossValidation,
-    /// The last fit of every fold, where its next one starts.
-    folds: Vec<Couplings>,
-}
-
-impl PathState {
-    /// Checks that it can be of this problem.
-    fn check(&self, n_units: usize, n_lambdas: usize, n_folds: usize) -> Result<()> {
-        let n = self.found.path.len();
-        let fits = self.found.path.iter().map(|p| &p.fit.couplings);
-        let same_units = fits.chain(&self.folds).all(|j| j.n_units() == n_units);
-        if (1..=n_lambdas).contains(&n)
-            && n == self.found.scores.len()
-            && self.folds.len() == n_folds
-            && same_units
-        {
-            Ok(())
-        } else {
-            Err(mpf_core::Error::checkpoint("the path is of another problem").into())
-        }
-    }
-}
-
-impl HeldOutScore {
-    fn new(folds: Vec<f64>, sizes: &[f64]) -> Self {
-        let total: f64 = sizes.iter().sum();
-        let mean = folds.iter().zip(sizes).map(|(s, n)| s * n).sum::<f64>() / total;
-        let squares: f64 = folds.iter().map(|s| (s - mean) * (s - mean)).sum();
-        let k = folds.len() as f64;
-        let standard_error = (squares / (k * (k - 1.0))).sqrt();
-        Self {
-            mean,
-            // (∞ − ∞ is no number; that nothing is known of the mean is +∞.)
-            standard_error: if standard_error.is_nan() {
-                f64::INFINITY
-            } else {
-                standard_error
-            },
-            folds,
-        }
-    }
-}
-
-impl CrossValidation {
-    /// Returns the point that the path's own rule chooses.
-    ///
-    /// # Panics
-    /// On a path without points: no [`PenaltyPath`] gives one.
-    pub fn chosen(&self) -> &PathPoint {
-        self.chosen_by(self.rule)
-            .expect("a path has points, and EBIC where its rule needs it")
-    }
-
-    /// Returns the point that `rule` chooses; `None` for EBIC on a ridge path.
-    pub fn chosen_by(&self, rule: Rule) -> Option<&PathPoint> {
-        self.path.get(self.index_by(rule)?)
-    }
-
-    fn index_by(&self, rule: Rule) -> Option<usize> {
-        let smallest = |values: &mut dyn Iterator<Item = f64>| {
-            values
-                .enumerate()
-                .min_by(|a, b| a.1.total_cmp(&b.1))
-                .map(|(k, _)| k)
-        };
-        let minimum = smallest(&mut self.scores.iter().map(|s| s.mean))?;
-        match rule {
-            Rule::Minimum => Some(minimum),
-            Rule::OneStandardError => {
-                let best = &self.scores[minimum];
-                let limit = best.mean + best.standard_error;
-                self.scores.iter().position(|s| s.mean <= limit)
-            }
-            Rule::Ebic => {
-                let ebic: Option<Vec<f64>> = self.path.iter().map(|p| p.ebic).collect();
-                smallest(&mut ebic?.into_iter())
-            }
-        }
     }
 }

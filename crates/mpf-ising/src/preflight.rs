@@ -1,12 +1,11 @@
-//! What can be said before any fit, from the data alone: what will go wrong with which method, and
-//! what a fit will cost.
+//! A look at the data before a fit: what will go wrong with which method, and what a fit will cost.
 //!
 //! ```text
 //! a pair of which some joint value (00, 10, 01, 11) never occurs: its coupling has no finite optimum
 //! x_i = c + Σ_j w_j x_j for all samples: the covariance of the units has no inverse
 //! memory ≈ bits and counts + sums (2 + chunks) 8 d² and lists of set bits + matrices 5 · 8 d²
 //!          + 400 bytes per parameter, 160 of them L-BFGS's corrections
-//! time   ≈ 60 evaluations of K, one of which is timed on part of the samples
+//! time   ≈ 60 evaluations of the flow, one of which is timed on part of the samples
 //! ```
 //!
 //! (Fits in standardised units took 46 to 95 evaluations on lattices and recordings; strong
@@ -16,7 +15,7 @@ use crate::Result;
 use crate::bits::{Samples, States};
 use crate::couplings::{check_square, n_packed};
 use crate::error::Error;
-use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, left_out_flips};
+use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, flip_mask};
 use crate::kernel;
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::{FlowForm, Objective};
@@ -25,28 +24,28 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Instant;
 
-/// Evaluations that a fit is taken to need.
+/// The assumed number of evaluations of a fit.
 const TYPICAL_EVALUATIONS: f64 = 60.0;
-/// Bytes that a minimisation holds per parameter: the ten corrections of L-BFGS, which are two
-/// numbers each, its iterates and bounds, and where every parameter belongs.
+/// Bytes that a minimisation holds per parameter: the ten corrections of L-BFGS (two numbers each),
+/// its iterates and bounds, and the indices of the parameter.
 const BYTES_PER_PARAMETER: usize = 400;
 /// Matrices of d × d numbers around a fit: moments, couplings in both conventions, the result.
 const MATRICES: usize = 5;
 /// Distinct samples on which an evaluation is timed.
 const TIMED_SAMPLES: usize = 4096;
-/// A unit whose variance is explained but for this share is linear in others.
+/// A unit is linear in others if they explain its variance up to this share.
 const RESIDUAL: f64 = 1e-10;
 
 /// A unit with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unit {
+pub struct NamedUnit {
     /// Its column, from 0.
     pub index: usize,
-    /// What it is called, where names were given.
+    /// Its name, if names were given.
     pub name: Option<String>,
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for NamedUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name} (unit {})", self.index),
@@ -55,10 +54,10 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What two units never do.
+/// The joint values that two units never have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Relation {
+pub enum PairRelation {
     /// They are never 1 together.
     NeverTogether,
     /// They are never 0 together.
@@ -71,33 +70,33 @@ pub enum Relation {
     Opposite,
 }
 
-/// Something that will matter to a fit.
+/// A property of the data that will matter to a fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Finding {
     /// A unit that never changes.
     Constant {
-        /// Which.
-        unit: Unit,
-        /// What it always is.
+        /// The unit.
+        unit: NamedUnit,
+        /// Its constant value, 0 or 1.
         value: u8,
     },
     /// Two units of which some joint value never occurs.
     Pair {
-        /// One.
-        first: Unit,
-        /// The other.
-        second: Unit,
-        /// What they never, or always, do.
-        relation: Relation,
+        /// The first unit of the relation.
+        first: NamedUnit,
+        /// The second unit of the relation.
+        second: NamedUnit,
+        /// What they never or always do.
+        relation: PairRelation,
     },
     /// A unit that is a linear function of others.
     Linear {
-        /// Which.
-        unit: Unit,
-        /// The others, with their coefficients; finite.
-        of: Vec<(Unit, f64)>,
+        /// The unit.
+        unit: NamedUnit,
+        /// The others, with their coefficients.
+        of: Vec<(NamedUnit, f64)>,
     },
     /// One state holds more than half of the samples.
     OneStateDominates {
@@ -121,7 +120,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// What it will do to which method.
+    /// Says what this does to which method.
     pub fn consequence(&self) -> &'static str {
         match self {
             Self::Constant { .. } => {
@@ -129,7 +128,7 @@ impl Finding {
                  pseudo-count; mean field and TAP need λ > 0"
             }
             Self::Pair {
-                relation: Relation::Equal | Relation::Opposite,
+                relation: PairRelation::Equal | PairRelation::Opposite,
                 ..
             } => {
                 "MPF, PL, RISE and ML: without a penalty their coupling runs away, and other units' \
@@ -169,13 +168,15 @@ impl fmt::Display for Finding {
                 second,
                 relation,
             } => match relation {
-                Relation::NeverTogether => write!(f, "{first} and {second} are never 1 together")?,
-                Relation::NeverBothSilent => {
+                PairRelation::NeverTogether => {
+                    write!(f, "{first} and {second} are never 1 together")?
+                }
+                PairRelation::NeverBothSilent => {
                     write!(f, "{first} and {second} are never 0 together")?;
                 }
-                Relation::OnlyWith => write!(f, "{first} is never 1 without {second}")?,
-                Relation::Equal => write!(f, "{first} and {second} are always equal")?,
-                Relation::Opposite => write!(f, "{first} and {second} are always different")?,
+                PairRelation::OnlyWith => write!(f, "{first} is never 1 without {second}")?,
+                PairRelation::Equal => write!(f, "{first} and {second} are always equal")?,
+                PairRelation::Opposite => write!(f, "{first} and {second} are always different")?,
             },
             Self::Linear { unit, of } => {
                 write!(f, "{unit} is a linear function of ")?;
@@ -211,35 +212,33 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the data look like, what to be careful about, and what a fit will cost. All numbers are
-/// finite; counts that are too large are the largest `usize`.
+/// What the data look like, what to be careful about, and what a fit will cost.
 #[derive(Clone, Debug, Serialize)]
 pub struct Preflight {
-    /// Samples.
+    /// The number of samples.
     pub n_samples: usize,
-    /// Units.
+    /// The number of units.
     pub n_units: usize,
-    /// Distinct samples.
+    /// The number of distinct samples.
     pub n_distinct: usize,
     /// The share of samples in which no unit is 1.
     pub silent_fraction: f64,
     /// The share of single flips that lead to states in the data.
     pub flips_into_data: f64,
-    /// Bytes that a joint fit with all couplings will hold, the data included: see
-    /// [`bytes_of_fit`].
+    /// An estimate of the bytes that a joint fit with all couplings will hold, data included.
     pub bytes: usize,
-    /// Seconds that such a fit will take with the present threads, roughly.
+    /// A rough estimate of the seconds that such a fit will take with the current threads.
     pub seconds: f64,
-    /// What will matter.
+    /// What to be careful about.
     pub findings: Vec<Finding>,
 }
 
 impl Preflight {
-    /// Looks at `samples`; `names` are those of the units, if they have any. O(M d²/64 + M d + d³)
-    /// and part of one evaluation of K.
+    /// Examines `samples`; `names` are those of the units, if they have some. O(M d²/64 + M d + d³)
+    /// and part of one evaluation of the flow.
     ///
     /// # Errors
-    /// [`Error::UnitCount`] when there is not one name per unit; [`Error::TooManyCouplings`] from
+    /// [`Error::UnitCount`] unless there is one name per unit; [`Error::TooManyCouplings`] from
     /// 65,536 units on, and [`Error::OutOfMemory`], before anything large is held.
     pub fn new(samples: &Samples, names: Option<&[String]>) -> Result<Self> {
         let d = samples.n_units();
@@ -254,11 +253,11 @@ impl Preflight {
         }
         check_count(d, d, all_pairs(d))?;
         check_square(d)?;
-        let name = |index: usize| Unit {
+        let name = |index: usize| NamedUnit {
             index,
             name: names.map(|names| names[index].clone()),
         };
-        let flips_into_data = match left_out_flips(samples, Neighbourhood::OutsideData) {
+        let flips_into_data = match flip_mask(samples, Neighbourhood::OutsideData) {
             Ok((_, share)) => share,
             Err(Error::NoFlipsLeft) => 1.0,
             Err(other) => return Err(other),
@@ -279,7 +278,7 @@ impl Preflight {
         for (k, &i) in varies.iter().enumerate() {
             for &j in &varies[k + 1..] {
                 for (first, second, relation) in relations(samples.joint_values(i, j), i, j) {
-                    if matches!(relation, Relation::Equal | Relation::Opposite) {
+                    if matches!(relation, PairRelation::Equal | PairRelation::Opposite) {
                         twins.push(j);
                     }
                     findings.push(Finding::Pair {
@@ -326,10 +325,9 @@ impl Preflight {
     }
 }
 
-/// Bytes that a fit will hold that minimises over `n_parameters` at once (d(d+1)/2 for a joint one
-/// with all couplings, d per thread for one row by row), `samples` included. An estimate that costs
-/// one pass over the data: ask it before anything large is begun. The largest `usize` where it is
-/// more.
+/// Estimates the bytes that a fit holds, `samples` included, if it minimises over `n_parameters` at
+/// once: d(d+1)/2 for a joint fit with all couplings, d per thread for a node-wise one. Saturates.
+/// Costs one pass over the data.
 pub fn bytes_of_fit(samples: &Samples, n_parameters: usize) -> usize {
     let d = samples.n_units();
     let parameters = BYTES_PER_PARAMETER.saturating_mul(n_parameters);
@@ -340,16 +338,16 @@ pub fn bytes_of_fit(samples: &Samples, n_parameters: usize) -> usize {
     data.saturating_add(matrices).saturating_add(parameters)
 }
 
-/// From the joint values that occur (bits 0 to 3: 00, 10, 01, 11), what two units never do.
-fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, Relation)> {
+/// Returns what two units never do, given the joint values that occur (bits 0 to 3: 00, 10, 01, 11).
+fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, PairRelation)> {
     match seen {
-        0b1001 => vec![(i, j, Relation::Equal)],
-        0b0110 => vec![(i, j, Relation::Opposite)],
+        0b1001 => vec![(i, j, PairRelation::Equal)],
+        0b0110 => vec![(i, j, PairRelation::Opposite)],
         _ => [
-            (0b0001, i, j, Relation::NeverBothSilent),
-            (0b0010, i, j, Relation::OnlyWith),
-            (0b0100, j, i, Relation::OnlyWith),
-            (0b1000, i, j, Relation::NeverTogether),
+            (0b0001, i, j, PairRelation::NeverBothSilent),
+            (0b0010, i, j, PairRelation::OnlyWith),
+            (0b0100, j, i, PairRelation::OnlyWith),
+            (0b1000, i, j, PairRelation::NeverTogether),
         ]
         .into_iter()
         .filter(|(bit, ..)| seen & bit == 0)
@@ -361,7 +359,7 @@ fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, Relation)> {
 /// A unit, and the others that it is a linear function of, with their coefficients.
 type Combination = (usize, Vec<(usize, f64)>);
 
-/// Units among `units` that are linear functions of earlier ones.
+/// Returns the units among `units` that are linear functions of earlier ones.
 fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
     let raw = samples.pair_means();
     let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
@@ -385,7 +383,7 @@ fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
         let n = basis.len();
         let among = Array2::from_shape_fn((n, n), |(a, b)| covariance(basis[a], basis[b]));
         let with = Array1::from_shape_fn(n, |a| covariance(basis[a], unit));
-        // Weights of very different sizes leave covariances that cannot be divided by.
+        // Weights of very different sizes can leave a singular covariance.
         let Ok(inverse) = positive_definite_inverse(among.view()) else {
             continue;
         };
@@ -394,13 +392,13 @@ fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
             continue;
         }
         let of = basis.iter().copied().zip(weights);
-        // Coefficients that are zero but for rounding.
+        // Drop coefficients that are zero up to rounding.
         found.push((unit, of.filter(|(_, w)| w.abs() > 1e-6).collect()));
     }
     found
 }
 
-/// The share of the commonest state, that of the silent state, and whether they are the same.
+/// Returns the share of the commonest state, that of the silent state, and whether they are the same.
 fn commonest(samples: &Samples) -> (f64, f64, bool) {
     let total = samples.total_weight();
     let (mut largest, mut silent, mut at_silent) = (0.0, 0.0, false);
@@ -417,7 +415,7 @@ fn commonest(samples: &Samples) -> (f64, f64, bool) {
     (largest, silent, at_silent)
 }
 
-/// One evaluation of K and its gradient, timed on part of the samples.
+/// Times one evaluation of the flow and its gradient on part of the samples.
 fn seconds_per_evaluation(samples: &Samples) -> Result<f64> {
     let n = samples.n_distinct();
     let part: States = samples.states().slice(0..n.min(TIMED_SAMPLES));

@@ -6,55 +6,48 @@
 //! Cov θ̂ = H⁻¹ V H⁻¹ / M
 //! ```
 //!
-//! MPF, RISE and pseudolikelihood are not likelihoods of the whole sample, so that V ≠ H and the
-//! inverse Hessian alone is no covariance. With ∂a_i/∂h_i = s_i and ∂a_i/∂K_ij = s_i s_j,
+//! MPF, RISE and pseudolikelihood are not likelihoods of the whole sample, so V ≠ H and the inverse
+//! Hessian alone is not the covariance. With ∂a_i/∂h_i = s_i and ∂a_i/∂K_ij = s_i s_j,
 //!
 //! ```text
 //! ∇f: W_i for h_i,  W_i s_j + W_j s_i for K_ij,   W_i = φ′(a_i) s_i
 //! ∇²f: Σ_i φ″(a_i) u_i u_iᵀ,   u_i = (1 for h_i, s_j for K_ij)
 //! ```
 //!
-//! V is never formed: what is squared is the influence H⁻¹ ∇f_m of every sample on the estimate,
-//! or, for samples that remember each other, the sum of the influences of a *block* of successive
-//! samples. Blocks should be several autocorrelation times long and still be many (30 or more);
-//! then correlations across their borders do not matter. Independent samples are blocks of one.
+//! V is never formed. Instead the influence H⁻¹ ∇f_m of every sample on the estimate is squared, or,
+//! for autocorrelated samples, the sum of the influences of a *block* of successive samples. Blocks
+//! should be several autocorrelation times long and number 30 or more; then correlations across
+//! their borders do not matter. Independent samples are blocks of one.
 //!
-//! Jointly there is one Hessian over all parameters, p³ work, which stops at
-//! [`MAX_JOINT_PARAMETERS`]. Node by node there is one per unit, d³ each, and the average of the
-//! two rows' K_ij has the average of their influences: 200 units are feasible. Beyond, and for
-//! methods without scores, there is the [`bootstrap`](crate::bootstrap()).
+//! A joint fit has one Hessian over all parameters, p³ work, which stops at
+//! [`ErrorBars::MAX_JOINT_PARAMETERS`]. A node-wise fit has one Hessian per unit, d³ work each, and
+//! the average of the two rows' K_ij has the average of their influences: 200 units are feasible.
+//! For larger models, and for methods without scores, use the [`bootstrap`](crate::bootstrap()).
 //!
-//! With ℓ1 the errors are those of the couplings that are not zero, given that graph; they know
-//! nothing of how it was chosen, nor of the shrinkage. Fit again on the graph first.
+//! With ℓ1 the errors are those of the non-zero couplings, given that graph. They account neither
+//! for how the graph was chosen nor for the shrinkage: fit again on the graph first.
+
+mod scores;
 
 use crate::Result;
-use crate::bits::{States, get_bit};
-use crate::blocks::{n_blocks, part};
-use crate::couplings::{Couplings, SpinCouplings};
+use crate::bits::States;
+use crate::blocks::n_blocks;
+use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::fit::{Estimator, FitOptions, Fitter, Mode, Mpf};
+use crate::fit::{Estimator, Fitter, Mode, Mpf};
 use crate::flow::Neighbourhood;
-use crate::kernel::{FlowRate, MarginLoss, at_one_margin};
-use crate::support::Biases;
-use mpf_core::linalg::positive_definite_inverse;
-use ndarray::linalg::general_mat_mul;
-use ndarray::{Array2, ArrayViewMut1, s};
-use rayon::prelude::*;
+use crate::kernel::{FlowRate, MarginLoss};
+use ndarray::Array2;
+use scores::{Inverse, Scores};
 use serde::Serialize;
 
-/// The most parameters of a joint Hessian: 62 units with all couplings free.
-pub const MAX_JOINT_PARAMETERS: usize = 2016;
-
-/// Samples, or blocks, that are multiplied together.
-const TILE: usize = 64;
-
-/// An [`Estimator`] that is a sum of φ over the margins, or a monotone function of one: both have
-/// the same minimum and the same sandwich there.
+/// An [`Estimator`] whose objective is a sum of φ over the margins, or a monotone function of such a
+/// sum: both have the same minimum and the same sandwich there.
 pub trait MarginEstimator: Estimator {
-    /// φ.
+    /// The type of φ.
     type Loss: MarginLoss;
 
-    /// φ.
+    /// Returns φ.
     fn loss(&self) -> Self::Loss;
 }
 
@@ -67,7 +60,7 @@ impl MarginEstimator for Mpf {
 }
 
 /// Standard errors of all parameters. NaN where a parameter was not free, and on the diagonal of
-/// the couplings, which is none.
+/// `couplings`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBars {
     /// Of the spin fields h_i.
@@ -79,8 +72,11 @@ pub struct ErrorBars {
 }
 
 impl ErrorBars {
-    /// Of the paper's J: couplings off the diagonal, biases on it. NaN where a parameter was not
-    /// free.
+    /// The most parameters of a joint Hessian: 62 units with all couplings free.
+    pub const MAX_JOINT_PARAMETERS: usize = 2016;
+
+    /// Returns the standard errors of the paper's J: couplings off the diagonal, biases on it. NaN
+    /// where a parameter was not free.
     ///
     /// # Panics
     /// When the lists are not of the same number of units.
@@ -95,7 +91,7 @@ impl ErrorBars {
         })
     }
 
-    /// From the variances of h, of J_ii and of the K of `pairs`.
+    /// Returns the roots of the variances of h, of J_ii and of the K of `pairs`.
     pub(crate) fn from_variances(
         fields: &[f64],
         biases: &[f64],
@@ -117,16 +113,16 @@ impl ErrorBars {
 }
 
 impl<E: MarginEstimator> Fitter<E> {
-    /// Standard errors of `couplings`, a fit of `states` with these options, from blocks of
-    /// `block_length` successive samples (1 for independent samples). Finite for all that is free,
-    /// NaN for the rest.
+    /// Returns the standard errors of `couplings`, a fit of `states` with these options, from
+    /// blocks of `block_length` successive samples (1 for independent samples). Parameters that are
+    /// not free have NaN.
     ///
     /// # Errors
-    /// [`Error::BlockLength`] for blocks of length 0 or less than two of them,
+    /// [`Error::BlockLength`] for blocks of length 0 or fewer than two of them,
     /// [`Error::UnitCount`], [`Error::NotFinite`] for fixed biases, [`Error::Edge`],
-    /// [`Error::NoErrorBars`] for options that have none and where a sum overflows,
-    /// [`Error::TooManyParameters`] in joint mode, [`Error::Undetermined`] when the Hessian is
-    /// singular, and [`Error::Core`] when its inverse is not finite.
+    /// [`Error::NoErrorBars`] for options without a formula and if a sum overflows,
+    /// [`Error::TooManyParameters`] in joint mode, [`Error::Undetermined`] if the Hessian is
+    /// singular, and [`Error::Core`] if its inverse is not finite.
     pub fn sandwich(
         &self,
         couplings: &Couplings,
@@ -142,10 +138,10 @@ impl<E: MarginEstimator> Fitter<E> {
         }
         let model = Scores::new(self.options(), couplings, states, estimator.loss())?;
         let p = states.n_units() + model.pairs.len();
-        if self.options().mode == Mode::Joint && p > MAX_JOINT_PARAMETERS {
+        if self.options().mode == Mode::Joint && p > ErrorBars::MAX_JOINT_PARAMETERS {
             return Err(Error::TooManyParameters {
                 n_parameters: p,
-                limit: MAX_JOINT_PARAMETERS,
+                limit: ErrorBars::MAX_JOINT_PARAMETERS,
             });
         }
         let hessians = model.row_hessians(self.options());
@@ -154,373 +150,5 @@ impl<E: MarginEstimator> Fitter<E> {
             Mode::NodeWise => Inverse::Rows(model.row_inverses(&hessians)?),
         };
         model.error_bars(&inverse, n_blocks)
-    }
-}
-
-/// H⁻¹, whole or by rows.
-enum Inverse {
-    Joint(Array2<f64>),
-    Rows(Vec<Array2<f64>>),
-}
-
-/// ∇f and ∇²f of single samples, kept as rows: (h_i, K_ij of its neighbours) for every unit i.
-struct Scores<'a, L> {
-    states: &'a States,
-    loss: L,
-    spins: SpinCouplings,
-    pairs: Vec<(usize, usize)>,
-    neighbours: Vec<Vec<usize>>,
-    /// Where the row of a unit begins; its first entry is h_i.
-    starts: Vec<usize>,
-    /// Where K_ij is in row i and in row j.
-    slots: Vec<[usize; 2]>,
-    free_field: Vec<bool>,
-}
-
-impl<'a, L: MarginLoss> Scores<'a, L> {
-    fn new(
-        options: &FitOptions,
-        couplings: &Couplings,
-        states: &'a States,
-        loss: L,
-    ) -> Result<Self> {
-        let d = states.n_units();
-        if couplings.n_units() != d {
-            return Err(Error::UnitCount {
-                what: "couplings",
-                expected: d,
-                found: couplings.n_units(),
-            });
-        }
-        if matches!(options.biases, Biases::Fixed(_)) {
-            return Err(Error::NoErrorBars {
-                reason: "a fixed J_ii ties the field to the couplings; fix the fields instead",
-            });
-        }
-        options.biases.check(d)?;
-        let columns = states.columns();
-        let words = columns.len() / d;
-        let ones = |i: usize| -> u64 {
-            let column = &columns[i * words..(i + 1) * words];
-            column.iter().map(|w| u64::from(w.count_ones())).sum()
-        };
-        let varies: Vec<bool> = (0..d)
-            .map(|i| (1..states.n_samples() as u64).contains(&ones(i)))
-            .collect();
-        let spins = couplings.to_spins();
-        let mut pairs = options.support.pairs(d)?;
-        pairs.retain(|&(i, j)| {
-            let present = options.l1 == 0.0 || spins.couplings[[i, j]] != 0.0;
-            present && varies[i] && varies[j]
-        });
-        let mut neighbours = vec![Vec::new(); d];
-        for &(i, j) in &pairs {
-            neighbours[i].push(j);
-            neighbours[j].push(i);
-        }
-        let mut starts = vec![0];
-        for list in &mut neighbours {
-            list.sort_unstable();
-            starts.push(starts[starts.len() - 1] + 1 + list.len());
-        }
-        let slot = |i: usize, j: usize| {
-            starts[i] + 1 + neighbours[i].binary_search(&j).expect("a neighbour")
-        };
-        Ok(Self {
-            slots: pairs
-                .iter()
-                .map(|&(i, j)| [slot(i, j), slot(j, i)])
-                .collect(),
-            free_field: varies
-                .into_iter()
-                .map(|varies| varies && options.biases == Biases::Free)
-                .collect(),
-            states,
-            loss,
-            spins,
-            pairs,
-            neighbours,
-            starts,
-        })
-    }
-
-    fn spin(&self, sample: usize, unit: usize) -> f64 {
-        if get_bit(self.states.row(sample), unit) {
-            1.0
-        } else {
-            -1.0
-        }
-    }
-
-    /// mean φ″ u uᵀ of every row, with half of the ridge on couplings. A field that is not free
-    /// has a one on the diagonal, nothing beside it.
-    fn row_hessians(&self, options: &FitOptions) -> Vec<Array2<f64>> {
-        let n = self.states.n_samples();
-        (0..self.neighbours.len())
-            .into_par_iter()
-            .map(|unit| {
-                let list = &self.neighbours[unit];
-                let size = 1 + list.len();
-                let mut hessian = Array2::zeros((size, size));
-                let mut design = Array2::zeros((TILE, size));
-                let mut weighted = Array2::zeros((TILE, size));
-                for start in (0..n).step_by(TILE) {
-                    let here = TILE.min(n - start);
-                    for k in 0..here {
-                        let m = start + k;
-                        let mut field = self.spins.fields[unit];
-                        design[[k, 0]] = 1.0;
-                        for (slot, &j) in list.iter().enumerate() {
-                            let spin = self.spin(m, j);
-                            design[[k, 1 + slot]] = spin;
-                            field += self.spins.couplings[[unit, j]] * spin;
-                        }
-                        let curvature = self.loss.curvature(field * self.spin(m, unit));
-                        let scaled = &design.row(k) * (curvature / n as f64);
-                        weighted.row_mut(k).assign(&scaled);
-                    }
-                    let (design, weighted) =
-                        (design.slice(s![..here, ..]), weighted.slice(s![..here, ..]));
-                    general_mat_mul(1.0, &design.t(), &weighted, 1.0, &mut hessian);
-                }
-                for k in 1..size {
-                    hessian[[k, k]] += 0.5 * options.l2;
-                }
-                if options.l2_on_fields {
-                    hessian[[0, 0]] += options.l2;
-                }
-                if !self.free_field[unit] {
-                    hessian.row_mut(0).fill(0.0);
-                    hessian.column_mut(0).fill(0.0);
-                    hessian[[0, 0]] = 1.0;
-                }
-                hessian
-            })
-            .collect()
-    }
-
-    /// The place among (h of all units, K of the pairs) of every entry of the rows.
-    fn joint_places(&self) -> Vec<usize> {
-        let d = self.neighbours.len();
-        let mut places = vec![0; self.starts[d]];
-        for unit in 0..d {
-            places[self.starts[unit]] = unit;
-        }
-        for (q, slots) in self.slots.iter().enumerate() {
-            for &slot in slots {
-                places[slot] = d + q;
-            }
-        }
-        places
-    }
-
-    fn joint_inverse(&self, hessians: &[Array2<f64>]) -> Result<Array2<f64>> {
-        let d = self.neighbours.len();
-        let p = d + self.pairs.len();
-        let places = self.joint_places();
-        let mut joint = Array2::zeros((p, p));
-        for (unit, hessian) in hessians.iter().enumerate() {
-            let places = &places[self.starts[unit]..self.starts[unit + 1]];
-            for ((a, b), value) in hessian.indexed_iter() {
-                joint[[places[a], places[b]]] += value;
-            }
-        }
-        positive_definite_inverse(joint.view()).map_err(|error| match error {
-            mpf_core::Error::NotPositiveDefinite { pivot } if pivot < d => {
-                Error::Undetermined { i: pivot, j: pivot }
-            }
-            mpf_core::Error::NotPositiveDefinite { pivot } => {
-                let (i, j) = self.pairs[pivot - d];
-                Error::Undetermined { i, j }
-            }
-            other => other.into(),
-        })
-    }
-
-    fn row_inverses(&self, hessians: &[Array2<f64>]) -> Result<Vec<Array2<f64>>> {
-        hessians
-            .par_iter()
-            .enumerate()
-            .map(|(unit, hessian)| {
-                positive_definite_inverse(hessian.view()).map_err(|error| match error {
-                    mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
-                        i: unit,
-                        j: if pivot == 0 {
-                            unit
-                        } else {
-                            self.neighbours[unit][pivot - 1]
-                        },
-                    },
-                    other => other.into(),
-                })
-            })
-            .collect()
-    }
-
-    /// Adds ∇f of one sample to `rows`. `spins` is scratch for the sample's spins.
-    fn add_score(&self, sample: usize, spins: &mut [f64], mut rows: ArrayViewMut1<'_, f64>) {
-        for (i, spin) in spins.iter_mut().enumerate() {
-            *spin = self.spin(sample, i);
-        }
-        for (i, list) in self.neighbours.iter().enumerate() {
-            let row = self.spins.couplings.row(i);
-            let field = list.iter().map(|&j| row[j] * spins[j]).sum::<f64>();
-            let margin = spins[i] * (self.spins.fields[i] + field);
-            let pull = at_one_margin(self.loss, margin).1 * spins[i];
-            if self.free_field[i] {
-                rows[self.starts[i]] += pull;
-            }
-            for (slot, &j) in list.iter().enumerate() {
-                rows[self.starts[i] + 1 + slot] += pull * spins[j];
-            }
-        }
-    }
-
-    /// Sums of influences over blocks, squared and added up.
-    fn error_bars(&self, inverse: &Inverse, n_blocks: usize) -> Result<ErrorBars> {
-        let n = self.states.n_samples();
-        let width = self.starts[self.neighbours.len()];
-        let places = self.joint_places();
-        let scores = |tile: usize| {
-            let first = tile * TILE;
-            let mut rows = Array2::zeros((TILE.min(n_blocks - first), width));
-            let mut spins = vec![0.0; self.neighbours.len()];
-            for k in 0..rows.nrows() {
-                for m in part(n, n_blocks, first + k) {
-                    self.add_score(m, &mut spins, rows.row_mut(k));
-                }
-            }
-            rows
-        };
-        let tiles = n_blocks.div_ceil(TILE);
-        // At a penalised minimum the scores do not average to zero.
-        let sums: Vec<_> = (0..tiles)
-            .into_par_iter()
-            .map(|tile| scores(tile).sum_axis(ndarray::Axis(0)))
-            .collect();
-        let mut mean = ndarray::Array1::<f64>::zeros(width);
-        sums.iter().for_each(|sum| mean += sum);
-        mean /= n as f64;
-        let partials: Vec<Squares> = (0..tiles)
-            .into_par_iter()
-            .map(|tile| {
-                let mut rows = scores(tile);
-                for (k, mut row) in rows.rows_mut().into_iter().enumerate() {
-                    let length = part(n, n_blocks, tile * TILE + k).len();
-                    row.scaled_add(-(length as f64), &mean);
-                }
-                self.squared_influences(&rows, inverse, &places)
-            })
-            .collect();
-        let mut total = Squares::zeros(self);
-        partials.iter().for_each(|part| total.add(part));
-        if !total.is_finite() {
-            return Err(Error::NoErrorBars {
-                reason: "the slopes of single samples overflow at couplings so large",
-            });
-        }
-        // The mean was fitted: one block's worth of freedom is gone.
-        let scale = n_blocks as f64 / (n_blocks - 1) as f64 / (n as f64 * n as f64);
-        let scaled = |values: &[f64]| values.iter().map(|v| v * scale).collect::<Vec<_>>();
-        let mut fields = scaled(&total.fields);
-        let mut biases = scaled(&total.biases);
-        for (i, free) in self.free_field.iter().enumerate() {
-            if !free {
-                fields[i] = f64::NAN;
-                if self.neighbours[i].is_empty() {
-                    biases[i] = f64::NAN;
-                }
-            }
-        }
-        Ok(ErrorBars::from_variances(
-            &fields,
-            &biases,
-            &self.pairs,
-            &scaled(&total.couplings),
-        ))
-    }
-
-    fn squared_influences(
-        &self,
-        rows: &Array2<f64>,
-        inverse: &Inverse,
-        places: &[usize],
-    ) -> Squares {
-        let d = self.neighbours.len();
-        let mut h = Array2::zeros((rows.nrows(), d));
-        let mut k = Array2::zeros((rows.nrows(), self.pairs.len()));
-        match inverse {
-            Inverse::Joint(inverse) => {
-                let mut scores = Array2::zeros((rows.nrows(), d + self.pairs.len()));
-                for (column, &place) in rows.columns().into_iter().zip(places) {
-                    let mut sum = scores.column_mut(place);
-                    sum += &column;
-                }
-                let influences = scores.dot(inverse);
-                h.assign(&influences.slice(s![.., ..d]));
-                k.assign(&influences.slice(s![.., d..]));
-            }
-            Inverse::Rows(inverses) => {
-                for (unit, inverse) in inverses.iter().enumerate() {
-                    let row = rows.slice(s![.., self.starts[unit]..self.starts[unit + 1]]);
-                    let influences = row.dot(inverse);
-                    h.column_mut(unit).assign(&influences.column(0));
-                    for (slot, column) in influences.columns().into_iter().enumerate().skip(1) {
-                        let pair = places[self.starts[unit] + slot] - d;
-                        k.column_mut(pair).scaled_add(0.5, &column);
-                    }
-                }
-            }
-        }
-        // J_ii = −2 h_i + 2 Σ_j K_ij.
-        let mut biases = -2.0 * &h;
-        for (column, &(i, j)) in k.columns().into_iter().zip(&self.pairs) {
-            biases.column_mut(i).scaled_add(2.0, &column);
-            biases.column_mut(j).scaled_add(2.0, &column);
-        }
-        let squares = |values: &Array2<f64>| {
-            let columns = values.columns().into_iter();
-            columns.map(|c| c.iter().map(|v| v * v).sum()).collect()
-        };
-        Squares {
-            fields: squares(&h),
-            biases: squares(&biases),
-            couplings: squares(&k),
-        }
-    }
-}
-
-/// Sums of squares by parameter.
-struct Squares {
-    fields: Vec<f64>,
-    biases: Vec<f64>,
-    couplings: Vec<f64>,
-}
-
-impl Squares {
-    fn zeros<L>(scores: &Scores<'_, L>) -> Self {
-        let d = scores.neighbours.len();
-        Self {
-            fields: vec![0.0; d],
-            biases: vec![0.0; d],
-            couplings: vec![0.0; scores.pairs.len()],
-        }
-    }
-
-    fn is_finite(&self) -> bool {
-        let lists = [&self.fields, &self.biases, &self.couplings];
-        lists.into_iter().flatten().all(|v| v.is_finite())
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (sums, parts) in [
-            (&mut self.fields, &other.fields),
-            (&mut self.biases, &other.biases),
-            (&mut self.couplings, &other.couplings),
-        ] {
-            for (sum, part) in sums.iter_mut().zip(parts) {
-                *sum += part;
-            }
-        }
     }
 }

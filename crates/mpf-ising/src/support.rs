@@ -9,20 +9,20 @@ use ndarray::ArrayView2;
 /// The couplings that are free; all others are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Support {
-    /// All of them.
+    /// All couplings.
     #[default]
     Full,
-    /// Those between the two ends of every edge, in any order.
+    /// The couplings of these pairs, given in any order.
     Edges(Vec<(usize, usize)>),
 }
 
 impl Support {
-    /// The nearest neighbours of a lattice.
+    /// Frees the couplings between nearest neighbours of a lattice.
     pub fn lattice(lattice: &Lattice) -> Self {
         Self::Edges(lattice.edges())
     }
 
-    /// The pairs (i, j), i ≠ j, where `mask` is true at (i, j) or (j, i).
+    /// Frees the pairs (i, j), i ≠ j, where `mask` is true at (i, j) or (j, i).
     ///
     /// # Errors
     /// [`Error::NotSquare`].
@@ -39,7 +39,7 @@ impl Support {
         Ok(Self::Edges(edges))
     }
 
-    /// How many pairs of `n_units` units are free at the most: edges may be given twice.
+    /// Returns an upper bound of the number of free pairs; edges may be given twice.
     pub fn most_pairs(&self, n_units: usize) -> usize {
         match self {
             Self::Full => all_pairs(n_units),
@@ -47,10 +47,10 @@ impl Support {
         }
     }
 
-    /// The free pairs (i, j), i < j, of `n_units` units, sorted and without repeats.
+    /// Returns the free pairs (i, j), i < j, of `n_units` units, sorted and without repeats.
     ///
     /// # Errors
-    /// [`Error::Edge`] for a pair that is not one; [`Error::OutOfMemory`] for more than can be held.
+    /// [`Error::Edge`] for a pair of equal or unknown units; [`Error::OutOfMemory`].
     pub fn pairs(&self, n_units: usize) -> Result<Vec<(usize, usize)>> {
         match self {
             Self::Full => {
@@ -77,7 +77,7 @@ impl Support {
     }
 }
 
-/// Whether the biases are free, or what they are. Unchecked until a fit.
+/// Whether the biases are free or fixed. Fits check the values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Biases {
     /// Free.
@@ -90,7 +90,7 @@ pub enum Biases {
 }
 
 impl Biases {
-    /// Checks that fixed values are finite and as many as units.
+    /// Checks that fixed values are finite and one per unit.
     ///
     /// # Errors
     /// [`Error::UnitCount`], [`Error::NotFinite`].

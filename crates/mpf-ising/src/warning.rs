@@ -1,4 +1,4 @@
-//! What a fit noticed about its data or its result: not errors, but not to be overlooked.
+//! Remarks of a fit about its data or its result that are no errors but matter.
 
 use crate::bits::Samples;
 use crate::couplings::Couplings;
@@ -6,54 +6,52 @@ use mpf_core::StopReason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something to be careful about. Units are counted from 0. Numbers are those of a fit, or of what
-/// was given: finite where that is.
+/// Something to be careful about. Units are counted from 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
     /// Units that never change. Their couplings are zero, their biases a pseudo-count's.
     ConstantUnits {
-        /// Those that are always 0.
+        /// Units that are always 0.
         zeros: Vec<usize>,
-        /// Those that are always 1.
+        /// Units that are always 1.
         ones: Vec<usize>,
     },
     /// Most flips lead to data states and were left out of the sum.
     MostFlipsLeftOut {
-        /// The fraction that was.
+        /// The fraction of flips left out.
         fraction: f64,
     },
     /// Pairs of which some joint value (00, 10, 01 or 11) never occurs: without a penalty their
     /// coupling has no finite optimum.
     SeparablePairs {
-        /// The pairs.
+        /// The pairs, (i, j) with i < j.
         pairs: Vec<(usize, usize)>,
     },
-    /// Couplings larger than this many samples can determine.
+    /// Couplings are larger than the samples can determine.
     RunAwayCouplings {
         /// The pairs with their K, largest first.
         couplings: Vec<(usize, usize, f64)>,
-        /// The |K| beyond which couplings are named.
+        /// The |K| beyond which couplings are listed.
         limit: f64,
     },
-    /// Fields so large that the unit never changes, whatever the others do, though in the data it
-    /// does.
+    /// Fields are so large that the model never changes the unit, though it varies in the data.
     RunAwayFields {
         /// The units with their h, largest first.
         fields: Vec<(usize, f64)>,
     },
-    /// The minimisation was broken off.
+    /// The minimisation stopped before it converged.
     NotConverged {
-        /// Why.
+        /// Why it stopped.
         stop: StopReason,
-        /// How far from a minimum it was.
+        /// The KKT residual there: 0 at a minimum.
         kkt_residual: f64,
     },
 }
 
 impl Warning {
-    /// Names the units whose mean is 0 or 1; a NaN is neither.
+    /// Warns of units whose mean is 0 or 1.
     pub fn constant_units(means: &[f64]) -> Option<Self> {
         let those = |value: f64| -> Vec<usize> {
             let units = means.iter().enumerate();
@@ -70,10 +68,10 @@ impl Warning {
         (fraction > 0.5).then_some(Self::MostFlipsLeftOut { fraction })
     }
 
-    /// Names the pairs of which some joint value never occurs.
+    /// Warns of pairs of which some joint value never occurs.
     ///
     /// # Panics
-    /// When there is no such unit.
+    /// For a unit that does not exist.
     pub fn separable_pairs(samples: &Samples, pairs: &[(usize, usize)]) -> Option<Self> {
         let pairs: Vec<_> = pairs
             .iter()
@@ -83,14 +81,13 @@ impl Warning {
         (!pairs.is_empty()).then_some(Self::SeparablePairs { pairs })
     }
 
-    /// To see one exception to a coupling K takes about e^{2|K|} samples, so that W samples
-    /// determine |K| only up to about ½ ln W.
+    /// Warns of couplings beyond |K| = ½ ln W, or beyond 1 if that is more, where W is `weight`.
     ///
-    /// Names the pairs beyond that, `weight` being W, and beyond 1 in any case (also for a W that
-    /// has no logarithm).
+    /// It takes about e^{2|K|} samples to see one exception to a coupling K, so W samples determine
+    /// |K| only up to about ½ ln W.
     ///
     /// # Panics
-    /// When there is no such unit.
+    /// For a unit that does not exist.
     pub fn run_away(couplings: &Couplings, pairs: &[(usize, usize)], weight: f64) -> Option<Self> {
         let limit = (0.5 * weight.ln()).max(1.0);
         let mut found: Vec<(usize, usize, f64)> = pairs
@@ -105,12 +102,11 @@ impl Warning {
         })
     }
 
-    /// Names the units, not constant in the data, that the model leaves in the same state in all
-    /// but fewer than one of `weight` samples: |h_i| > Σ_j |K_ij| + ½ ln W, which counts as 1 where
-    /// it is less or W has no logarithm.
+    /// Warns of units that vary in the data but hardly ever in the model: fewer than one of `weight`
+    /// samples would show a change. That is |h_i| > Σ_j |K_ij| + max(½ ln W, 1).
     ///
     /// # Panics
-    /// When there are fewer means than units.
+    /// If there are fewer means than units.
     pub fn run_away_fields(couplings: &Couplings, means: &[f64], weight: f64) -> Option<Self> {
         let spins = couplings.to_spins();
         let mut fields: Vec<(usize, f64)> = spins
@@ -128,13 +124,13 @@ impl Warning {
         (!fields.is_empty()).then_some(Self::RunAwayFields { fields })
     }
 
-    /// Says that a fit stopped before it was done.
+    /// Warns of a fit that stopped before it converged.
     pub fn not_converged(stop: StopReason, kkt_residual: f64) -> Option<Self> {
         (!stop.is_converged()).then_some(Self::NotConverged { stop, kkt_residual })
     }
 }
 
-/// The first few of a list, and how many more there are.
+/// Lists the first few items and counts the rest.
 fn first<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     const SHOWN: usize = 8;
     let mut text = items

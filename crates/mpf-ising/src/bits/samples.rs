@@ -7,8 +7,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
 use std::hash::BuildHasher;
 
-/// Distinct samples with their weights, ready to be fitted. The weights are positive and their sum
-/// is between 1e-30 and 1e30, so that all means are finite.
+/// Distinct samples with their weights, ready to be fitted. The weights are positive, and their sum
+/// is between 1e-30 and 1e30.
 #[derive(Clone, Debug)]
 pub struct Samples {
     /// Every distinct row once, in the order of first appearance.
@@ -22,7 +22,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// From 0/1 data, one row per sample. See [`States::from_binary`].
+    /// Packs 0/1 data, one row per sample. See [`States::from_binary`].
     ///
     /// # Errors
     /// Those of [`States::from_binary`].
@@ -30,7 +30,7 @@ impl Samples {
         Self::new(&States::from_binary(data)?)
     }
 
-    /// From ±1 spins, one row per sample. See [`States::from_spins`].
+    /// Packs ±1 spins, one row per sample. See [`States::from_spins`].
     ///
     /// # Errors
     /// Those of [`States::from_spins`].
@@ -38,7 +38,7 @@ impl Samples {
         Self::new(&States::from_spins(data)?)
     }
 
-    /// From packed samples, each counted once.
+    /// Collects packed samples, each counted once.
     ///
     /// # Errors
     /// [`Error::NoData`] without samples.
@@ -46,13 +46,12 @@ impl Samples {
         Self::collect(states, None)
     }
 
-    /// From packed samples with a weight each: counts, or any numbers that are not negative.
-    /// Samples of weight zero are left out, and those whose share of the sum is less than 2e-308,
-    /// which no mean can show.
+    /// Collects packed samples with a weight each: counts, or other numbers that are not negative.
+    /// Samples of weight zero are left out, and so are those whose share of the sum is below 2e-308.
     ///
     /// # Errors
     /// [`Error::NoData`], [`Error::WeightCount`]; [`Error::Weight`] for a weight that is negative
-    /// or not finite; [`Error::NoWeight`] when all are zero; [`Error::WeightSum`] for a sum outside
+    /// or not finite; [`Error::NoWeight`] if all are zero; [`Error::WeightSum`] for a sum outside
     /// 1e-30 to 1e30.
     pub fn weighted(states: &States, weights: &[f64]) -> Result<Self> {
         if weights.len() != states.n_samples() {
@@ -74,8 +73,7 @@ impl Samples {
         Self::collect(states, Some(weights))
     }
 
-    /// From packed samples that stay apart even where they are equal: what is known about them
-    /// may differ.
+    /// Collects packed samples without merging equal ones: their masks may differ.
     pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
         let total_weight: f64 = weights.iter().sum();
         check_sum(total_weight)?;
@@ -125,69 +123,70 @@ impl Samples {
         })
     }
 
-    /// How many units a sample has.
+    /// Returns the number of units of a sample.
     pub fn n_units(&self) -> usize {
         self.states.n_units()
     }
 
-    /// How many samples were given, repeats counted.
+    /// Returns the number of samples given, repeats counted.
     pub fn n_observed(&self) -> usize {
         self.n_observed
     }
 
-    /// How many of them are distinct.
+    /// Returns the number of distinct samples.
     pub fn n_distinct(&self) -> usize {
         self.states.n_samples()
     }
 
-    /// The distinct samples, in the order of first appearance.
+    /// Returns the distinct samples, in the order of first appearance.
     #[inline(always)]
     pub fn states(&self) -> &States {
         &self.states
     }
 
-    /// The weight of distinct sample `m`; finite and positive.
+    /// Returns the weight of distinct sample `m`.
     ///
     /// # Panics
-    /// When there is no such sample, where samples have weights.
+    /// For a sample that does not exist, if samples have weights.
     #[inline(always)]
     pub fn weight(&self, m: usize) -> f64 {
         self.weights.as_ref().map_or(1.0, |w| w[m])
     }
 
-    /// The weights of the distinct samples, finite and positive, or `None` when all are 1.
+    /// Returns the weights of the distinct samples, or `None` if all are 1.
     pub fn weights(&self) -> Option<&[f64]> {
         self.weights.as_deref()
     }
 
-    /// The sum of all weights, from 1e-30 to 1e30: M for plain data. Finite.
+    /// Returns the sum of all weights, from 1e-30 to 1e30: M for plain data.
     pub fn total_weight(&self) -> f64 {
         self.total_weight
     }
 
-    /// How many samples the weights stand for: their sum when they are counts, the samples given
-    /// when they are only ratios (probabilities sum to 1).
+    /// Returns the number of samples that the weights stand for: their sum if they are counts, the
+    /// number of samples given if they are only ratios (probabilities sum to 1).
     pub(crate) fn n_effective(&self) -> f64 {
         self.total_weight.max(self.n_observed as f64)
     }
 
-    /// One unit over all distinct samples: bit m mod 64 of word m / 64, zeros beyond the last.
+    /// Iterates over the words of one unit: bit m mod 64 of word m / 64 is distinct sample m, zeros
+    /// beyond the last.
     ///
     /// # Panics
-    /// When there is no such unit.
+    /// For a unit that does not exist.
     pub fn column(&self, unit: usize) -> impl Iterator<Item = u64> {
         let blocks = self.columns.chunks_exact(self.n_units());
         blocks.map(move |block| block[unit])
     }
 
-    /// All units over the 64 samples of one block, a word each.
+    /// Returns the words of all units over the 64 samples of one block.
     #[inline(always)]
     pub(crate) fn column_block(&self, block: usize) -> &[u64] {
         let d = self.n_units();
         &self.columns[block * d..(block + 1) * d]
     }
 
-    /// The fraction of set bits among all bits of the distinct samples.
+    /// Returns the fraction of set bits among all bits of the distinct samples.
     pub(crate) fn activity(&self) -> f64 {
         let set: u64 = self
             .states
@@ -198,22 +197,22 @@ impl Samples {
         set as f64 / (self.n_distinct() * self.n_units()) as f64
     }
 
-    /// Bytes held, the weights included.
+    /// Returns the number of bytes held, weights included.
     pub fn bytes(&self) -> usize {
         8 * (self.states.bits.len()
             + self.columns.len()
             + self.weights.as_ref().map_or(0, Vec::len))
     }
 
-    /// The weighted mean of every unit, finite and from 0 to 1. O(M d / 64) without weights.
+    /// Returns the weighted mean of every unit. O(M d / 64) without weights.
     pub fn means(&self) -> Vec<f64> {
         (0..self.n_units())
             .map(|unit| self.column_weight(self.column(unit)) / self.total_weight)
             .collect()
     }
 
-    /// The weighted mean of x_i x_j for every pair, finite and from 0 to 1; the diagonal holds the
-    /// means. O(M d² / 64) without weights; 8 d² bytes.
+    /// Returns the weighted mean of x_i x_j for every pair; the diagonal holds the means.
+    /// O(M d² / 64) without weights; 8 d² bytes.
     pub fn pair_means(&self) -> Array2<f64> {
         let d = self.n_units();
         let mut means = Array2::zeros((d, d));
@@ -228,7 +227,7 @@ impl Samples {
         means
     }
 
-    /// The weight of the samples whose bits are set in `mask`.
+    /// Returns the weight of the samples whose bits are set in `mask`.
     fn column_weight(&self, mask: impl Iterator<Item = u64>) -> f64 {
         match &self.weights {
             None => mask.map(|w| f64::from(w.count_ones())).sum(),
@@ -246,7 +245,7 @@ impl Samples {
         }
     }
 
-    /// Which of the four joint values (x_i, x_j) = 00, 10, 01, 11 occur, as a bit each.
+    /// Returns which of the four joint values (x_i, x_j) = 00, 10, 01, 11 occur, as a bit each.
     pub(crate) fn joint_values(&self, i: usize, j: usize) -> u8 {
         let n = self.n_distinct();
         let last = words_for(n) - 1;
@@ -268,8 +267,8 @@ impl Samples {
     }
 }
 
-/// Exponentials, which may be large themselves, are multiplied by weights and divided by their sum:
-/// it stays away from the ends of `f64`.
+/// Checks that the sum of weights stays away from the ends of `f64`: exponentials, which may be
+/// large themselves, are multiplied by weights and divided by the sum.
 fn check_sum(sum: f64) -> Result<()> {
     if (1e-30..=1e30).contains(&sum) {
         Ok(())
@@ -280,8 +279,8 @@ fn check_sum(sum: f64) -> Result<()> {
     }
 }
 
-/// The weight up to which a sample's share of all is not a normal number: fits divide by the
-/// variances of units, and those of units that such a sample alone makes vary have no inverse.
+/// Returns the weight up to which a sample's share of the sum is not a normal number. Fits divide by
+/// the variances of units; if only such a sample makes a unit vary, its variance has no inverse.
 pub(crate) fn negligible(weights: &[f64]) -> f64 {
     f64::MIN_POSITIVE * weights.iter().sum::<f64>()
 }
@@ -294,7 +293,7 @@ pub(crate) struct RowIndex {
 }
 
 impl RowIndex {
-    /// An index of all rows, which must be distinct.
+    /// Indexes all rows, which must be distinct.
     pub(crate) fn of(states: &States) -> Self {
         let mut index = Self::default();
         for (m, row) in states.rows().enumerate() {
@@ -307,13 +306,13 @@ impl RowIndex {
         index
     }
 
-    /// The place of `row` in `states`, if it is there.
+    /// Returns the index of `row` in `states`, if it is there.
     pub(crate) fn find(&self, states: &States, row: &[u64]) -> Option<usize> {
         let hash = self.hasher.hash_one(row);
         self.table.find(hash, |&k| states.row(k) == row).copied()
     }
 
-    /// The place of `row` in `states`; if it is new, notes that it is about to be pushed.
+    /// Returns the index of `row` in `states`; a new row is entered as the next one to be pushed.
     fn find_or_insert(&mut self, states: &States, row: &[u64]) -> Option<usize> {
         let hash = self.hasher.hash_one(row);
         let hasher = &self.hasher;

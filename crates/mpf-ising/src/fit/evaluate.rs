@@ -1,21 +1,22 @@
 //! An estimator's objective and its slopes at given couplings.
 
-use super::{Estimator, Fitter, Mode, Problem, pairs_of, spin_params};
+use super::problem::{Problem, pairs_of, spin_params};
+use super::{Estimator, Fitter, Mode};
 use crate::Result;
 use crate::basis::{Basis, Standardized};
 use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
-use crate::flow::{Neighbourhood, Terms, check_count, left_out_flips};
+use crate::flow::{Neighbourhood, Terms, check_count, flip_mask};
 use crate::kernel::Kernel;
 use mpf_core::Objective;
 use rayon::prelude::*;
 use std::ops::Range;
 
 impl<E: Estimator> Fitter<E> {
-    /// The objective of `couplings` on `samples`, without penalties: what a fit minimises, on data
-    /// that need not be those of the fit. Node by node, the sum over the rows. +∞ where it is too
-    /// large for a number, which flows of strong couplings can be; never NaN.
+    /// Returns the objective of `couplings` on `samples` without penalties; the samples need not be
+    /// those of a fit. Node by node it is the sum over the rows. +∞ on overflow, which strong
+    /// couplings can cause; never NaN.
     ///
     /// # Errors
     /// [`Error::UnitCount`] when model and data differ in size, [`Error::NoFlipsLeft`],
@@ -23,9 +24,9 @@ impl<E: Estimator> Fitter<E> {
     pub fn objective_value(&self, couplings: &Couplings, samples: &Samples) -> Result<f64> {
         let d = samples.n_units();
         check_units(couplings, d)?;
-        let (left_out, _) = left_out_flips(samples, self.estimator.neighbourhood())?;
+        let (mask, _) = flip_mask(samples, self.estimator.neighbourhood())?;
         let spins = couplings.to_spins();
-        // A pair without coupling adds nothing to the margins, so that a sparse model is cheap.
+        // Pairs without a coupling add nothing to the margins: a sparse model is cheap.
         let coupled: Vec<(usize, usize)> = (0..d)
             .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
             .filter(|&pair| spins.couplings[pair] != 0.0)
@@ -40,7 +41,7 @@ impl<E: Estimator> Fitter<E> {
                 samples,
                 units,
                 pairs,
-                left_out: left_out.clone(),
+                mask: mask.clone(),
                 complement: self.estimator.neighbourhood()
                     == Neighbourhood::SingleFlipsAndComplement,
                 kernel: Kernel {
@@ -63,11 +64,11 @@ impl<E: Estimator> Fitter<E> {
 
     /// Returns |∂F/∂K_ij| of every free coupling at `couplings`, in units of λ₁: a coupling that is
     /// zero stays zero while its slope is at most λ₁. Pairs (i, j), i < j, are sorted; those of
-    /// constant units are not free. Finite.
+    /// constant units are not free.
     ///
     /// # Errors
     /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
-    /// [`Error::NotFiniteObjective`] where the objective or a slope overflows.
+    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows.
     pub fn coupling_slopes(
         &self,
         couplings: &Couplings,
@@ -99,12 +100,12 @@ impl<E: Estimator> Fitter<E> {
                 Ok(problem.pairs.iter().copied().zip(slopes).collect())
             }
             Mode::NodeWise => {
-                // Either row can make a coupling differ from zero.
+                // A coupling differs from zero as soon as one of its rows says so.
                 let rows = (0..d)
                     .into_par_iter()
                     .map(|unit| slopes(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5))
                     .collect::<Result<Vec<Vec<f64>>>>()?;
-                // Sorted pairs come in the order in which each row lists its own.
+                // Each row lists its pairs in the order of the sorted pairs.
                 let mut taken = vec![0; d];
                 let mut next = |unit: usize| {
                     taken[unit] += 1;

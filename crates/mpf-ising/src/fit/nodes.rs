@@ -1,6 +1,7 @@
-//! Node by node: every row by itself, in parallel, then averaged with the transpose.
+//! Node-wise fits: every row by itself, in parallel, then averaged with the transpose.
 
-use super::{Estimator, Fit, FitProgress, Problem, are_couplings, pairs_of};
+use super::problem::{Problem, are_couplings, pairs_of};
+use super::{Estimator, Fit, FitProgress};
 use crate::Result;
 use crate::basis::Field;
 use crate::couplings::Couplings;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What the minimisation of one row gave.
+/// The minimum of one row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Row {
     /// The field, and the coupling of every free pair.
@@ -74,9 +75,9 @@ impl<E: Estimator> Problem<'_, E> {
                 None
             };
             lock(&fits).add(unit, &pairs, row);
-            // Only one thread observes, without holding the fits: an observer may itself work in
-            // parallel and be made to run another unit meanwhile, which the observing thread then
-            // reports.
+            // One thread at a time observes, without holding the lock on the fits: an observer may
+            // itself work in parallel, and its worker may then be given another unit to fit. The
+            // observing thread reports that one next.
             while let Ok(mut observing) = observer.try_lock() {
                 let (observer, reported) = &mut *observing;
                 let now = lock(&fits).clone();
@@ -88,7 +89,10 @@ impl<E: Estimator> Problem<'_, E> {
                     continue;
                 }
                 let began = Instant::now();
-                let couplings = || now.couplings(self).expect("their sums are numbers");
+                let couplings = || {
+                    now.couplings(self)
+                        .expect("small enough, as was just checked")
+                };
                 observer(&now.progress(&couplings));
                 lock(&fits).clock.discount(began.elapsed());
             }
@@ -144,7 +148,7 @@ impl NodeFits {
         self.units_done += 1;
     }
 
-    /// The minima that are there, by unit and not by the order in which threads finished.
+    /// Returns the minima so far, by unit rather than by the order in which threads finished.
     fn minima(&self) -> impl Iterator<Item = &Row> {
         self.minima.iter().flatten()
     }
@@ -160,7 +164,7 @@ impl NodeFits {
         }
     }
 
-    /// Whether what is there surely makes a model, and sums of objectives are numbers.
+    /// Returns whether the rows so far make valid couplings and a finite objective.
     fn are_couplings(&self) -> bool {
         let fields = self.fields.iter().map(|h| h.abs()).sum();
         let couplings = self.rows.iter().map(|k| k.abs()).sum();
@@ -179,7 +183,7 @@ impl NodeFits {
             .collect();
         let mut fields = self.fields.clone();
         if let Biases::Fixed(biases) = &problem.options().biases {
-            // J_ii stays what it was, with the averaged couplings too.
+            // Keep J_ii fixed under the averaged couplings too.
             for (h, bias) in fields.iter_mut().zip(biases) {
                 *h = -0.5 * bias;
             }

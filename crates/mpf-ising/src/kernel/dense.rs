@@ -1,17 +1,17 @@
 //! Data with many bits set: sums of four table rows instead of four times four numbers.
 //!
 //! The method of the four Russians. The 64 columns of R under one word of bits are cut into 16
-//! groups of four; for each group the 16 possible partial sums of R are tabulated, for eight
-//! units (a panel) at once. A sample's z then takes one table row per four columns. The gradient
-//! is the same thing turned around: tables of the sums of D over four samples, looked up by the
-//! transposed bits. The tables of a word are 16 KB and stay in the nearest cache.
+//! groups of four. For each group the 16 possible partial sums of R are tabulated, for eight units
+//! (a panel) at once; a sample's z then takes one table row per four columns. The gradient does the
+//! same with samples and columns exchanged: tables of the sums of D over four samples, looked up by
+//! the transposed bits. The tables of a word are 16 KB and stay in the nearest cache.
 //!
-//! Where φ is the exponential itself and no sum of |R| comes near overflow, the tables hold
-//! exp(R) and are multiplied, which saves taking exponentials afterwards.
+//! If φ is the exponential itself and no sum of |R| comes near overflow, the tables hold exp(R) and
+//! are multiplied, which saves the exponentials afterwards.
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -24,8 +24,8 @@ pub(super) type Eight = [[f64; 4]; 2];
 /// One number for every unit of a panel, in a cache line of its own.
 pub(super) type Line = Aligned<Eight>;
 
-/// Words of a tile, and a cache line more: a power of two would put all words of a sample into
-/// the same few places of the cache.
+/// Words of a tile plus a cache line: with a power of two, all words of a sample would compete for
+/// the same few places in the cache.
 const STRIDE: usize = TILE + 8;
 
 const ZEROS: Line = Aligned([[0.0; 4]; 2]);
@@ -36,7 +36,7 @@ type Tables = [[Line; 16]; 16];
 /// One panel over some samples.
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
-    pub(super) left_out: Option<&'a LeftOut>,
+    pub(super) mask: Option<&'a FlipMask>,
     /// The first unit of the panel, a multiple of eight, and how many it has.
     pub(super) first: usize,
     pub(super) n_units: usize,
@@ -49,7 +49,7 @@ pub(super) struct Task<'a> {
     pub(super) multiply: bool,
 }
 
-/// What a task adds up.
+/// The sums of a task.
 pub(super) struct Partial {
     pub(super) value: f64,
     pub(super) offsets: Line,
@@ -67,7 +67,7 @@ fn store<V: Lanes>(values: [V; 2], line: &mut Line) {
     values[1].store(&mut line.0[1]);
 }
 
-/// Sums, gradient and value of one task.
+/// Computes value and gradient of one task.
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
     let n_columns = task.rows.len();
@@ -106,7 +106,8 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     partial
 }
 
-/// The partial sums of R (or products of exp R) for every pattern of every group of four columns.
+/// Tabulates the partial sums of R (or products of exp R) for every pattern of every group of four
+/// columns.
 #[inline(always)]
 fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Tables) {
     // Columns that do not exist change nothing.
@@ -121,9 +122,9 @@ fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Ta
             for pattern in 0..1 << bit {
                 let low = load::<V>(&group[pattern]);
                 let both = if multiply {
-                    [low[0].times(row[0]), low[1].times(row[1])]
+                    [low[0] * row[0], low[1] * row[1]]
                 } else {
-                    [low[0].plus(row[0]), low[1].plus(row[1])]
+                    [low[0] + row[0], low[1] + row[1]]
                 };
                 store(both, &mut group[pattern | 1 << bit]);
             }
@@ -131,7 +132,7 @@ fn build_column_tables<V: Lanes>(rows: &[Eight], multiply: bool, tables: &mut Ta
     }
 }
 
-/// z (or exp z) of every sample of a tile.
+/// Computes z (or exp z) of every sample of a tile.
 #[inline(always)]
 fn margins<V: Lanes>(
     task: &Task<'_>,
@@ -166,16 +167,16 @@ fn margins<V: Lanes>(
 #[inline(always)]
 fn combine<V: Lanes, const MULTIPLY: bool>(a: [V; 2], b: [V; 2]) -> [V; 2] {
     if MULTIPLY {
-        [a[0].times(b[0]), a[1].times(b[1])]
+        [a[0] * b[0], a[1] * b[1]]
     } else {
-        [a[0].plus(b[0]), a[1].plus(b[1])]
+        [a[0] + b[0], a[1] + b[1]]
     }
 }
 
-/// Adds (or multiplies) to every sum the table rows that the nibbles of its word choose.
+/// Adds to (or multiplies into) every sum the table rows that the nibbles of its word choose.
 ///
-/// Four sums at a time: none has to wait for its own last addition, and the place of a table is
-/// worked out once for the four.
+/// Four sums at a time: none waits for its own last addition, and the address of a table is worked
+/// out once for the four.
 #[inline(always)]
 fn look_up<V: Lanes, const MULTIPLY: bool>(
     tables: &[[Line; 16]],
@@ -191,7 +192,7 @@ fn look_up<V: Lanes, const MULTIPLY: bool>(
             load(&sums[2]),
             load(&sums[3]),
         ];
-        // The nibble in turn sits at bits 6 to 9, where it is its own offset into a table.
+        // The current nibble sits at bits 6 to 9, where it is its own offset into a table.
         let mut turned = [
             words[0].rotate_left(6),
             words[1].rotate_left(6),
@@ -234,9 +235,9 @@ fn slopes<V: Lanes, L: MarginLoss>(
     for (m, z) in tile.iter_mut().enumerate() {
         let m = start + m;
         let bits = states.row(m)[word] >> shift & 255;
-        let kept = match task.left_out {
+        let kept = match task.mask {
             None => present,
-            Some(left_out) => present & !(left_out.row(m)[word] >> shift),
+            Some(mask) => present & !(mask.row(m)[word] >> shift),
         };
         let weight = V::splat(task.samples.weight(m));
         for (half, value) in value.iter_mut().enumerate() {
@@ -244,8 +245,8 @@ fn slopes<V: Lanes, L: MarginLoss>(
             let kept = V::load(&MASKS.0[(kept >> (4 * half) & 15) as usize]);
             let z_half = V::load(&z.0[half]);
             let (phi, slope) = if task.multiply {
-                let rate = V::select(on, z_half, V::splat(1.0).over(z_half));
-                (rate, rate.negate())
+                let rate = V::select(on, z_half, V::splat(1.0) / z_half);
+                (rate, -rate)
             } else {
                 // a = −s z.
                 loss.value_and_slope(z_half.xor(on.and(V::splat(-0.0))))
@@ -254,10 +255,10 @@ fn slopes<V: Lanes, L: MarginLoss>(
             *value = phi.and(kept).times_plus(weight, *value);
             // −s φ′: minus φ′ where the bit is set.
             let signed = slope.and(kept).xor(on.and(V::splat(-0.0)));
-            signed.times(weight).store(&mut z.0[half]);
+            (signed * weight).store(&mut z.0[half]);
         }
     }
-    value[0].plus(value[1]).sum()
+    (value[0] + value[1]).sum()
 }
 
 /// Adds Σ_m D x_j to every column's gradient, and Σ_m D to the offsets'.
@@ -276,7 +277,7 @@ fn gradient<V: Lanes>(
                 let slope = load::<V>(slope);
                 for pattern in 0..1 << bit {
                     let low = load::<V>(&group[pattern]);
-                    let both = [low[0].plus(slope[0]), low[1].plus(slope[1])];
+                    let both = [low[0] + slope[0], low[1] + slope[1]];
                     store(both, &mut group[pattern | 1 << bit]);
                 }
             }

@@ -1,58 +1,52 @@
 //! Four numbers at once.
 //!
 //! Kernels are written once, over [`Lanes`]; [`Portable`] is plain Rust, and the module `simd`
-//! has the vector registers. The elementary functions are ours, so that every path computes the
-//! same formula.
+//! has the vector registers. The elementary functions are ours, so both compute the same
+//! formula.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// Four `f64` that are worked on together.
 ///
-/// Not for general use: it has what the kernels need. All methods act lane by lane.
-pub trait Lanes: Copy {
-    /// All lanes the same.
+/// Not for general use: it has what the kernels need. Operators and methods act lane by lane.
+pub trait Lanes:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// Returns `value` in all lanes.
     fn splat(value: f64) -> Self;
-    /// From memory.
+    /// Reads four numbers.
     fn load(from: &[f64; 4]) -> Self;
-    /// Into memory.
+    /// Writes four numbers.
     fn store(self, to: &mut [f64; 4]);
-    /// a + b.
-    fn plus(self, other: Self) -> Self;
-    /// a − b.
-    fn minus(self, other: Self) -> Self;
-    /// a · b.
-    fn times(self, other: Self) -> Self;
-    /// a / b.
-    fn over(self, other: Self) -> Self;
-    /// a · b + c, rounded once where the machine can.
+    /// Returns a · b + c, rounded once where the machine can.
     fn times_plus(self, factor: Self, summand: Self) -> Self;
-    /// The smaller of the two; NaN stays NaN.
+    /// Returns the smaller of the two; NaN stays NaN.
     fn at_most(self, bound: Self) -> Self;
-    /// The larger of the two; NaN stays NaN.
+    /// Returns the larger of the two; NaN stays NaN.
     fn at_least(self, bound: Self) -> Self;
-    /// The bits that both have.
+    /// Returns the bits that are set in both.
     fn and(self, mask: Self) -> Self;
-    /// The bits that exactly one has.
+    /// Returns the bits that are set in exactly one.
     fn xor(self, mask: Self) -> Self;
-    /// `yes` in the lanes whose mask is all ones, `no` in those where it is all zeros.
+    /// Returns `yes` in the lanes whose mask is all ones, `no` in those where it is all zeros.
     fn select(mask: Self, yes: Self, no: Self) -> Self;
-    /// 2ⁿ from n + 1.5 · 2⁵², −1022 ≤ n ≤ 1023: the integer sits in the low bits.
+    /// Returns 2ⁿ, given n + 1.5 · 2⁵² with −1022 ≤ n ≤ 1023: the integer sits in the low bits.
     fn power_of_two(shifted: Self) -> Self;
-    /// a₀ + a₁ + a₂ + a₃, in the order (a₀ + a₂) + (a₁ + a₃). As all methods, by the rules of
-    /// `f64`: ±∞ where it overflows, NaN where a lane is.
+    /// Returns the sum of the lanes, in the order (a₀ + a₂) + (a₁ + a₃).
     fn sum(self) -> f64;
 
-    /// −a.
+    /// Returns |a|.
     #[inline(always)]
-    fn negate(self) -> Self {
-        self.xor(Self::splat(-0.0))
-    }
-
-    /// |a|.
-    #[inline(always)]
-    fn magnitude(self) -> Self {
+    fn abs(self) -> Self {
         self.and(Self::splat(f64::from_bits(!(1 << 63))))
     }
 
-    /// eᵃ to about one unit in the last place; overflows to +∞, underflows to 0.
+    /// Returns eᵃ to about one unit in the last place; overflows to +∞, underflows to 0.
     ///
     /// a = n ln 2 + r with |r| ≤ ½ ln 2; eʳ by its Taylor polynomial of degree 13, whose
     /// remainder is below 2⁻⁵⁶; 2ⁿ in two factors, so that neither leaves the range of `f64`
@@ -80,9 +74,7 @@ pub trait Lanes: Copy {
             .at_least(Self::splat(-760.0))
             .at_most(Self::splat(720.0));
         let shift = Self::splat(SHIFT);
-        let n = a
-            .times_plus(Self::splat(std::f64::consts::LOG2_E), shift)
-            .minus(shift);
+        let n = a.times_plus(Self::splat(std::f64::consts::LOG2_E), shift) - shift;
         let r = n.times_plus(Self::splat(-LN2_HIGH), a);
         let r = n.times_plus(Self::splat(-LN2_LOW), r);
         let mut p = Self::splat(TAYLOR[0]);
@@ -90,32 +82,31 @@ pub trait Lanes: Copy {
             p = p.times_plus(r, Self::splat(*c));
         }
         let half = n.times_plus(Self::splat(0.5), shift);
-        let rest = n.minus(half.minus(shift)).plus(shift);
-        p.times(Self::power_of_two(half))
-            .times(Self::power_of_two(rest))
+        let rest = n - (half - shift) + shift;
+        p * Self::power_of_two(half) * Self::power_of_two(rest)
     }
 
-    /// ln(1 + a) for 0 ≤ a ≤ 1, to about one unit in the last place.
+    /// Returns ln(1 + a) for 0 ≤ a ≤ 1, to about one unit in the last place.
     ///
     /// ln(1 + a) = 2 artanh y with y = a/(2 + a) ≤ ⅓, by the series Σ y^{2k+1}/(2k + 1); the
     /// first term left out is below 2⁻⁵⁵ of the sum.
     #[inline(always)]
     fn ln_1p_unit(self) -> Self {
-        let y = self.over(self.plus(Self::splat(2.0)));
-        let square = y.times(y);
+        let y = self / (self + Self::splat(2.0));
+        let square = y * y;
         let mut series = Self::splat(1.0 / 35.0);
         let mut k = 33.0;
         while k > 2.0 {
             series = series.times_plus(square, Self::splat(1.0 / k));
             k -= 2.0;
         }
-        let cubed = square.times(series);
-        let twice = y.plus(y);
+        let cubed = square * series;
+        let twice = y + y;
         cubed.times_plus(twice, twice)
     }
 }
 
-/// Four numbers in plain Rust, which compilers turn into whatever vectors the target has.
+/// Four numbers in plain Rust; the compiler uses the vectors that the target has.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable([f64; 4]);
 
@@ -124,6 +115,33 @@ impl Portable {
     fn zip(self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
         let (a, b) = (self.0, other.0);
         Self([f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2]), f(a[3], b[3])])
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $operator:tt) => {
+        impl $trait for Portable {
+            type Output = Self;
+
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                self.zip(other, |a, b| a $operator b)
+            }
+        }
+    };
+}
+
+operator!(Add, add, +);
+operator!(Sub, sub, -);
+operator!(Mul, mul, *);
+operator!(Div, div, /);
+
+impl Neg for Portable {
+    type Output = Self;
+
+    #[inline(always)]
+    fn neg(self) -> Self {
+        self.xor(Self::splat(-0.0))
     }
 }
 
@@ -143,30 +161,10 @@ impl Lanes for Portable {
         *to = self.0;
     }
 
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self.zip(other, |a, b| a + b)
-    }
-
-    #[inline(always)]
-    fn minus(self, other: Self) -> Self {
-        self.zip(other, |a, b| a - b)
-    }
-
-    #[inline(always)]
-    fn times(self, other: Self) -> Self {
-        self.zip(other, |a, b| a * b)
-    }
-
-    #[inline(always)]
-    fn over(self, other: Self) -> Self {
-        self.zip(other, |a, b| a / b)
-    }
-
-    /// Two roundings: without the instruction, one rounding would be a slow library call.
+    /// Rounds twice: without the instruction, rounding once would be a slow library call.
     #[inline(always)]
     fn times_plus(self, factor: Self, summand: Self) -> Self {
-        self.times(factor).plus(summand)
+        self * factor + summand
     }
 
     #[inline(always)]
@@ -262,7 +260,7 @@ mod tests {
     }
 
     /// Portable, and the machine's own vectors where it has them.
-    fn each_path(check: impl Fn(fn([f64; 4]) -> [f64; 4], fn([f64; 4]) -> [f64; 4])) {
+    fn each_implementation(check: impl Fn(fn([f64; 4]) -> [f64; 4], fn([f64; 4]) -> [f64; 4])) {
         fn on<V: Lanes>(a: [f64; 4], f: fn(V) -> V) -> [f64; 4] {
             let mut out = [0.0; 4];
             f(V::load(&a)).store(&mut out);
@@ -281,7 +279,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore)]
     fn exp_is_right_to_an_ulp_or_two_everywhere() {
-        each_path(|exp, _| {
+        each_implementation(|exp, _| {
             // The standard library is itself within 1 ulp.
             assert!(worst_ulps(exp, f64::exp, -1.0, 1.0) <= 2.0);
             assert!(worst_ulps(exp, f64::exp, -708.0, 709.7) <= 2.0);
@@ -298,7 +296,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore)]
     fn ln_1p_is_right_to_an_ulp_or_two() {
-        each_path(|_, ln_1p| {
+        each_implementation(|_, ln_1p| {
             assert!(worst_ulps(ln_1p, f64::ln_1p, 0.0, 1.0) <= 3.0);
             assert!(worst_ulps(ln_1p, f64::ln_1p, 0.0, 1e-8) <= 3.0);
             assert_eq!(ln_1p([0.0; 4]), [0.0; 4]);

@@ -1,11 +1,11 @@
-//! A unit with few neighbours sees few different things: count them once.
+//! A unit with few neighbours: count the patterns of their states once.
 //!
-//! z_i depends on the k neighbours of unit i alone. How often each of their 2^k patterns occurs
-//! with x_i = 0 and with x_i = 1 is all that an objective needs to know of the data, so that on a
-//! lattice (k ≤ 4) an evaluation costs the same for a thousand samples as for a billion.
+//! z_i depends on the k neighbours of unit i alone. An objective needs only the counts of their 2^k
+//! patterns with x_i = 0 and with x_i = 1, so on a lattice (k ≤ 4) an evaluation costs the same for a
+//! thousand samples as for a billion.
 
 use super::lanes::{Lanes, Portable};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::{Samples, get_bit};
 
 /// The most neighbours of a unit whose patterns are counted.
@@ -19,17 +19,17 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Counts. O(M k).
+    /// Counts the patterns. O(M k).
     pub(super) fn new(
         samples: &Samples,
-        left_out: Option<&LeftOut>,
+        mask: Option<&FlipMask>,
         unit: usize,
         neighbours: &[u32],
     ) -> Self {
         let fours = (1usize << neighbours.len()).div_ceil(4);
         let mut weights = [vec![[0.0; 4]; fours], vec![[0.0; 4]; fours]];
         for (m, x) in samples.states().rows().enumerate() {
-            if left_out.is_some_and(|l| get_bit(l.row(m), unit)) {
+            if mask.is_some_and(|mask| get_bit(mask.row(m), unit)) {
                 continue;
             }
             let mut pattern = 0;
@@ -42,7 +42,7 @@ impl Patterns {
         Self { weights }
     }
 
-    /// Σ w φ of the unit, with r and G of its row (added into zeros).
+    /// Returns Σ w φ of the unit and writes r and G of its row.
     pub(super) fn sum<L: MarginLoss>(
         &self,
         row: &[f64],
@@ -68,10 +68,10 @@ impl Patterns {
             for ((z, weight), total) in z.as_chunks::<4>().0.iter().zip(weights).zip(&mut slopes) {
                 let (phi, slope) = loss.value_and_slope(Portable::load(z).xor(flip));
                 let weight = Portable::load(weight);
-                // A pattern that never occurs may have an infinite φ.
-                value = value.plus(weighted(phi, weight));
+                // φ may be infinite at a pattern that never occurs.
+                value = value + weighted(phi, weight);
                 let slope = weighted(slope.xor(flip), weight);
-                Portable::load(total).plus(slope).store(total);
+                (Portable::load(total) + slope).store(total);
             }
         }
         // Fold the patterns: the upper half has the last neighbour's bit set.
@@ -90,10 +90,10 @@ impl Patterns {
     }
 }
 
-/// w·a, and 0 where w is 0 whatever a is.
+/// Returns w·a, and 0 if w is 0, even for an infinite a.
 fn weighted(a: Portable, weight: Portable) -> Portable {
     let (mut products, mut weights) = ([0.0; 4], [0.0; 4]);
-    a.times(weight).store(&mut products);
+    (a * weight).store(&mut products);
     weight.store(&mut weights);
     for (product, weight) in products.iter_mut().zip(weights) {
         if weight == 0.0 {

@@ -1,15 +1,15 @@
-//! How fast could this core be? The rate of independent multiply-adds, for bench reports.
+//! The peak speed of this core, measured by independent multiply-adds, for bench reports.
 
 use super::lanes::Lanes;
 use super::simd;
 use std::time::Instant;
 
-/// Independent chains: enough that none waits for the result before.
+/// Independent chains: enough that none waits for its last result.
 const CHAINS: usize = 12;
 /// Multiply-adds per chain and call.
 const STEPS: usize = 200_000;
 
-/// `STEPS` multiply-adds in each of `CHAINS` chains of four lanes.
+/// Runs `STEPS` multiply-adds in each of `CHAINS` chains of four lanes.
 #[inline(always)]
 pub(super) fn multiply_adds<V: Lanes>(factor: f64) -> f64 {
     let (factor, summand) = (V::splat(factor), V::splat(1e-3));
@@ -22,8 +22,8 @@ pub(super) fn multiply_adds<V: Lanes>(factor: f64) -> f64 {
     chains.into_iter().map(V::sum).sum()
 }
 
-/// The best of 20 measurements, in floating-point operations per second on one core (a
-/// multiply-add counts as two). Finite. Takes about a tenth of a second.
+/// Returns the best of 20 measurements, in floating-point operations per second on one core (a
+/// multiply-add counts as two). Takes about a tenth of a second.
 pub fn flops_per_second() -> f64 {
     let operations = (2 * 4 * CHAINS * STEPS) as f64;
     let mut best = f64::INFINITY;
@@ -33,7 +33,7 @@ pub fn flops_per_second() -> f64 {
         best = best.min(start.elapsed().as_secs_f64());
         std::hint::black_box(result);
     }
-    // A clock may be too coarse to see anything pass.
+    // The clock may be too coarse.
     operations / best.max(1e-9)
 }
 
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "millions of operations")]
-    fn both_paths_do_the_same_arithmetic() {
+    fn both_implementations_do_the_same_arithmetic() {
         // The fixed point of a ← 0.5 a + 0.001 is 0.002, in every lane of every chain.
         let expected = (4 * CHAINS) as f64 * 0.002;
         assert!((multiply_adds::<Portable>(0.5) - expected).abs() < 1e-12);

@@ -1,18 +1,18 @@
 //! One unit with some neighbours: masked additions, four samples at a time.
 //!
-//! For node-wise fits, and for supports so thin that whole panels would be mostly zeros. The cost
-//! is proportional to samples × neighbours.
+//! For node-wise fits, and for supports so thin that panels would be mostly zeros. The cost is
+//! proportional to samples × neighbours.
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::{Samples, get_bit};
 use std::ops::Range;
 
 /// One unit over some samples.
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
-    pub(super) left_out: Option<&'a LeftOut>,
+    pub(super) mask: Option<&'a FlipMask>,
     pub(super) unit: usize,
     /// The columns that R has, and their values.
     pub(super) neighbours: &'a [u32],
@@ -22,7 +22,7 @@ pub(super) struct Task<'a> {
     pub(super) range: Range<usize>,
 }
 
-/// What a task adds up.
+/// The sums of a task.
 pub(super) struct Partial {
     pub(super) value: f64,
     pub(super) offset: f64,
@@ -32,7 +32,7 @@ pub(super) struct Partial {
 /// Four samples in each of 64 places: a whole tile.
 type Tile = [[f64; 4]; TILE / 4];
 
-/// Sums, gradient and value of one task.
+/// Computes value and gradient of one task.
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
     let mut partial = Partial {
@@ -54,7 +54,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                 let mut word = column(block)[j as usize];
                 for z in z {
                     let masked = r.and(V::load(&MASKS.0[(word & 15) as usize]));
-                    V::load(z).plus(masked).store(z);
+                    (V::load(z) + masked).store(z);
                     word >>= 4;
                 }
             }
@@ -62,7 +62,9 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         let mut weights: Tile = [[0.0; 4]; TILE / 4];
         let mut kept: Tile = [[0.0; 4]; TILE / 4];
         for m in start..task.range.end.min(start + TILE) {
-            let left_out = task.left_out.is_some_and(|l| get_bit(l.row(m), task.unit));
+            let left_out = task
+                .mask
+                .is_some_and(|mask| get_bit(mask.row(m), task.unit));
             if !left_out {
                 weights.as_flattened_mut()[m - start] = task.samples.weight(m);
                 kept.as_flattened_mut()[m - start] = f64::from_bits(u64::MAX);
@@ -77,8 +79,8 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
             let (weight, kept) = (V::load(weight), V::load(kept));
             let (phi, slope) = loss.value_and_slope(V::load(z).xor(flip));
             values = phi.and(kept).times_plus(weight, values);
-            let slope = slope.and(kept).xor(flip).times(weight);
-            total = total.plus(slope);
+            let slope = slope.and(kept).xor(flip) * weight;
+            total = total + slope;
             slope.store(z);
         }
         partial.value += values.sum();
@@ -88,7 +90,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
             for (block, z) in z.chunks_exact(16).take(blocks).enumerate() {
                 let mut word = column(block)[j as usize];
                 for z in z {
-                    sum = sum.plus(V::load(z).and(V::load(&MASKS.0[(word & 15) as usize])));
+                    sum = sum + V::load(z).and(V::load(&MASKS.0[(word & 15) as usize]));
                     word >>= 4;
                 }
             }

@@ -1,14 +1,14 @@
 //! The one module with `unsafe`: AVX2 and FMA registers behind run-time detection.
 //!
 //! Kernels are generic over [`Lanes`] and forced inline into the functions here that carry
-//! `#[target_feature]`, so that the same source becomes vector code. Every function has a safe
-//! wrapper that detects the machine and falls back to [`Portable`].
+//! `#[target_feature]`: the same source becomes vector code. Every function has a safe wrapper that
+//! detects the machine's features and falls back to [`Portable`].
 #![allow(unsafe_code)]
 
 use super::lanes::{Lanes, Portable};
 use super::{MarginLoss, dense, peak, row, sparse};
 
-/// Whether this machine has the vectors that this module uses.
+/// Returns whether this machine has the vectors that this module uses.
 pub fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -76,13 +76,42 @@ pub(super) fn multiply_adds(factor: f64) -> f64 {
 mod avx2 {
     use super::Lanes;
     use std::arch::x86_64::*;
+    use std::ops::{Add, Div, Mul, Neg, Sub};
 
     /// Four numbers in one AVX2 register.
     ///
-    /// Values exist only inside functions that [`super::available`] has let through: that is
-    /// what makes the intrinsics below sound.
+    /// Values exist only inside functions that are called after [`super::available`] returned true,
+    /// which makes the intrinsics below sound.
     #[derive(Clone, Copy)]
     pub(super) struct F64x4(__m256d);
+
+    macro_rules! operator {
+        ($trait:ident, $method:ident, $instruction:ident) => {
+            impl $trait for F64x4 {
+                type Output = Self;
+
+                #[inline(always)]
+                fn $method(self, other: Self) -> Self {
+                    // SAFETY: see the type.
+                    Self(unsafe { $instruction(self.0, other.0) })
+                }
+            }
+        };
+    }
+
+    operator!(Add, add, _mm256_add_pd);
+    operator!(Sub, sub, _mm256_sub_pd);
+    operator!(Mul, mul, _mm256_mul_pd);
+    operator!(Div, div, _mm256_div_pd);
+
+    impl Neg for F64x4 {
+        type Output = Self;
+
+        #[inline(always)]
+        fn neg(self) -> Self {
+            self.xor(Self::splat(-0.0))
+        }
+    }
 
     // SAFETY (all blocks below): see the type. Loads and stores go through references to four
     // `f64` and use the unaligned instructions.
@@ -101,26 +130,6 @@ mod avx2 {
         #[inline(always)]
         fn store(self, to: &mut [f64; 4]) {
             unsafe { _mm256_storeu_pd(to.as_mut_ptr(), self.0) }
-        }
-
-        #[inline(always)]
-        fn plus(self, other: Self) -> Self {
-            Self(unsafe { _mm256_add_pd(self.0, other.0) })
-        }
-
-        #[inline(always)]
-        fn minus(self, other: Self) -> Self {
-            Self(unsafe { _mm256_sub_pd(self.0, other.0) })
-        }
-
-        #[inline(always)]
-        fn times(self, other: Self) -> Self {
-            Self(unsafe { _mm256_mul_pd(self.0, other.0) })
-        }
-
-        #[inline(always)]
-        fn over(self, other: Self) -> Self {
-            Self(unsafe { _mm256_div_pd(self.0, other.0) })
         }
 
         #[inline(always)]

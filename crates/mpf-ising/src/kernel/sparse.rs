@@ -1,16 +1,16 @@
 //! Data with few bits set: add the rows of the set bits.
 //!
-//! Over a tile of samples, z of 16 units (a panel) is gathered sample by sample from the rows of
-//! the set bits. The gradient goes by columns instead: each is held in registers while the
-//! samples that have its bit set are added, so that nothing is written back in between.
+//! Over a tile of samples, z of 16 units (a panel) is gathered sample by sample from the rows of the
+//! set bits. The gradient goes by columns instead: each stays in registers while the samples that
+//! have its bit set are added, and nothing is written back in between.
 //!
-//! Where φ is the exponential itself and no sum of |R| comes near overflow, exp(−R) is multiplied
-//! instead: then most units, being 0, have their rate without any exponential being taken, and
-//! only the few that are 1 need a reciprocal.
+//! If φ is the exponential itself and no sum of |R| comes near overflow, exp(−R) is multiplied
+//! instead: most units are 0 and have their rate without an exponential, and only the few that are 1
+//! need a reciprocal.
 
 use super::TILE;
 use super::lanes::{Aligned, Lanes, MASKS};
-use super::{LeftOut, MarginLoss};
+use super::{FlipMask, MarginLoss};
 use crate::bits::{Samples, for_each_set_bit};
 use std::ops::Range;
 
@@ -25,12 +25,12 @@ pub(super) type Panel = [[f64; 4]; FOURS];
 /// The activity below which lists of set bits beat tables, as `cargo bench --bench paths` finds: at
 /// 0.2 lists still win by a sixth, at 0.3 tables do.
 const WORTH_BELOW: f64 = 0.24;
-/// The activity below which the lists are small in any case.
+/// The activity below which the lists are always small enough.
 const SMALL_BELOW: f64 = 0.05;
-/// Most bytes of lists, beyond that activity.
+/// The most bytes of lists above that activity.
 const MOST_BYTES: usize = 1 << 28;
 
-/// Whether this path is the faster one, and its lists not too large.
+/// Returns whether this algorithm is the faster one and its lists are not too large.
 pub(super) fn is_worth_it(samples: &Samples) -> bool {
     let activity = samples.activity();
     let entries = samples.n_distinct() as f64 * samples.n_units() as f64;
@@ -46,9 +46,9 @@ pub(super) type Lines = Aligned<Panel>;
 
 const ZEROS: Lines = Aligned([[0.0; 4]; FOURS]);
 
-/// Where the set bits are, listed by sample and by unit: three bytes each.
+/// The set bits, listed by sample and by unit: three bytes each.
 ///
-/// Walking the bits themselves costs a mispredicted branch per word, every time.
+/// Walking the bits themselves would cost a mispredicted branch per word in every evaluation.
 #[derive(Clone, Debug)]
 pub(super) struct SetBits {
     /// The units that are 1, sample after sample.
@@ -59,7 +59,7 @@ pub(super) struct SetBits {
     place_starts: Vec<usize>,
 }
 
-/// Bytes of the lists of [`SetBits`].
+/// Returns the bytes of the lists of [`SetBits`].
 pub(super) fn list_bytes(samples: &Samples) -> usize {
     let (n, d) = (samples.n_distinct(), samples.n_units());
     let set = samples.activity() * (n * d) as f64;
@@ -97,13 +97,13 @@ impl SetBits {
         }
     }
 
-    /// The units that are 1 in a sample.
+    /// Returns the units that are 1 in a sample.
     #[inline(always)]
     fn of_sample(&self, m: usize) -> &[u16] {
         &self.units[self.unit_starts[m]..self.unit_starts[m + 1]]
     }
 
-    /// The samples of a tile in which a unit is 1; `at` counts units through all tiles.
+    /// Returns the samples of a tile in which a unit is 1; `at` counts units through all tiles.
     #[inline(always)]
     fn of_unit(&self, at: usize) -> &[u8] {
         &self.places[self.place_starts[at]..self.place_starts[at + 1]]
@@ -114,7 +114,7 @@ impl SetBits {
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
     pub(super) set_bits: &'a SetBits,
-    pub(super) left_out: Option<&'a LeftOut>,
+    pub(super) mask: Option<&'a FlipMask>,
     /// The first unit of the panel, a multiple of 16, and how many it has.
     pub(super) first: usize,
     pub(super) n_units: usize,
@@ -127,14 +127,14 @@ pub(super) struct Task<'a> {
     pub(super) multiply: bool,
 }
 
-/// What a task adds up.
+/// The sums of a task.
 pub(super) struct Partial {
     pub(super) value: f64,
     pub(super) offsets: Panel,
     pub(super) rows: Vec<Lines>,
 }
 
-/// Sums, gradient and value of one task.
+/// Computes value and gradient of one task.
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
     let mut partial = Partial {
@@ -142,7 +142,7 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
         offsets: [[0.0; 4]; FOURS],
         rows: vec![ZEROS; task.rows.len()],
     };
-    // A loop, not a closure: only what is inlined here becomes vector code.
+    // A loop, not a closure: only code that is inlined here becomes vector code.
     let mut rows: Vec<Lines> = vec![ZEROS; task.rows.len()];
     for (lines, row) in rows.iter_mut().zip(task.rows) {
         lines.0 = *row;
@@ -168,14 +168,14 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                 for (four, rate) in rates.into_iter().enumerate() {
                     let (on, kept) = flips.masks::<V>(four);
                     let rate = if flips.any_on(four) {
-                        V::select(on, V::splat(1.0).over(rate), rate)
+                        V::select(on, V::splat(1.0) / rate, rate)
                     } else {
                         rate
                     };
-                    let slope = rate.negate().xor(on.and(V::splat(-0.0)));
+                    let slope = (-rate).xor(on.and(V::splat(-0.0)));
                     values = rate.and(kept).times_plus(weight, values);
-                    let slope = slope.and(kept).times(weight);
-                    totals[four] = totals[four].plus(slope);
+                    let slope = slope.and(kept) * weight;
+                    totals[four] = totals[four] + slope;
                     slope.store(&mut slopes.0[four]);
                 }
             } else {
@@ -185,8 +185,8 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
                     let flip = on.and(V::splat(-0.0));
                     let (phi, slope) = loss.value_and_slope(z.xor(flip));
                     values = phi.and(kept).times_plus(weight, values);
-                    let slope = slope.xor(flip).and(kept).times(weight);
-                    totals[four] = totals[four].plus(slope);
+                    let slope = slope.xor(flip).and(kept) * weight;
+                    totals[four] = totals[four] + slope;
                     slope.store(&mut slopes.0[four]);
                 }
             }
@@ -201,17 +201,17 @@ pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial 
     partial
 }
 
-/// exp(−R).
+/// Returns exp(−R).
 #[inline(always)]
 fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
     let mut factors = [[0.0; 4]; FOURS];
     for (factor, r) in factors.iter_mut().zip(row) {
-        V::load(r).negate().exp().store(factor);
+        (-V::load(r)).exp().store(factor);
     }
     factors
 }
 
-/// The sum (or product) of `first` and the rows of the units that are `on`.
+/// Returns the sum (or product) of `first` and the rows of the units that are `on`.
 #[inline(always)]
 fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u16]) -> [V; FOURS] {
     let mut all = [V::splat(0.0); FOURS];
@@ -221,7 +221,7 @@ fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u
     for &unit in on {
         for (all, r) in all.iter_mut().zip(&rows[unit as usize].0) {
             let r = V::load(r);
-            *all = if MULTIPLY { all.times(r) } else { all.plus(r) };
+            *all = if MULTIPLY { *all * r } else { *all + r };
         }
     }
     all
@@ -240,9 +240,9 @@ impl Flips {
         let present = (1u64 << task.n_units) - 1;
         Self {
             on: x[word] >> shift & present,
-            kept: match task.left_out {
+            kept: match task.mask {
                 None => present,
-                Some(left_out) => present & !(left_out.row(m)[word] >> shift),
+                Some(mask) => present & !(mask.row(m)[word] >> shift),
             },
         }
     }
@@ -252,7 +252,7 @@ impl Flips {
         self.on >> (4 * four) & 15 != 0
     }
 
-    /// Masks of the units that are 1, and of those whose flips count.
+    /// Returns masks of the units that are 1, and of those whose flips count.
     #[inline(always)]
     fn masks<V: Lanes>(&self, four: usize) -> (V, V) {
         let mask = |bits: u64| V::load(&MASKS.0[(bits >> (4 * four) & 15) as usize]);
@@ -271,7 +271,7 @@ fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Lines], rows: &mut 
         }
         for &place in task.set_bits.of_unit(first + unit) {
             for (s, d) in sums.iter_mut().zip(&tile[place as usize].0) {
-                *s = s.plus(V::load(d));
+                *s = *s + V::load(d);
             }
         }
         for (s, g) in sums.into_iter().zip(&mut sum.0) {

@@ -1,21 +1,20 @@
-//! Numbers at the edge of `f64` and data at the edge of sense, through the doors of this crate that
-//! the test of the same name in `mpf-baselines` leaves shut: what comes back is finite, or what its
-//! documentation says, or a typed error, never a panic.
+//! Numbers at the edge of `f64` and degenerate data through the public functions of this crate. The
+//! result is right where a plain formula gives it, and otherwise finite, or what its documentation
+//! says, or a typed error, never a panic.
 
 use mpf_core::rng::stream;
-use mpf_core::{Form, MinimizerOptions, Objective};
-use mpf_ising::blocks;
-use mpf_ising::internal::{Algorithm, Kernel};
-use mpf_ising::preflight::{Finding, bytes_of_fit};
+use mpf_core::{FlowForm, MinimizerOptions, Objective};
+use mpf_ising::internal::{Algorithm, Kernel, bytes_of_fit, n_blocks, part};
 use mpf_ising::{
-    Biases, BootstrapOptions, Boundary, Couplings, ErrorBars, Exact, Fit, FitOptions, Fitter,
-    FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf, Neighbourhood,
-    PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, States, Support, Warning,
-    bootstrap, mosaic,
+    Biases, BootstrapOptions, Boundary, Couplings, ErrorBars, Exact, Finding, Fit, FitOptions,
+    Fitter, FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf,
+    Neighbourhood, PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, States, Support,
+    Warning, block_mean, bootstrap, flip_bit, mosaic_couplings,
 };
 use mpf_testkit::{all_finite, cycle, few, finite, number};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::Mutex;
 
 /// A weight, and seldom one that is refused.
 fn weight() -> impl Strategy<Value = f64> {
@@ -57,10 +56,22 @@ fn couplings(d: usize, values: &[f64]) -> Result<Couplings, mpf_ising::Error> {
 }
 
 fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {
+    fitter_of(Mpf::default(), change)
+}
+
+fn fitter_of(mpf: Mpf, change: impl FnOnce(&mut FitOptions)) -> Fitter {
     let mut options = FitOptions::default();
     options.minimizer.max_iterations = 12;
     change(&mut options);
-    Fitter::new(options).unwrap()
+    Fitter::new(mpf, options).unwrap()
+}
+
+fn mpf(log: bool) -> Mpf {
+    let form = if log { FlowForm::Log } else { FlowForm::Sum };
+    Mpf {
+        form,
+        ..Mpf::default()
+    }
 }
 
 fn mode(nodewise: bool) -> Mode {
@@ -86,7 +97,51 @@ fn shares<'a>(what: &str, values: impl IntoIterator<Item = &'a f64>) -> Result<(
     Ok(())
 }
 
+/// The same up to the rounding of a few hundred additions of moderate numbers.
+fn close(what: &str, found: f64, expected: f64) -> Result<(), TestCaseError> {
+    let off = (found - expected).abs();
+    prop_assert!(
+        off <= 1e-11 * expected.abs().max(1.0),
+        "{what}: {found} against {expected}"
+    );
+    Ok(())
+}
+
+/// Whether energies are small enough for a plain sum of exponentials.
+fn is_moderate(couplings: &Couplings) -> bool {
+    couplings.as_array().iter().map(|j| j.abs()).sum::<f64>() < 100.0
+}
+
+/// The definition: the mean over samples of Σ_i exp(½[E(x) − E(x with i flipped)]).
+fn plain_flow(couplings: &Couplings, samples: &Samples) -> f64 {
+    let mut flow = 0.0;
+    for (m, row) in samples.states().rows().enumerate() {
+        for unit in 0..samples.n_units() {
+            let mut flipped = row.to_vec();
+            flip_bit(&mut flipped, unit);
+            let gain = couplings.energy(row) - couplings.energy(&flipped);
+            flow += samples.weight(m) * (0.5 * gain).exp();
+        }
+    }
+    flow / samples.total_weight()
+}
+
+/// The mean of every unit over the samples, entries that `unknown` has left out.
+fn plain_means(values: &States, unknown: &States, weights: &[f64]) -> Vec<f64> {
+    let mean = |unit: usize| {
+        let known = (0..values.n_samples()).filter(|&m| !unknown.get(m, unit));
+        let (mut ones, mut all) = (0.0, 0.0);
+        for m in known {
+            all += weights[m];
+            ones += weights[m] * f64::from(u8::from(values.get(m, unit)));
+        }
+        ones / all
+    };
+    (0..values.n_units()).map(mean).collect()
+}
+
 fn whole(fit: &Fit) -> Result<(), TestCaseError> {
+    prop_assert!(fit.evaluations > 0 && fit.seconds >= 0.0 && fit.kkt_residual >= 0.0);
     all_finite("J", fit.couplings.as_array())?;
     all_finite("fit", [&fit.value, &fit.kkt_residual, &fit.seconds])?;
     all_finite("asymmetry", &fit.asymmetry)?;
@@ -146,8 +201,13 @@ proptest! {
         let Ok(samples) = Samples::weighted(&states, &weights) else { return Ok(()) };
         prop_assert!((1e-30..=1e30).contains(&samples.total_weight()));
         prop_assert!((0..samples.n_distinct()).all(|m| samples.weight(m) > 0.0));
-        shares("means", &samples.means())?;
         shares("pair means", &samples.pair_means())?;
+        let all_known = States::from_binary(states.to_binary().mapv(|_| 0u8).view()).unwrap();
+        let plain = plain_means(&states, &all_known, &weights);
+        for (unit, (found, expected)) in samples.means().iter().zip(plain).enumerate() {
+            close("mean", *found, expected)?;
+            close("diagonal", samples.pair_means()[[unit, unit]], expected)?;
+        }
 
         let preflight = Preflight::new(&samples, None).unwrap();
         shares("preflight", [&preflight.silent_fraction, &preflight.flips_into_data])?;
@@ -164,8 +224,19 @@ proptest! {
 
         let Ok(model) = couplings(d, &values) else { return Ok(()) };
         let exact = Exact::new(&model).unwrap();
-        all_finite("likelihood", [&exact.log_likelihood(&samples).unwrap()])?;
+        let likelihood = exact.log_likelihood(&samples).unwrap();
+        all_finite("likelihood", [&likelihood])?;
         all_finite("correlations", &exact.spin_correlations())?;
+        if is_moderate(&model) {
+            // By the probabilities themselves.
+            let p = exact.probabilities();
+            close("sum of p", p.iter().sum(), 1.0)?;
+            let rows = samples.states().rows().enumerate();
+            let sum: f64 = rows.map(|(m, x)| samples.weight(m) * p[x[0] as usize].ln()).sum();
+            close("likelihood", likelihood, sum / samples.total_weight())?;
+            let plain = p.iter().map(|p| if *p > 0.0 { -p * p.ln() } else { 0.0 }).sum();
+            close("entropy", exact.entropy(), plain)?;
+        }
         above("error", [&model.mean_square_error(&Couplings::zeros(d).unwrap())])?;
         let pairs = Support::Full.pairs(d).unwrap();
         for warning in [
@@ -179,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn flows_are_numbers_on_every_path(
+    fn flows_are_their_definition_by_every_algorithm(
         states in data(12),
         weights in vec(weight(), 1..6),
         values in vec(finite(), 1..8),
@@ -189,24 +260,41 @@ proptest! {
         let weights = cycle(&weights, states.n_samples());
         let Ok(samples) = Samples::weighted(&states, &weights) else { return Ok(()) };
         let Ok(model) = couplings(d, &values) else { return Ok(()) };
-        for path in [Path::Auto, Path::Dense, Path::Sparse, Path::Rows, Path::Patterns] {
+        let single = plain_flow(&model, &samples);
+        for algorithm in [
+            Algorithm::Auto,
+            Algorithm::Dense,
+            Algorithm::Sparse,
+            Algorithm::Rows,
+            Algorithm::Patterns,
+        ] {
             for hood in [
                 Neighbourhood::SingleFlips,
                 Neighbourhood::SingleFlipsAndComplement,
                 Neighbourhood::OutsideData,
             ] {
-                for form in [Form::Sum, Form::Log] {
-                    let kernel = Kernel { path, portable, serial: true };
+                for form in [FlowForm::Sum, FlowForm::Log] {
+                    let kernel = Kernel { algorithm, portable, serial: true };
                     let Ok(mut flow) = IsingFlow::with_kernel(&samples, hood, form, kernel) else {
                         continue;
                     };
                     let mut grad = vec![0.0; flow.n_params()];
                     let value = flow.value_and_gradient(&model.pack(), &mut grad);
-                    above("K", [&value])?;
+                    above("flow", [&value])?;
                     let moderate = model.as_array().iter().all(|j| j.abs() < 1e10);
-                    prop_assert!(form == Form::Sum || !moderate || value.is_finite(), "ln K = {}", value);
+                    prop_assert!(form == FlowForm::Sum || !moderate || value.is_finite(), "{value}");
                     if value < 1e300 {
                         all_finite("gradient", &grad)?;
+                    }
+                    if is_moderate(&model) {
+                        let sum = if form == FlowForm::Log { value.exp() } else { value };
+                        // Energies of 100 stand in the exponent with their rounding.
+                        let slack = 1e-11 * single;
+                        prop_assert!(match hood {
+                            Neighbourhood::SingleFlips => (sum - single).abs() <= slack,
+                            Neighbourhood::SingleFlipsAndComplement => sum >= single - slack,
+                            Neighbourhood::OutsideData => sum <= single + slack,
+                        }, "{algorithm:?} {hood:?} {form:?}: {sum} against {single}");
                     }
                 }
             }
@@ -218,13 +306,25 @@ proptest! {
         values in vec(number(), 0..12),
         block_length in size(),
     ) {
-        if let Ok(n) = blocks::n_blocks(values.len(), block_length) {
-            prop_assert!((0..n).map(|b| blocks::part(values.len(), n, b).len()).sum::<usize>() == values.len());
+        if let Ok(n) = n_blocks(values.len(), block_length) {
+            prop_assert!((0..n).map(|b| part(values.len(), n, b).len()).sum::<usize>() == values.len());
         }
-        let Ok(found) = blocks::mean(&values, block_length) else { return Ok(()) };
+        let Ok(found) = block_mean(&values, block_length) else { return Ok(()) };
         let finite = values.iter().all(|v| v.is_finite());
         prop_assert_eq!(found.value.is_finite(), finite);
         prop_assert!(!finite || found.standard_error.is_finite(), "{:?}", found);
+        if finite {
+            let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(f64::MIN_POSITIVE);
+            // In units of the largest, so that neither a sum nor a square overflows.
+            let n = values.len() as f64;
+            let mean = values.iter().map(|v| v / largest).sum::<f64>() / n;
+            close("mean", found.value / largest, mean)?;
+            if block_length == 1 {
+                let squares: f64 = values.iter().map(|v| (v / largest - mean).powi(2)).sum();
+                let error = (squares / (n * (n - 1.0))).sqrt();
+                close("standard error", found.standard_error / largest, error)?;
+            }
+        }
     }
 
     #[test]
@@ -240,9 +340,14 @@ proptest! {
             if let Ok(model) = lattice.spin_glass(values[0], rng) {
                 all_finite("J", model.as_array())?;
                 all_finite("h", &model.to_spins().fields)?;
+                let coupled = model.as_array().indexed_iter();
+                let coupled = coupled.filter(|((i, j), v)| i < j && **v != 0.0).count();
+                // A variance whose root is a normal number draws no zeros.
+                let expected = if values[0] > 1e-200 { lattice.edges().len() } else { coupled };
+                prop_assert_eq!(coupled, expected);
             }
         }
-        if let Ok(model) = mosaic::couplings(a, b, rng) {
+        if let Ok(model) = mosaic_couplings(a, b, rng) {
             all_finite("J", model.as_array())?;
         }
         let _ = Couplings::zeros(a);
@@ -252,8 +357,8 @@ proptest! {
         }
         // (What fits into the address space may be held, and would be.)
         let n = if a < 9 { a } else { usize::MAX - a % 2 };
-        for dealing in [FoldAssignment::Blocks, FoldAssignment::Random { seed }] {
-            if let Ok(folds) = Folds::new(n, b, dealing) {
+        for assignment in [FoldAssignment::Blocks, FoldAssignment::Random { seed }] {
+            if let Ok(folds) = Folds::new(n, b, assignment) {
                 prop_assert!((0..b).map(|f| folds.held_out(f).len()).sum::<usize>() == n);
             }
         }
@@ -265,7 +370,8 @@ proptest! {
         prop_assert!(bytes_of_fit(&samples, b) >= b);
         prop_assert_eq!(Preflight::new(&samples, None).is_ok(), states.n_units() < 65_536);
         if states.n_units() > 65_535 {
-            prop_assert!(Fitter::default().fit(&samples).is_err());
+            let plain: Fitter = Fitter::default();
+            prop_assert!(plain.fit(&samples).is_err());
         }
     }
 }
@@ -274,7 +380,7 @@ proptest! {
     #![proptest_config(few(400))]
 
     #[test]
-    fn objectives_pulls_and_paths(
+    fn objectives_slopes_and_paths(
         states in data(5),
         weights in proptest::option::of(vec(weight(), 1..6)),
         values in vec(finite(), 1..8),
@@ -289,49 +395,68 @@ proptest! {
             Some(weights) => Samples::weighted(&states, &cycle(&weights, states.n_samples())),
         };
         let Ok(samples) = samples else { return Ok(()) };
-        let estimator = Mpf { form: if log { Form::Log } else { Form::Sum } };
-        let fitter = fitter(|o| {
-            o.form = estimator.form;
+        let fitter = fitter_of(mpf(log), |o| {
             o.mode = mode(nodewise);
             if let Some(fields) = fields {
                 o.biases = Biases::FixedFields(fields[..d].to_vec());
             }
         });
         if let Ok(model) = couplings(d, &values) {
-            above("F", [&fitter.objective_value(&estimator, &model, &samples).unwrap()])?;
-            if let Ok(pulls) = fitter.coupling_pulls(&estimator, &model, &samples) {
-                all_finite("pulls", pulls.iter().map(|(_, pull)| pull))?;
+            let value = fitter.objective_value(&model, &samples).unwrap();
+            above("F", [&value])?;
+            if is_moderate(&model) && !(log && nodewise) {
+                let flow = plain_flow(&model, &samples);
+                close("F / flow", if log { value.exp() } else { value } / flow, 1.0)?;
+            }
+            if let Ok(slopes) = fitter.coupling_slopes(&model, &samples) {
+                all_finite("slopes", slopes.iter().map(|(_, slope)| slope))?;
             }
         }
+        // Without couplings and fields every rate is 1.
+        let flat = fitter.objective_value(&Couplings::zeros(d).unwrap(), &samples).unwrap();
+        close("F(0)", flat, match (log, nodewise) {
+            (false, _) => d as f64,
+            (true, false) => (d as f64).ln(),
+            (true, true) => 0.0,
+        })?;
         let other = Couplings::zeros(d + 1).unwrap();
-        prop_assert!(fitter.objective_value(&estimator, &other, &samples).is_err());
-        prop_assert!(fitter.coupling_pulls(&estimator, &other, &samples).is_err());
+        prop_assert!(fitter.objective_value(&other, &samples).is_err());
+        prop_assert!(fitter.coupling_slopes(&other, &samples).is_err());
 
         let options = PathOptions {
             penalty: if ridge { Penalty::L2 } else { Penalty::L1 },
             n_lambdas: 3,
             smallest: if (0.0..1.0).contains(&smallest) { smallest } else { 0.1 },
+            n_folds,
             ..Default::default()
         };
         let Ok(path) = PenaltyPath::new(options) else { return Ok(()) };
-        if let Ok(lambdas) = path.lambdas(&fitter, &estimator, &samples) {
+        if let Ok(lambdas) = path.lambdas(&fitter, &samples) {
             all_finite("lambdas", &lambdas)?;
+            prop_assert!(lambdas.len() == 3 && lambdas.is_sorted_by(|a, b| a >= b && *b >= 0.0));
         }
-        let Ok(folds) = Folds::new(states.n_samples(), n_folds, FoldAssignment::Blocks) else {
-            return Ok(());
-        };
-        let found = path.cross_validate(&fitter, &estimator, &states, &folds, |_| {});
-        let Ok(found) = found else { return Ok(()) };
+        let Ok(found) = path.cross_validate(&fitter, &states, |_| {}) else { return Ok(()) };
+        prop_assert!(!found.path.is_empty() && found.scores.len() == found.path.len());
         for (point, score) in found.path.iter().zip(&found.scores) {
             whole(&point.fit)?;
             all_finite("lambda", [&point.lambda])?;
             above("point", [&point.objective].into_iter().chain(&point.ebic))?;
             above("score", [&score.mean, &score.standard_error].into_iter().chain(&score.folds))?;
+            prop_assert_eq!(score.folds.len(), n_folds);
+            let (low, high) = score.folds.iter().fold(
+                (f64::INFINITY, f64::NEG_INFINITY),
+                |(low, high), f| (low.min(*f), high.max(*f)),
+            );
+            // A mean of the folds, up to rounding.
+            let slack = 1e-12 * (1.0 + low.abs().max(high.abs()));
+            let overflows = high > 1e300 && score.mean == f64::INFINITY;
+            prop_assert!(overflows || (low - slack..=high + slack).contains(&score.mean));
         }
         for rule in [Rule::Minimum, Rule::OneStandardError] {
-            prop_assert!(found.chosen(rule).is_some());
+            prop_assert!(found.chosen_by(rule).is_some());
         }
-        prop_assert_eq!(found.chosen(Rule::Ebic).is_some(), !ridge);
+        prop_assert_eq!(found.chosen_by(Rule::Ebic).is_some(), !ridge);
+        prop_assert_eq!(found.chosen().lambda, found.chosen_by(Rule::Minimum).unwrap().lambda);
     }
 
     #[test]
@@ -343,23 +468,27 @@ proptest! {
     ) {
         let d = states.n_units();
         let start = couplings(d, &values).ok();
-        let fitter = fitter(|o| {
-            o.form = if log { Form::Log } else { Form::Sum };
+        let fitter = fitter_of(mpf(log), |o| {
             o.mode = mode(nodewise);
             o.start = start;
-            o.minimizer.snapshots = true;
             if let Some(fixed) = fixed {
                 o.biases = Biases::Fixed(fixed[..d].to_vec());
             }
         });
-        let mut seen = Vec::new();
+        let (mut seen, mut values) = (Vec::new(), Vec::new());
         let fit = fitter.fit_observed(&Samples::new(&states).unwrap(), |progress| {
+            values.push(progress.value);
             seen.extend([progress.value, progress.gradient_norm, progress.seconds]);
             seen.extend(progress.couplings().pack());
         });
         all_finite("progress", &seen)?;
         if let Ok(fit) = fit {
             whole(&fit)?;
+            // Iterations go down, and the last one is the result.
+            if !nodewise {
+                prop_assert!(values.is_sorted_by(|a, b| a >= b), "{values:?}");
+                prop_assert!(values.last().is_none_or(|last| fit.value <= *last));
+            }
         }
     }
 
@@ -374,13 +503,27 @@ proptest! {
         let fitter = fitter(|o| o.mode = mode(nodewise));
         let Ok(model) = couplings(d, &values) else { return Ok(()) };
         let means = Samples::new(&states).unwrap().means();
-        if let Ok(found) = fitter.sandwich(&Mpf::default(), &model, &states, block_length) {
+        if let Ok(found) = fitter.sandwich(&model, &states, block_length) {
             bars(&found, |i| means[i] > 0.0 && means[i] < 1.0)?;
+            if d == 1 && block_length == 1 && found.fields[0].is_finite() && is_moderate(&model) {
+                // One unit: scores −s e^{−hs}, curvatures e^{−hs}.
+                let h = model.to_spins().fields[0];
+                let n = states.n_samples() as f64;
+                let ones = means[0] * n;
+                let (up, down) = ((-h).exp(), h.exp());
+                let curvature = ones * up + (n - ones) * down;
+                let mean = ((n - ones) * down - ones * up) / n;
+                let squares = ones * (up + mean).powi(2) + (n - ones) * (down - mean).powi(2);
+                let expected = (n / (n - 1.0) * squares).sqrt() / curvature;
+                close("one field", found.fields[0] / expected, 1.0)?;
+            }
         }
         // Fits that differ by as much as couplings can: +∞ beyond 10¹⁵⁰, never NaN.
-        let options = BootstrapOptions { n_resamples: 3, block_length, seed: 1 };
+        let options = BootstrapOptions { n_resamples: 3, block_length, seed: 1, ..Default::default() };
+        let scales = Mutex::new(Vec::new());
         let found = bootstrap(&states, &options, |resample| {
             let scale = resample.means()[0];
+            scales.lock().unwrap().push(scale);
             Couplings::new(model.as_array() * scale)
         });
         if let Ok(found) = found {
@@ -388,6 +531,15 @@ proptest! {
             above("h", &found.fields)?;
             if values.iter().all(|v| v.abs() < 1e150) {
                 bars(&found, |_| true)?;
+            }
+            if is_moderate(&model) {
+                // Every fit is J times a number, so every error is |J| times its deviation.
+                let scales = scales.into_inner().unwrap();
+                let mean = scales.iter().sum::<f64>() / 3.0;
+                let deviation = (scales.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+                for (bar, j) in found.of_couplings().iter().zip(model.as_array()) {
+                    close("bootstrap", *bar, j.abs() * deviation)?;
+                }
             }
         }
         let other = bootstrap(&states, &options, |_| Couplings::zeros(d + 1));
@@ -411,8 +563,12 @@ proptest! {
         }
         let weights = cycle(&weights, states.n_samples());
         let Ok(data) = Incomplete::weighted(&states, &mask, &weights) else { return Ok(()) };
-        shares("means", &data.means())?;
-        shares("unknown", [&data.unknown_fraction()])?;
+        for (found, expected) in data.means().iter().zip(plain_means(&states, &mask, &weights)) {
+            close("mean", *found, expected)?;
+        }
+        let n_unknown = mask.rows().map(|row| f64::from(row[0].count_ones())).sum::<f64>();
+        let n_entries = (states.n_samples() * d) as f64;
+        prop_assert_eq!(data.unknown_fraction(), n_unknown / n_entries);
         let fitter = fitter(|o| {
             o.mode = mode(nodewise);
             o.minimizer = MinimizerOptions { max_iterations: 12, ..Default::default() };
@@ -420,7 +576,7 @@ proptest! {
         let complete = MissingRule::Complete { most_unknown, tolerance, max_rounds: 2 };
         let valid = MissingRule::Complete { most_unknown: 2, tolerance: 0.1, max_rounds: 2 };
         for rule in [MissingRule::LeaveOut, complete, valid] {
-            if let Ok(found) = fitter.fit_incomplete(&Mpf::default(), &data, rule) {
+            if let Ok(found) = fitter.fit_incomplete(&data, rule) {
                 whole(&found.fit)?;
                 shares("left out", [&found.left_out_fraction])?;
             }

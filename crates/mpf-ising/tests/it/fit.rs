@@ -1,42 +1,30 @@
 //! Fits: the truth from the exact population, penalties where they belong, supports, warnings.
 
 use mpf_core::rng::stream;
-use mpf_core::{Cancel, Form, Objective, StopReason};
+use mpf_core::{Cancel, FlowForm, Objective, StopReason};
 use mpf_ising::internal::{n_packed, packed_index};
 use mpf_ising::{
-    Biases, Couplings, Error, Exact, FitOptions, Fitter, IsingFlow, Mode, Neighbourhood, Samples,
-    States, Support, Warning,
+    Biases, Couplings, Error, Exact, FitOptions, Fitter, IsingFlow, Mode, Mpf, Neighbourhood,
+    Samples, Support, Warning,
 };
+use mpf_testkit::{StopAfter, exact_samples, in_memory, random_couplings};
 use ndarray::{Array2, array};
 use rand::RngExt;
 
-fn random_couplings(d: usize, scale: f64, seed: u64) -> Couplings {
-    let mut rng = stream(seed, 0);
-    let packed: Vec<f64> = (0..n_packed(d))
-        .map(|_| scale * rng.random_range(-1.0..1.0))
-        .collect();
-    Couplings::unpack(d, &packed).unwrap()
-}
-
-/// Every state, weighted by the model: data without noise.
-fn population(couplings: &Couplings) -> Samples {
-    let mut states = States::new(couplings.n_units()).unwrap();
-    (0..1u64 << couplings.n_units()).for_each(|x| states.push(&[x]));
-    let p = Exact::new(couplings).unwrap().probabilities();
-    Samples::weighted(&states, &p).unwrap()
-}
-
 fn draws(couplings: &Couplings, n: usize, seed: u64) -> Samples {
-    let states = Exact::new(couplings).unwrap().draw(n, &mut stream(seed, 0));
-    Samples::new(&states).unwrap()
+    Samples::new(&Exact::new(couplings).unwrap().draw(n, seed)).unwrap()
 }
 
 fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {
+    fitter_of(Mpf::default(), change)
+}
+
+fn fitter_of(mpf: Mpf, change: impl FnOnce(&mut FitOptions)) -> Fitter {
     let mut options = FitOptions::default();
     // About what sums near 5 resolve: √(5 ε) ~ 3e-8.
     options.minimizer.gradient_tolerance = 1e-7;
     change(&mut options);
-    Fitter::new(options).unwrap()
+    Fitter::new(mpf, options).unwrap()
 }
 
 fn largest_difference(a: &Couplings, b: &Couplings) -> f64 {
@@ -48,7 +36,7 @@ fn largest_difference(a: &Couplings, b: &Couplings) -> f64 {
 /// ∂/∂J_ii = −½ ∂/∂h_i and ∂/∂J_ij = −½ (∂/∂K_ij + ∂/∂h_i + ∂/∂h_j).
 fn spin_gradient(samples: &Samples, couplings: &Couplings) -> (Vec<f64>, Array2<f64>) {
     let d = couplings.n_units();
-    let mut flow = IsingFlow::new(samples, Neighbourhood::SingleFlips, Form::Sum).unwrap();
+    let mut flow = IsingFlow::new(samples, Neighbourhood::SingleFlips, FlowForm::Sum).unwrap();
     let mut grad = vec![0.0; n_packed(d)];
     flow.value_and_gradient(&couplings.pack(), &mut grad);
     let fields: Vec<f64> = (0..d).map(|i| -2.0 * grad[packed_index(d, i, i)]).collect();
@@ -65,22 +53,24 @@ fn spin_gradient(samples: &Samples, couplings: &Couplings) -> (Vec<f64>, Array2<
 #[test]
 fn every_form_recovers_the_truth_from_the_exact_population() {
     let truth = random_couplings(6, 1.2, 1);
-    let samples = population(&truth);
-    type Change = fn(&mut FitOptions);
-    let variants: [(&str, Change); 5] = [
-        ("joint", |_| {}),
-        ("node-wise", |o| o.mode = Mode::NodeWise),
-        ("ln K", |o| o.form = Form::Log),
-        ("node-wise ln K", |o| {
-            o.mode = Mode::NodeWise;
-            o.form = Form::Log;
-        }),
-        ("complement", |o| {
-            o.neighbourhood = Neighbourhood::SingleFlipsAndComplement;
-        }),
+    let samples = exact_samples(&truth);
+    let log = Mpf {
+        form: FlowForm::Log,
+        ..Mpf::default()
+    };
+    let complement = Mpf {
+        neighbourhood: Neighbourhood::SingleFlipsAndComplement,
+        ..Mpf::default()
+    };
+    let variants = [
+        ("joint", Mpf::default(), Mode::Joint),
+        ("node-wise", Mpf::default(), Mode::NodeWise),
+        ("logarithm", log, Mode::Joint),
+        ("node-wise logarithm", log, Mode::NodeWise),
+        ("complement", complement, Mode::Joint),
     ];
-    for (name, change) in variants {
-        let fit = fitter(change).fit(&samples).unwrap();
+    for (name, mpf, mode) in variants {
+        let fit = fitter_of(mpf, |o| o.mode = mode).fit(&samples).unwrap();
         // Gradients of 1e-7 over a curvature of about 0.1.
         assert!(
             largest_difference(&fit.couplings, &truth) < 1e-5,
@@ -145,7 +135,7 @@ fn penalties_are_on_the_spin_couplings_and_fields() {
             }
         }
     }
-    let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum).unwrap();
+    let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum).unwrap();
     let k = flow.value_and_gradient(&fit.couplings.pack(), &mut [0.0; 10]);
     assert!((fit.value - k - value_of_penalties).abs() < 1e-10);
     assert!(fit.kkt_residual <= 1e-7);
@@ -167,7 +157,7 @@ fn node_wise_penalties_sum_to_the_joint_ones() {
         couplings: array![[0.0, 0.5], [0.5, 0.0]],
     })
     .unwrap();
-    let samples = population(&truth);
+    let samples = exact_samples(&truth);
     for (l1, l2) in [(0.1, 0.0), (0.0, 0.3)] {
         let options = |o: &mut FitOptions| (o.l1, o.l2) = (l1, l2);
         let joint = fitter(options).fit(&samples).unwrap();
@@ -229,7 +219,8 @@ fn fixed_biases_and_fields_stay() {
         }
         if mode == Mode::Joint {
             // Stationary in J_ij with J_ii held: the paper's own gradient.
-            let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum).unwrap();
+            let mut flow =
+                IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum).unwrap();
             let mut grad = [0.0; 10];
             flow.value_and_gradient(&fit.couplings.pack(), &mut grad);
             for i in 0..4 {
@@ -313,10 +304,7 @@ fn observers_see_the_couplings_and_cancelling_keeps_them() {
 fn constant_units_are_set_aside_and_named() {
     let truth = random_couplings(4, 1.0, 13);
     let clean = draws(&truth, 1_000, 14);
-    let binary = Exact::new(&truth)
-        .unwrap()
-        .draw(1_000, &mut stream(14, 0))
-        .to_binary();
+    let binary = Exact::new(&truth).unwrap().draw(1_000, 14).to_binary();
     let mut data = Array2::<u8>::zeros((1_000, 6));
     for (to, from) in [(0, 0), (2, 1), (3, 2), (5, 3)] {
         data.column_mut(to).assign(&binary.column(from));
@@ -385,12 +373,15 @@ fn leaving_flips_out_is_measured_and_warned_of() {
     // Two units, three of four states: most flips are data states.
     let data = array![[0u8, 0], [1, 0], [0, 1], [0, 0], [0, 0], [1, 0]];
     let samples = Samples::from_binary(data.view()).unwrap();
-    let options = |o: &mut FitOptions| {
-        o.neighbourhood = Neighbourhood::OutsideData;
+    let mpf = Mpf {
+        neighbourhood: Neighbourhood::OutsideData,
+        ..Mpf::default()
+    };
+    let fitter = fitter_of(mpf, |o| {
         o.l2 = 0.1;
         o.l2_on_fields = true;
-    };
-    let fit = fitter(options).fit(&samples).unwrap();
+    });
+    let fit = fitter.fit(&samples).unwrap();
     assert_eq!(fit.left_out_fraction, (3.0 * 2.0 + 2.0 + 1.0) / 12.0);
     assert!(
         fit.warnings
@@ -400,17 +391,14 @@ fn leaving_flips_out_is_measured_and_warned_of() {
 
     let all = array![[0u8, 0], [1, 0], [0, 1], [1, 1]];
     let samples = Samples::from_binary(all.view()).unwrap();
-    assert_eq!(
-        fitter(options).fit(&samples).unwrap_err(),
-        Error::NoFlipsLeft
-    );
+    assert_eq!(fitter.fit(&samples).unwrap_err(), Error::NoFlipsLeft);
 }
 
 #[test]
 fn repeats_and_weights_are_the_same_data() {
     let states = Exact::new(&random_couplings(4, 1.0, 16))
         .unwrap()
-        .draw(500, &mut stream(17, 0));
+        .draw(500, 17);
     let once = Samples::new(&states).unwrap();
     let distinct = once.states().clone();
     let weighted = Samples::weighted(&distinct, once.weights().unwrap()).unwrap();
@@ -490,24 +478,30 @@ fn small_and_degenerate_data_give_an_answer_or_an_error() {
     let bad = |change: fn(&mut FitOptions)| {
         let mut options = FitOptions::default();
         change(&mut options);
-        Fitter::new(options).unwrap_err()
+        Fitter::new(Mpf::default(), options).unwrap_err()
     };
-    assert!(matches!(
-        bad(|o| o.l1 = -1.0),
-        Error::Option { name: "l1", .. }
-    ));
-    assert!(matches!(
-        bad(|o| o.l2 = f64::NAN),
-        Error::Option { name: "l2", .. }
-    ));
-    assert!(matches!(bad(|o| o.minimizer.memory = 0), Error::Core(_)));
-    assert!(matches!(
-        bad(|o| {
-            o.mode = Mode::NodeWise;
-            o.neighbourhood = Neighbourhood::SingleFlipsAndComplement;
-        }),
+    for (error, expected) in [
+        (bad(|o| o.l1 = -1.0), "l1"),
+        (bad(|o| o.l2 = f64::NAN), "l2"),
+        (bad(|o| o.minimizer.memory = 0), "memory"),
+    ] {
+        assert!(
+            matches!(error, Error::Core(mpf_core::Error::Option { name, .. }) if name == expected),
+            "{error}"
+        );
+    }
+    let complement = Mpf {
+        neighbourhood: Neighbourhood::SingleFlipsAndComplement,
+        ..Mpf::default()
+    };
+    let options = FitOptions {
+        mode: Mode::NodeWise,
+        ..FitOptions::default()
+    };
+    assert_eq!(
+        Fitter::new(complement, options).unwrap_err(),
         Error::NodeWiseComplement
-    ));
+    );
 }
 
 /// With the feature `lbfgsb` a fit by the C code is the same fit.
@@ -519,7 +513,7 @@ fn both_backends_find_the_same_couplings() {
         let ours = fitter(|o| o.l1 = l1).fit(&samples).unwrap();
         let theirs = fitter(|o| {
             o.l1 = l1;
-            o.minimizer.backend = mpf_core::minimize::Backend::Lbfgsb;
+            o.minimizer.backend = mpf_core::Backend::Lbfgsb;
         })
         .fit(&samples)
         .unwrap();
@@ -536,8 +530,8 @@ fn both_backends_find_the_same_couplings() {
         .fit(&samples)
         .unwrap()
     };
-    let ours = rows(mpf_core::minimize::Backend::Basin);
-    let theirs = rows(mpf_core::minimize::Backend::Lbfgsb);
+    let ours = rows(mpf_core::Backend::Basin);
+    let theirs = rows(mpf_core::Backend::Lbfgsb);
     assert!(largest_difference(&ours.couplings, &theirs.couplings) < 1e-5);
 }
 
@@ -567,12 +561,12 @@ fn a_unit_without_flips_cannot_be_fitted_by_itself() {
     // Unit 0 is flipped by another sample in every state; unit 1 is not.
     let data = array![[0u8, 0, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0]];
     let samples = Samples::from_binary(data.view()).unwrap();
-    let error = fitter(|o| {
-        o.mode = Mode::NodeWise;
-        o.neighbourhood = Neighbourhood::OutsideData;
-    })
-    .fit(&samples)
-    .unwrap_err();
+    let mpf = Mpf {
+        neighbourhood: Neighbourhood::OutsideData,
+        ..Mpf::default()
+    };
+    let fitter = fitter_of(mpf, |o| o.mode = Mode::NodeWise);
+    let error = fitter.fit(&samples).unwrap_err();
     assert_eq!(error, Error::NoFlipsLeftOfUnit { unit: 0 });
 }
 
@@ -580,7 +574,7 @@ fn a_unit_without_flips_cannot_be_fitted_by_itself() {
 fn probabilities_as_weights_raise_no_false_alarm() {
     // |K| up to 1.5, which a thousand states determine; weights that sum to 1 are not one sample.
     let truth = random_couplings(10, 3.0, 24);
-    let fit = fitter(|_| {}).fit(&population(&truth)).unwrap();
+    let fit = fitter(|_| {}).fit(&exact_samples(&truth)).unwrap();
     let alarm = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
     assert!(!fit.warnings.iter().any(alarm), "{:?}", fit.warnings);
     assert!(largest_difference(&fit.couplings, &truth) < 1e-3);
@@ -588,50 +582,40 @@ fn probabilities_as_weights_raise_no_false_alarm() {
 
 #[test]
 fn a_fit_that_was_stopped_goes_on_to_the_same_bits() {
-    let truth = random_couplings(9, 0.8, 5);
-    let states = Exact::new(&truth).unwrap().draw(3000, &mut stream(5, 1));
-    let samples = Samples::new(&states).unwrap();
+    let samples = draws(&random_couplings(9, 0.8, 5), 3000, 5);
     for (l1, mode) in [
         (0.0, Mode::Joint),
         (0.02, Mode::Joint),
         (0.0, Mode::NodeWise),
         (0.02, Mode::NodeWise),
     ] {
-        let mut options = FitOptions {
-            l1,
-            mode,
-            ..Default::default()
-        };
-        let whole = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
-        assert!(whole.snapshot.is_none(), "nobody asked for it");
-        options.minimizer.snapshots = true;
-        for stop_at in [0, 1, 4, 8] {
-            let cancel = Cancel::new();
-            options.minimizer.cancel = cancel.clone();
-            options.resume = None;
-            let fitter = Fitter::new(options.clone()).unwrap();
-            let stopped = fitter
-                .fit_observed(&samples, |p| {
-                    assert!(p.snapshot().is_some());
-                    if p.iteration >= stop_at {
-                        cancel.cancel();
-                    }
-                })
-                .unwrap();
+        let whole = fitter(|o| (o.l1, o.mode) = (l1, mode))
+            .fit(&samples)
+            .unwrap();
+        for writes in [1, 2, 5, 9] {
+            let file = StopAfter::new(writes);
+            let stopped = fitter(|o| {
+                (o.l1, o.mode) = (l1, mode);
+                o.minimizer.checkpoint = file.checkpoint();
+                o.minimizer.cancel = file.cancel().clone();
+            });
+            let stopped = stopped.fit(&samples).unwrap();
             if mode == Mode::Joint {
                 assert_eq!(stopped.stop, StopReason::Cancelled);
             }
-            let stored = mpf_core::checkpoint::seal(&stopped.snapshot.unwrap()).unwrap();
-            options.minimizer.cancel = Cancel::new();
-            options.resume = Some(mpf_core::checkpoint::open(&stored).unwrap());
+            let (_, checkpoint) = file.resumed();
             let mut made = 0;
-            let fitter = Fitter::new(options.clone()).unwrap();
-            let resumed = fitter.fit_observed(&samples, |_| made += 1).unwrap();
+            let resumed = fitter(|o| {
+                (o.l1, o.mode) = (l1, mode);
+                o.minimizer.checkpoint = checkpoint;
+            });
+            let resumed = resumed.fit_observed(&samples, |_| made += 1).unwrap();
             if mode == Mode::Joint {
                 let left = whole.iterations - stopped.iterations;
                 assert_eq!(made, left, "nothing is done twice");
             }
-            assert_eq!(resumed.couplings, whole.couplings, "{mode:?} {stop_at}");
+            assert_eq!(resumed.couplings, whole.couplings, "{mode:?} {writes}");
+            assert_eq!(resumed.value.to_bits(), whole.value.to_bits());
             assert_eq!(resumed.trace.len(), whole.trace.len());
             assert_eq!(resumed.evaluations, whole.evaluations);
             assert_eq!(resumed.warnings, whole.warnings);
@@ -642,40 +626,55 @@ fn a_fit_that_was_stopped_goes_on_to_the_same_bits() {
 
 #[test]
 fn rows_that_are_done_are_not_fitted_again() {
-    let truth = random_couplings(6, 0.8, 6);
-    let states = Exact::new(&truth).unwrap().draw(500, &mut stream(6, 1));
-    let samples = Samples::new(&states).unwrap();
-    let mut options = FitOptions {
-        mode: Mode::NodeWise,
-        ..Default::default()
+    let samples = draws(&random_couplings(6, 0.8, 6), 500, 6);
+    let run = |checkpoint: mpf_core::Checkpoint, change: fn(&mut FitOptions)| {
+        fitter(|o| {
+            o.mode = Mode::NodeWise;
+            o.minimizer.checkpoint = checkpoint;
+            change(o);
+        })
+        .fit(&samples)
     };
-    options.minimizer.snapshots = true;
-    let whole = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
-    options.resume.clone_from(&whole.snapshot);
+    let file = StopAfter::new(usize::MAX);
+    let whole = run(file.checkpoint(), |_| {}).unwrap();
     // Without a single evaluation left, only rows that were done already can come out.
-    options.minimizer.max_evaluations = 0;
-    let again = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
+    let again = run(file.resumed().1, |o| o.minimizer.max_evaluations = 0).unwrap();
     assert_eq!(again.couplings, whole.couplings);
     assert_eq!(again.stop, StopReason::Converged);
-
-    let mut forged = serde_json::to_value(&whole.snapshot).unwrap();
-    forged["NodeWise"]["seconds"] = (-1.0).into();
-    let forged = FitOptions {
-        resume: serde_json::from_value(forged).unwrap(),
-        ..options.clone()
-    };
-    let error = Fitter::new(forged).unwrap().fit(&samples);
+    // Rows with other couplings are of another problem.
+    let other = run(file.resumed().1, |o| {
+        o.support = Support::Edges(vec![(0, 1)]);
+    });
     assert!(matches!(
-        error.unwrap_err(),
+        other.unwrap_err(),
         Error::Core(mpf_core::Error::Checkpoint { .. })
     ));
+}
 
-    options.support = Support::Edges(vec![(0, 1)]);
-    let error = Fitter::new(options.clone()).unwrap().fit(&samples);
+#[test]
+fn forged_states_are_errors_and_no_panics() {
+    let samples = draws(&random_couplings(4, 0.8, 7), 200, 7);
+    let joint = |checkpoint| {
+        let fitter = fitter(|o| o.minimizer.checkpoint = checkpoint);
+        fitter.fit(&samples).unwrap_err()
+    };
+    for error in [
+        joint(in_memory("not a state")),
+        joint(in_memory((1u8, vec![f64::NAN]))),
+    ] {
+        assert!(
+            matches!(error, Error::Core(mpf_core::Error::Checkpoint { .. })),
+            "{error}"
+        );
+    }
+    let checkpoint = StopAfter::new(usize::MAX).checkpoint();
+    checkpoint.entry("seconds").note("not a number");
+    let fitter = fitter(|o| {
+        o.mode = Mode::NodeWise;
+        o.minimizer.checkpoint = checkpoint;
+    });
     assert!(matches!(
-        error.unwrap_err(),
-        Error::Core(mpf_core::Error::OtherSnapshot { .. })
+        fitter.fit(&samples).unwrap_err(),
+        Error::Core(mpf_core::Error::Checkpoint { .. })
     ));
-    options.mode = Mode::Joint;
-    assert_eq!(Fitter::new(options).unwrap_err(), Error::OtherMode);
 }

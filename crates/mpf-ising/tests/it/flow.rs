@@ -2,12 +2,13 @@
 
 use mpf_core::gradient_error;
 use mpf_core::rng::stream;
-use mpf_core::{Flow, Form, Objective, OutsideData};
+use mpf_core::{Flow, FlowForm, Objective, OutsideData};
 use mpf_ising::BitFlips;
-use mpf_ising::internal::{n_packed, packed_index};
-use mpf_ising::kernel::{FlowRate, Kernel, Path};
-use mpf_ising::{Couplings, Exact, IsingFlow, IsingModel, Neighbourhood, Samples, States};
-use mpf_ising::{MarginSum, Terms};
+use mpf_ising::internal::{Algorithm, Kernel, n_packed, packed_index};
+use mpf_ising::{
+    Couplings, FlowRate, IsingFlow, IsingModel, MarginSum, Neighbourhood, Samples, States, Terms,
+};
+use mpf_testkit::exact_samples;
 use proptest::prelude::*;
 use rand::RngExt;
 
@@ -29,7 +30,7 @@ fn plain(
     states: &States,
     weights: &[f64],
     neighbourhood: Neighbourhood,
-    form: Form,
+    form: FlowForm,
     theta: &[f64],
 ) -> (f64, Vec<f64>) {
     let d = states.n_units();
@@ -56,9 +57,9 @@ fn plain(
 /// Both are sums of about M·d positive terms in another order: relative errors of a few hundred ε
 /// at most. The plain one also takes differences of energies, which are sums of couplings, err by
 /// ε Σ|J|, and stand in an exponent. The gradient is compared relative to the largest of it.
-fn assert_close(fast: &(f64, Vec<f64>), plain: &(f64, Vec<f64>), theta: &[f64], form: Form) {
+fn assert_close(fast: &(f64, Vec<f64>), plain: &(f64, Vec<f64>), theta: &[f64], form: FlowForm) {
     // A logarithm near zero is as good as its argument near one.
-    let floor = if form == Form::Log { 1.0 } else { 0.0 };
+    let floor = if form == FlowForm::Log { 1.0 } else { 0.0 };
     let energies: f64 = theta.iter().map(|t| t.abs()).sum();
     let tolerance = f64::EPSILON * (1000.0 + energies);
     let close = |a: f64, b: f64, scale: f64| (a - b).abs() <= tolerance * scale;
@@ -77,7 +78,7 @@ fn assert_close(fast: &(f64, Vec<f64>), plain: &(f64, Vec<f64>), theta: &[f64], 
 fn fast(
     samples: &Samples,
     neighbourhood: Neighbourhood,
-    form: Form,
+    form: FlowForm,
     theta: &[f64],
 ) -> (f64, Vec<f64>) {
     fast_by(Kernel::default(), samples, neighbourhood, form, theta)
@@ -87,7 +88,7 @@ fn fast_by(
     kernel: Kernel,
     samples: &Samples,
     neighbourhood: Neighbourhood,
-    form: Form,
+    form: FlowForm,
     theta: &[f64],
 ) -> (f64, Vec<f64>) {
     let mut flow = IsingFlow::with_kernel(samples, neighbourhood, form, kernel).unwrap();
@@ -98,18 +99,23 @@ fn fast_by(
 
 /// Every algorithm, with and without the machine's vectors.
 fn kernels(d: usize) -> Vec<Kernel> {
-    let mut paths = vec![Path::Auto, Path::Dense, Path::Sparse, Path::Rows];
+    let mut algorithms = vec![
+        Algorithm::Auto,
+        Algorithm::Dense,
+        Algorithm::Sparse,
+        Algorithm::Rows,
+    ];
     if d <= 11 {
-        paths.push(Path::Patterns);
+        algorithms.push(Algorithm::Patterns);
     }
-    let both = |path| {
+    let both = |algorithm| {
         [false, true].map(|portable| Kernel {
-            path,
+            algorithm,
             portable,
             serial: portable,
         })
     };
-    paths.into_iter().flat_map(both).collect()
+    algorithms.into_iter().flat_map(both).collect()
 }
 
 fn neighbourhoods() -> [Neighbourhood; 3] {
@@ -138,7 +144,7 @@ proptest! {
         let samples = Samples::weighted(&states, &weights).unwrap();
         let theta = random_theta(d, scale / (d as f64).sqrt(), seed);
         let neighbourhood = neighbourhoods()[which];
-        let form = if log { Form::Log } else { Form::Sum };
+        let form = if log { FlowForm::Log } else { FlowForm::Sum };
         if IsingFlow::new(&samples, neighbourhood, form).is_ok() {
             let plain = plain(&states, &weights, neighbourhood, form, &theta);
             for kernel in kernels(d) {
@@ -167,22 +173,22 @@ fn every_kernel_equals_the_plain_sum_over_many_tiles() {
         let samples = Samples::new(&states).unwrap();
         let theta = random_theta(d, 3.0 / (d as f64).sqrt(), 1);
         for neighbourhood in neighbourhoods() {
-            if IsingFlow::new(&samples, neighbourhood, Form::Sum).is_err() {
+            if IsingFlow::new(&samples, neighbourhood, FlowForm::Sum).is_err() {
                 // One unit: both states are data.
                 continue;
             }
             let weights = vec![1.0; 1000];
-            let plain = plain(&states, &weights, neighbourhood, Form::Sum, &theta);
+            let plain = plain(&states, &weights, neighbourhood, FlowForm::Sum, &theta);
             for kernel in kernels(d) {
-                let fast = fast_by(kernel, &samples, neighbourhood, Form::Sum, &theta);
-                assert_close(&fast, &plain, &theta, Form::Sum);
+                let fast = fast_by(kernel, &samples, neighbourhood, FlowForm::Sum, &theta);
+                assert_close(&fast, &plain, &theta, FlowForm::Sum);
             }
         }
     }
 }
 
 /// A support's objective is the full one with zeros elsewhere.
-fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Path) {
+fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Algorithm) {
     let states = random_states(500, d, 0.4, 3);
     let mut rng = stream(4, 0);
     let weights: Vec<f64> = (0..500).map(|_| rng.random_range(0.5..3.0)).collect();
@@ -201,11 +207,11 @@ fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Path) {
     }
     let theta = Couplings::from_spins(&spins).unwrap().pack();
     let neighbourhood = Neighbourhood::SingleFlips;
-    let (value, grad) = plain(&states, &weights, neighbourhood, Form::Sum, &theta);
+    let (value, grad) = plain(&states, &weights, neighbourhood, FlowForm::Sum, &theta);
 
     let terms = Terms::new(&samples, 0..d, edges.clone()).unwrap();
     let mut sum = MarginSum::new(terms, FlowRate::default());
-    assert_eq!(sum.path(), expected);
+    assert_eq!(sum.algorithm(), expected);
     let mut thin_grad = vec![0.0; d + edges.len()];
     let params: Vec<f64> = fields.into_iter().chain(couplings).collect();
     let thin = sum.value_and_gradient(&params, &mut thin_grad);
@@ -224,9 +230,9 @@ fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Path) {
 #[test]
 fn thin_supports_are_summed_by_patterns_or_rows() {
     let lattice = mpf_ising::Lattice::new(6, 7, mpf_ising::Boundary::Open).unwrap();
-    check_support(42, lattice.edges(), Path::Patterns);
+    check_support(42, lattice.edges(), Algorithm::Patterns);
     // A hub with 15 neighbours has too many patterns to count.
-    check_support(40, (1..16).map(|j| (0, j)).collect(), Path::Rows);
+    check_support(40, (1..16).map(|j| (0, j)).collect(), Algorithm::Rows);
 }
 
 #[test]
@@ -238,7 +244,7 @@ fn the_gradient_is_the_gradient() {
         Neighbourhood::SingleFlipsAndComplement,
         Neighbourhood::OutsideData,
     ] {
-        for form in [Form::Sum, Form::Log] {
+        for form in [FlowForm::Sum, FlowForm::Log] {
             let mut flow = IsingFlow::new(&samples, neighbourhood, form).unwrap();
             // Richardson differences at 1e-3 err by h⁴ ~ 1e-12 and rounding ε/h ~ 1e-13.
             assert!(gradient_error(&mut flow, &theta, 1e-3) < 1e-10);
@@ -250,15 +256,12 @@ fn the_gradient_is_the_gradient() {
 fn the_truth_is_stationary_under_exact_weights() {
     let d = 5;
     let truth = Couplings::unpack(d, &random_theta(d, 1.5, 3)).unwrap();
-    let p = Exact::new(&truth).unwrap().probabilities();
-    let mut states = States::new(d).unwrap();
-    (0..1 << d).for_each(|x| states.push(&[x]));
-    let samples = Samples::weighted(&states, &p).unwrap();
+    let samples = exact_samples(&truth);
     for neighbourhood in [
         Neighbourhood::SingleFlips,
         Neighbourhood::SingleFlipsAndComplement,
     ] {
-        let (_, grad) = fast(&samples, neighbourhood, Form::Sum, &truth.pack());
+        let (_, grad) = fast(&samples, neighbourhood, FlowForm::Sum, &truth.pack());
         assert!(grad.iter().all(|g| g.abs() < 1e-12));
     }
 }
@@ -266,32 +269,32 @@ fn the_truth_is_stationary_under_exact_weights() {
 #[test]
 fn a_single_unit_by_hand() {
     // d = 1, three ones and one zero, J = [[b]]: E(1) = b, so the ones leave at e^{b/2} and the
-    // zero at e^{−b/2}; K = (3 e^{b/2} + e^{−b/2})/4.
+    // zero at e^{−b/2}; the flow is (3 e^{b/2} + e^{−b/2})/4.
     let data = ndarray::array![[1u8], [1], [0], [1]];
     let samples = Samples::from_binary(data.view()).unwrap();
     let b: f64 = -0.7;
-    let (value, grad) = fast(&samples, Neighbourhood::SingleFlips, Form::Sum, &[b]);
+    let (value, grad) = fast(&samples, Neighbourhood::SingleFlips, FlowForm::Sum, &[b]);
     let (up, down) = ((b / 2.0).exp(), (-b / 2.0).exp());
     assert!((value - (3.0 * up + down) / 4.0).abs() < 1e-15);
     assert!((grad[0] - (3.0 * up - down) / 8.0).abs() < 1e-15);
 }
 
 #[test]
-fn ln_k_survives_couplings_whose_exponentials_overflow() {
+fn the_logarithm_survives_couplings_whose_exponentials_overflow() {
     let states = random_states(50, 20, 0.5, 4);
     let samples = Samples::new(&states).unwrap();
     let theta = random_theta(20, 1e3, 5);
-    let (sum, _) = fast(&samples, Neighbourhood::SingleFlips, Form::Sum, &theta);
+    let (sum, _) = fast(&samples, Neighbourhood::SingleFlips, FlowForm::Sum, &theta);
     assert_eq!(sum, f64::INFINITY);
     let weights = vec![1.0; 50];
     for neighbourhood in [
         Neighbourhood::SingleFlips,
         Neighbourhood::SingleFlipsAndComplement,
     ] {
-        let fast = fast(&samples, neighbourhood, Form::Log, &theta);
+        let fast = fast(&samples, neighbourhood, FlowForm::Log, &theta);
         assert!(fast.0.is_finite() && fast.0 > 700.0);
-        let plain = plain(&states, &weights, neighbourhood, Form::Log, &theta);
-        assert_close(&fast, &plain, &theta, Form::Log);
+        let plain = plain(&states, &weights, neighbourhood, FlowForm::Log, &theta);
+        assert_close(&fast, &plain, &theta, FlowForm::Log);
     }
 }
 
@@ -300,25 +303,25 @@ fn flips_into_data_states_are_found_and_counted() {
     // States 00, 01, 10 of two units, 00 twice: its two flips are data, one flip each of 01 and 10.
     let data = ndarray::array![[0u8, 0], [1, 0], [0, 1], [0, 0]];
     let samples = Samples::from_binary(data.view()).unwrap();
-    let flow = IsingFlow::new(&samples, Neighbourhood::OutsideData, Form::Sum).unwrap();
+    let flow = IsingFlow::new(&samples, Neighbourhood::OutsideData, FlowForm::Sum).unwrap();
     assert_eq!(flow.left_out_fraction(), (2.0 * 2.0 + 1.0 + 1.0) / 8.0);
     let all = ndarray::array![[0u8, 0], [1, 0], [0, 1], [1, 1]];
     let samples = Samples::from_binary(all.view()).unwrap();
     assert!(matches!(
-        IsingFlow::new(&samples, Neighbourhood::OutsideData, Form::Sum),
+        IsingFlow::new(&samples, Neighbourhood::OutsideData, FlowForm::Sum),
         Err(mpf_ising::Error::NoFlipsLeft)
     ));
 }
 
 #[test]
 fn the_thread_count_cannot_change_a_digit() {
-    // More than one chunk of samples, for every path that has chunks.
+    // More than one chunk of samples, for every algorithm that has chunks.
     let samples = Samples::new(&random_states(20_000, 40, 0.3, 6)).unwrap();
     let theta = random_theta(40, 0.3, 7);
-    for path in [Path::Dense, Path::Sparse, Path::Rows] {
+    for algorithm in [Algorithm::Dense, Algorithm::Sparse, Algorithm::Rows] {
         let bits = |threads: usize| -> Vec<u64> {
             let kernel = Kernel {
-                path,
+                algorithm,
                 ..Kernel::default()
             };
             let pool = rayon::ThreadPoolBuilder::new()
@@ -327,14 +330,14 @@ fn the_thread_count_cannot_change_a_digit() {
                 .unwrap();
             pool.install(|| {
                 let neighbourhood = Neighbourhood::SingleFlipsAndComplement;
-                let (value, grad) = fast_by(kernel, &samples, neighbourhood, Form::Sum, &theta);
+                let (value, grad) = fast_by(kernel, &samples, neighbourhood, FlowForm::Sum, &theta);
                 let all = std::iter::once(value).chain(grad);
                 all.map(f64::to_bits).collect()
             })
         };
         let one = bits(1);
         for threads in [2, 3, 8] {
-            assert_eq!(bits(threads), one, "{path:?}");
+            assert_eq!(bits(threads), one, "{algorithm:?}");
         }
     }
 }
@@ -346,7 +349,7 @@ fn nan_is_not_lost() {
     theta[3] = f64::NAN;
     for kernel in kernels(9) {
         let neighbourhood = Neighbourhood::SingleFlips;
-        let (value, _) = fast_by(kernel, &samples, neighbourhood, Form::Sum, &theta);
+        let (value, _) = fast_by(kernel, &samples, neighbourhood, FlowForm::Sum, &theta);
         assert!(value.is_nan(), "{kernel:?}");
     }
 }

@@ -3,6 +3,10 @@
 mod extremes;
 mod fit;
 mod flow;
+mod logistic;
 mod messages;
+mod missing;
+mod path;
 mod preflight;
 mod reference;
+mod sandwich;

@@ -3,17 +3,17 @@
 use mpf_core::StopReason;
 use mpf_ising::{
     Boundary, Couplings, Error, FitOptions, Fitter, FoldAssignment, Folds, Incomplete, Lattice,
-    PathOptions, PenaltyPath, Samples, States, Support, Warning,
+    Mpf, Neighbourhood, PathOptions, PenaltyPath, Samples, States, Support, Warning,
 };
 use ndarray::{Array2, array};
 
 #[test]
 fn error_messages() {
     let samples = Samples::from_binary(array![[0u8, 1], [1, 0], [1, 1], [0, 0]].view()).unwrap();
-    let fit = |change: fn(&mut FitOptions)| {
-        let mut options = FitOptions::default();
-        change(&mut options);
-        Fitter::new(options)
+    let fit = |change: fn(&mut Mpf, &mut FitOptions)| {
+        let (mut mpf, mut options) = (Mpf::default(), FitOptions::default());
+        change(&mut mpf, &mut options);
+        Fitter::new(mpf, options)
             .and_then(|f| f.fit(&samples))
             .unwrap_err()
     };
@@ -46,12 +46,12 @@ fn error_messages() {
             .unwrap()
             .spin_glass(f64::NAN, &mut mpf_core::rng::stream(0, 0))
             .unwrap_err(),
-        fit(|o| o.l1 = -0.5),
-        fit(|o| o.support = Support::Edges(vec![(0, 7)])),
-        fit(|o| o.neighbourhood = mpf_ising::Neighbourhood::OutsideData),
-        fit(|o| o.start = Some(Couplings::zeros(3).unwrap())),
-        fit(|o| o.minimizer.gradient_tolerance = f64::NAN),
-        fit(|o| o.start = Some(Couplings::new(array![[1e4, 0.0], [0.0, 0.0]]).unwrap())),
+        fit(|_, o| o.l1 = -0.5),
+        fit(|_, o| o.support = Support::Edges(vec![(0, 7)])),
+        fit(|mpf, _| mpf.neighbourhood = Neighbourhood::OutsideData),
+        fit(|_, o| o.start = Some(Couplings::zeros(3).unwrap())),
+        fit(|_, o| o.minimizer.gradient_tolerance = f64::NAN),
+        fit(|_, o| o.start = Some(Couplings::new(array![[1e4, 0.0], [0.0, 0.0]]).unwrap())),
         Folds::new(3, 5, FoldAssignment::Blocks).unwrap_err(),
         PenaltyPath::new(PathOptions {
             lambdas: Some(vec![0.1, -0.2]),
@@ -116,7 +116,10 @@ fn json_of_a_fitted_model() {
     };
     options.minimizer.max_iterations = 2;
     let samples = Samples::from_binary(data.view()).unwrap();
-    let fit = Fitter::new(options).unwrap().fit(&samples).unwrap();
+    let fit = Fitter::new(Mpf::default(), options)
+        .unwrap()
+        .fit(&samples)
+        .unwrap();
     let mut json = serde_json::to_value(&fit).unwrap();
     round(&mut json);
     json["seconds"] = "[seconds]".into();

@@ -1,23 +1,17 @@
 //! Every finding on data made to show it, and nothing on data that have none.
 
-use mpf_core::rng::stream;
-use mpf_ising::internal::n_packed;
-use mpf_ising::preflight::{Finding, Preflight, Relation, bytes_of_fit};
-use mpf_ising::{Couplings, Error, Exact, Fitter, Samples, States};
+use mpf_ising::internal::bytes_of_fit;
+use mpf_ising::{Error, Exact, Finding, Fitter, PairRelation, Preflight, Samples, States};
+use mpf_testkit::random_couplings;
 use ndarray::{Array2, array};
-use rand::RngExt;
 
 fn samples(data: &Array2<u8>) -> Samples {
     Samples::from_binary(data.view()).unwrap()
 }
 
 fn healthy(n: usize, d: usize) -> Samples {
-    let mut rng = stream(2, 0);
-    let packed: Vec<f64> = (0..n_packed(d))
-        .map(|_| rng.random_range(-0.5..0.5))
-        .collect();
-    let truth = Couplings::unpack(d, &packed).unwrap();
-    Samples::new(&Exact::new(&truth).unwrap().draw(n, &mut rng)).unwrap()
+    let truth = random_couplings(d, 0.5, 2);
+    Samples::new(&Exact::new(&truth).unwrap().draw(n, 2)).unwrap()
 }
 
 #[test]
@@ -46,18 +40,18 @@ fn pairs_constants_and_duplicates_are_named() {
     });
     let names: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(String::from).to_vec();
     let found = Preflight::new(&samples(&data), Some(&names)).unwrap();
-    let has = |i: usize, j: usize, wanted: Relation| {
+    let has = |i: usize, j: usize, wanted: PairRelation| {
         found.findings.iter().any(|f| {
             matches!(f, Finding::Pair { first, second, relation }
                 if first.index == i && second.index == j && *relation == wanted)
         })
     };
-    assert!(has(0, 1, Relation::Equal));
-    assert!(has(0, 2, Relation::Opposite));
-    assert!(has(0, 3, Relation::NeverTogether));
-    assert!(has(4, 0, Relation::OnlyWith));
+    assert!(has(0, 1, PairRelation::Equal));
+    assert!(has(0, 2, PairRelation::Opposite));
+    assert!(has(0, 3, PairRelation::NeverTogether));
+    assert!(has(4, 0, PairRelation::OnlyWith));
     // Unit 3 is 1 only where 2 is: 2 or not 3.
-    assert!(has(3, 2, Relation::OnlyWith));
+    assert!(has(3, 2, PairRelation::OnlyWith));
     assert!(found.findings.iter().any(|f| matches!(
         f,
         Finding::Constant { unit, value: 1 } if unit.index == 5
@@ -102,7 +96,7 @@ fn never_silent_together_and_linear_units_are_named() {
     assert!(found.findings.iter().any(|f| matches!(
         f,
         Finding::Pair {
-            relation: Relation::NeverBothSilent,
+            relation: PairRelation::NeverBothSilent,
             ..
         }
     )));
@@ -159,7 +153,8 @@ fn costs_are_of_the_right_size() {
     assert!(found.bytes >= samples.bytes() && found.bytes < samples.bytes() + 200_000);
     assert_eq!(found.bytes, bytes_of_fit(&samples, 136));
     assert!(bytes_of_fit(&samples, 16) < found.bytes);
-    let fit = Fitter::default().fit(&samples).unwrap();
+    let fitter: Fitter = Fitter::default();
+    let fit = fitter.fit(&samples).unwrap();
     // Times on a busy machine: only that it is no nonsense.
     assert!(found.seconds > 0.0 && found.seconds < 100.0 * fit.seconds + 1.0);
     let names = vec![String::new(); 3];

@@ -1,21 +1,22 @@
 //! Another program's answers: the RISE couplings that Julia and Ipopt learned from the counts of
-//! two three-spin models. Runs when `MPF_REFERENCE_DATA` names the folder with the files.
+//! two three-spin models. Runs if `MPF_REFERENCE_DATA` names the folder with the files, and says so
+//! if it does not.
 
-use mpf_core::Form;
-use mpf_ising::{FitOptions, Fitter, Mode, Samples, States};
+use mpf_core::FlowForm;
+use mpf_ising::{FitOptions, Fitter, Mode, Mpf, Samples, States};
 use ndarray::{Array2, s};
 use std::path::PathBuf;
 
 fn reference_data() -> Option<PathBuf> {
     let folder = std::env::var_os("MPF_REFERENCE_DATA").map(PathBuf::from);
     if folder.is_none() {
-        eprintln!("skipped: set MPF_REFERENCE_DATA to the folder of the reference files");
+        eprintln!("SKIPPED: no reference data (MPF_REFERENCE_DATA)");
     }
     folder
 }
 
 /// The node-wise ℓ1 fit with λ = c √(ln(n²/0.05)/M), compared in spins with fields on the diagonal.
-fn compare(method: &str, c: f64, form: Form) {
+fn compare(method: &str, c: f64, form: FlowForm) {
     let Some(folder) = reference_data() else {
         return;
     };
@@ -33,12 +34,15 @@ fn compare(method: &str, c: f64, form: Form) {
             // The rows of a node-wise fit carry half of λ₁ each.
             l1: 2.0 * lambda,
             mode: Mode::NodeWise,
-            form,
             ..FitOptions::default()
         };
         options.minimizer.gradient_tolerance = 1e-10;
         let samples = Samples::weighted(&states, &counts).unwrap();
-        let fit = Fitter::new(options).unwrap().fit(&samples).unwrap();
+        let mpf = Mpf {
+            form,
+            ..Mpf::default()
+        };
+        let fit = Fitter::new(mpf, options).unwrap().fit(&samples).unwrap();
         let spins = fit.couplings.to_spins();
         let mut found = spins.couplings;
         found.diag_mut().assign(&spins.fields);
@@ -59,10 +63,10 @@ fn read_as_f64(path: &std::path::Path) -> Array2<f64> {
 
 #[test]
 fn rise_is_reproduced() {
-    compare("RISE", 0.4, Form::Sum);
+    compare("RISE", 0.4, FlowForm::Sum);
 }
 
 #[test]
 fn logrise_is_reproduced() {
-    compare("logRISE", 0.8, Form::Log);
+    compare("logRISE", 0.8, FlowForm::Log);
 }

@@ -1,0 +1,292 @@
+//! One data set with the parameters that are free on it, and the joint fit.
+
+use super::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode};
+use crate::Result;
+use crate::basis::{Basis, Field, Standardized};
+use crate::bits::Samples;
+use crate::couplings::{Couplings, SpinCouplings, check_square};
+use crate::error::Error;
+use crate::flow::{Neighbourhood, Terms, all_pairs, check_count, flip_mask};
+use crate::kernel::{FlipMask, Kernel};
+use crate::support::{Biases, Support};
+use crate::warning::Warning;
+use mpf_core::{Minimizer, Minimum, Objective, Ridge};
+use ndarray::{Array1, Array2};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Flips to leave out because an entry is unknown, and the means of the known entries.
+pub(crate) struct Masked {
+    pub(crate) mask: Arc<FlipMask>,
+    pub(crate) means: Vec<f64>,
+}
+
+/// One data set with the parameters that are free on it.
+pub(super) struct Problem<'a, E: Estimator> {
+    fitter: &'a Fitter<E>,
+    pub(super) samples: &'a Samples,
+    all_known: bool,
+    mask: Option<Arc<FlipMask>>,
+    pub(super) left_out_fraction: f64,
+    start: Option<SpinCouplings>,
+    pub(super) means: Vec<f64>,
+    constant: Vec<bool>,
+    pub(super) pairs: Vec<(usize, usize)>,
+}
+
+impl<'a, E: Estimator> Problem<'a, E> {
+    pub(super) fn new(
+        fitter: &'a Fitter<E>,
+        samples: &'a Samples,
+        masked: Option<Masked>,
+    ) -> Result<Self> {
+        let options = &fitter.options;
+        let d = samples.n_units();
+        fitter.estimator.check_units(d)?;
+        options.biases.check(d)?;
+        if let Some(start) = &options.start
+            && start.n_units() != d
+        {
+            return Err(Error::UnitCount {
+                what: "starting couplings",
+                expected: d,
+                found: start.n_units(),
+            });
+        }
+        let all_known = masked.is_none();
+        let (means, unknown) = match masked {
+            None => (samples.means(), None),
+            Some(masked) => (masked.means, Some(masked.mask)),
+        };
+        let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
+        // Ask for the memory of the result before the work, not after it.
+        check_square(d)?;
+        let mut pairs = free_pairs(options, d)?;
+        pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
+        let (mask, left_out_fraction) = flip_mask(samples, fitter.estimator.neighbourhood())?;
+        if options.mode == Mode::NodeWise
+            && let Some(unit) = mask.as_ref().and_then(|mask| mask.first_without_flips(d))
+        {
+            return Err(Error::NoFlipsLeftOfUnit { unit });
+        }
+        Ok(Self {
+            fitter,
+            samples,
+            all_known,
+            mask: unknown.or(mask),
+            left_out_fraction,
+            start: options.start.as_ref().map(Couplings::to_spins),
+            means,
+            constant,
+            pairs,
+        })
+    }
+
+    pub(super) fn options(&self) -> &FitOptions {
+        &self.fitter.options
+    }
+
+    pub(super) fn has_free_parameters(&self) -> bool {
+        let mut fields = (0..self.samples.n_units()).map(|i| self.field(i));
+        !self.pairs.is_empty() || fields.any(|field| matches!(field, Field::Free { .. }))
+    }
+
+    pub(super) fn field(&self, unit: usize) -> Field {
+        let mean = self.means[unit];
+        match &self.options().biases {
+            Biases::Fixed(biases) => Field::FixedBias(biases[unit]),
+            Biases::FixedFields(fields) => Field::Fixed(fields[unit]),
+            Biases::Free if self.constant[unit] => {
+                let n = self.samples.n_effective();
+                let odds = (mean * n + 0.5) / ((1.0 - mean) * n + 0.5);
+                // J_ii = −ln odds and no couplings: h = −J_ii/2.
+                Field::Fixed(0.5 * odds.min(f64::MAX).ln())
+            }
+            Biases::Free => Field::Free {
+                deviation: (mean * (1.0 - mean)).sqrt(),
+            },
+        }
+    }
+
+    /// Minimises the sum over flips of `units` with the couplings of `pairs` free. `share` is the
+    /// part of the coupling penalties that these units carry. Returns (h, K) and the minimum.
+    pub(super) fn minimize(
+        &self,
+        units: Range<usize>,
+        pairs: Vec<(usize, usize)>,
+        share: f64,
+        minimizer: &Minimizer,
+        mut observer: impl FnMut(&mpf_core::Progress<'_>, &Basis),
+    ) -> Result<(Vec<f64>, Minimum)> {
+        let basis = Basis::new(units.clone(), &pairs, &self.means, |i| self.field(i));
+        let n_spin_params = units.len() + pairs.len();
+        let start = match &self.start {
+            None => vec![0.0; basis.n_params()],
+            Some(start) => basis.coordinates(&spin_params(start, &units, &pairs)),
+        };
+        let penalised = self.penalised(units, pairs, share, &basis)?;
+        let mut objective = Standardized::new(penalised, &basis);
+        let lambda = basis.l1_weights(share * self.options().l1);
+        let observer = |progress: &mpf_core::Progress<'_>| observer(progress, &basis);
+        let minimum = minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?;
+        let mut spins = vec![0.0; n_spin_params];
+        basis.to_spins(&minimum.theta, &mut spins);
+        Ok((spins, minimum))
+    }
+
+    /// Returns the objective with its smooth penalty, over (h of `units`, K of `pairs`).
+    pub(super) fn penalised<'s>(
+        &'s self,
+        units: Range<usize>,
+        pairs: Vec<(usize, usize)>,
+        share: f64,
+        basis: &Basis,
+    ) -> Result<Ridge<Box<dyn Objective + 's>>> {
+        let options = self.options();
+        let l2_on_fields = if options.l2_on_fields {
+            options.l2
+        } else {
+            0.0
+        };
+        let ridge = basis
+            .free_fields()
+            .map(|free| if free { l2_on_fields } else { 0.0 })
+            .chain(pairs.iter().map(|_| share * options.l2))
+            .collect();
+        let estimator = &self.fitter.estimator;
+        let objective = estimator.objective(Terms {
+            samples: self.samples,
+            units,
+            pairs,
+            mask: self.mask.clone(),
+            complement: estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement,
+            kernel: Kernel {
+                // Node by node, the units run in parallel already.
+                serial: options.mode == Mode::NodeWise,
+                ..Kernel::default()
+            },
+        });
+        Ok(Ridge::new(objective, ridge)?)
+    }
+
+    pub(super) fn fit_jointly(
+        &self,
+        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let d = self.samples.n_units();
+        let assemble = |spins: &[f64]| self.couplings(&spins[..d], &spins[d..]);
+        let (spins, minimum) = self.minimize(
+            0..d,
+            self.pairs.clone(),
+            1.0,
+            &self.fitter.minimizer,
+            |progress, basis| {
+                let (fields, couplings) = basis.sums(progress.theta);
+                if !are_couplings(fields, couplings) {
+                    return;
+                }
+                let couplings = || {
+                    let mut spins = vec![0.0; d + self.pairs.len()];
+                    basis.to_spins(progress.theta, &mut spins);
+                    assemble(&spins).expect("small enough, as was just checked")
+                };
+                observer(&FitProgress {
+                    iteration: progress.iteration,
+                    evaluations: progress.evaluations,
+                    value: progress.value,
+                    gradient_norm: progress.gradient_norm,
+                    seconds: progress.seconds,
+                    couplings: &couplings,
+                });
+            },
+        )?;
+        Ok(Fit {
+            couplings: assemble(&spins)?,
+            value: minimum.value,
+            stop: minimum.stop,
+            kkt_residual: minimum.kkt_residual,
+            iterations: minimum.iterations,
+            evaluations: minimum.evaluations,
+            seconds: minimum.seconds,
+            left_out_fraction: 0.0,
+            asymmetry: None,
+            warnings: Vec::new(),
+            trace: minimum.trace,
+        })
+    }
+
+    /// Returns J, given the fields of all units and the couplings of the free pairs.
+    pub(super) fn couplings(&self, fields: &[f64], couplings: &[f64]) -> Result<Couplings> {
+        let d = self.samples.n_units();
+        let mut spins = SpinCouplings {
+            fields: Array1::from(fields.to_vec()),
+            couplings: Array2::zeros((d, d)),
+        };
+        for (&(i, j), &k) in self.pairs.iter().zip(couplings) {
+            spins.couplings[[i, j]] = k;
+            spins.couplings[[j, i]] = k;
+        }
+        Couplings::from_spins(&spins)
+    }
+
+    pub(super) fn warnings(&self, fit: &Fit) -> Vec<Warning> {
+        let options = self.options();
+        let penalised = options.l1 > 0.0 || options.l2 > 0.0;
+        let mut warnings = Vec::new();
+        warnings.extend(Warning::constant_units(&self.means));
+        warnings.extend(Warning::left_out(fit.left_out_fraction));
+        if !penalised && self.all_known {
+            warnings.extend(Warning::separable_pairs(self.samples, &self.pairs));
+        }
+        warnings.extend(Warning::run_away(
+            &fit.couplings,
+            &self.pairs,
+            self.samples.n_effective(),
+        ));
+        warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
+        warnings
+    }
+}
+
+/// Returns the pairs of the support after checking that one objective can number them.
+fn free_pairs(options: &FitOptions, d: usize) -> Result<Vec<(usize, usize)>> {
+    let units = match options.mode {
+        Mode::Joint => d,
+        Mode::NodeWise => 1,
+    };
+    let at_most = |n_couplings: usize| match options.mode {
+        Mode::Joint => n_couplings,
+        Mode::NodeWise => n_couplings.min(d),
+    };
+    if options.support == Support::Full {
+        check_count(units, d, at_most(all_pairs(d)))?;
+    }
+    let pairs = options.support.pairs(d)?;
+    check_count(units, d, at_most(pairs.len()))?;
+    Ok(pairs)
+}
+
+/// Returns whether h and K with these Σ_i |h_i| and Σ_{i<j} |K_ij| are small enough for
+/// [`Couplings`].
+pub(super) fn are_couplings(fields: f64, couplings: f64) -> bool {
+    // Σ_ij |J_ij| ≤ 8 Σ_{i<j} |K_ij| + 2 Σ_i |h_i|, and twice that must not overflow; another
+    // factor of two is for rounding.
+    (32.0 * couplings + 8.0 * fields).is_finite()
+}
+
+/// Returns θ = (h of `units`, K of `pairs`).
+pub(super) fn spin_params(
+    spins: &SpinCouplings,
+    units: &Range<usize>,
+    pairs: &[(usize, usize)],
+) -> Vec<f64> {
+    let fields = units.clone().map(|i| spins.fields[i]);
+    let couplings = pairs.iter().map(|&pair| spins.couplings[pair]);
+    fields.chain(couplings).collect()
+}
+
+/// Returns the pairs that have `unit` as an end.
+pub(super) fn pairs_of(pairs: &[(usize, usize)], unit: usize) -> Vec<(usize, usize)> {
+    let touches = |&(i, j): &(usize, usize)| i == unit || j == unit;
+    pairs.iter().copied().filter(touches).collect()
+}

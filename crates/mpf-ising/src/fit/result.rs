@@ -1,0 +1,94 @@
+//! A fit under way, and its result.
+
+use crate::couplings::Couplings;
+use crate::warning::Warning;
+use mpf_core::{StopReason, TracePoint};
+use serde::{Deserialize, Serialize};
+
+/// A fit under way.
+pub struct FitProgress<'a> {
+    /// Iterations so far; in node-wise mode, units that are done.
+    pub iteration: usize,
+    /// Evaluations of the objective so far.
+    pub evaluations: usize,
+    /// The objective with its penalties; in node-wise mode, summed over the units that are done.
+    pub value: f64,
+    /// The KKT residual in standardised units; in node-wise mode, the largest so far.
+    pub gradient_norm: f64,
+    /// Learning time in seconds: observers do not count.
+    pub seconds: f64,
+    pub(super) couplings: &'a dyn Fn() -> Couplings,
+}
+
+impl<'a> FitProgress<'a> {
+    /// Reports the progress of a learner that does not go through a [`Fitter`](super::Fitter);
+    /// `couplings` returns the current ones.
+    pub fn new(point: TracePoint, couplings: &'a dyn Fn() -> Couplings) -> Self {
+        Self {
+            iteration: point.iteration,
+            evaluations: point.evaluations,
+            value: point.value,
+            gradient_norm: point.gradient_norm,
+            seconds: point.seconds,
+            couplings,
+        }
+    }
+
+    /// Returns the current couplings. O(d²).
+    pub fn couplings(&self) -> Couplings {
+        (self.couplings)()
+    }
+}
+
+/// A fitted model, how it was found, and what to be careful about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[must_use = "look at `stop` and `warnings` before using the couplings"]
+pub struct Fit {
+    /// The paper's J.
+    pub couplings: Couplings,
+    /// The objective at these couplings, penalties included.
+    pub value: f64,
+    /// Why the minimisation stopped.
+    pub stop: StopReason,
+    /// The largest entry of the smallest subgradient, in standardised units: 0 at a minimum.
+    pub kkt_residual: f64,
+    /// Iterations (of all rows together in node-wise mode).
+    pub iterations: usize,
+    /// Evaluations of the objective (of all rows together in node-wise mode).
+    pub evaluations: usize,
+    /// Learning time in seconds.
+    pub seconds: f64,
+    /// The fraction of flips that led to data states and were left out.
+    pub left_out_fraction: f64,
+    /// Node-wise mode: the largest |K_ij − K_ji| before averaging.
+    pub asymmetry: Option<f64>,
+    /// What to be careful about.
+    pub warnings: Vec<Warning>,
+    /// One point per iteration; in node-wise mode the last point of every unit, with the index of
+    /// the unit in place of the iteration.
+    pub trace: Vec<TracePoint>,
+}
+
+impl Fit {
+    /// Returns a fit that was computed rather than minimised: `stop` is [`StopReason::ClosedForm`].
+    pub fn closed_form(
+        couplings: Couplings,
+        value: f64,
+        seconds: f64,
+        warnings: Vec<Warning>,
+    ) -> Self {
+        Self {
+            couplings,
+            value,
+            stop: StopReason::ClosedForm,
+            kkt_residual: 0.0,
+            iterations: 0,
+            evaluations: 0,
+            seconds,
+            left_out_fraction: 0.0,
+            asymmetry: None,
+            warnings,
+            trace: Vec::new(),
+        }
+    }
+}

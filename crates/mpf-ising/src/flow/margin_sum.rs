@@ -1,0 +1,168 @@
+//! The mean of a function of the margin over flips, as an objective in spin parameters.
+
+use super::Terms;
+use crate::bits::{for_each_set_bit, get_bit};
+use crate::kernel::{Algorithm, MarginEngine, MarginLoss, at_one_margin};
+use mpf_core::Objective;
+use rayon::prelude::*;
+
+/// The slot of an end that is not among the units.
+const NOWHERE: u32 = u32::MAX;
+
+/// Returns a slot in four bytes; [`check_count`](super::check_count) has made sure that it fits.
+fn in_four_bytes(slot: usize) -> u32 {
+    u32::try_from(slot).expect("no more entries than were checked")
+}
+
+/// The mean over samples of φ(a), summed over flips, as a function of
+/// θ = (h of the units, K of the pairs); +∞ on overflow.
+pub struct MarginSum<'a, L> {
+    pub(super) terms: Terms<'a>,
+    pub(super) engine: MarginEngine<'a>,
+    /// For both ends of every pair, where their R is kept, or [`NOWHERE`].
+    slots: Vec<[u32; 2]>,
+    pub(super) loss: L,
+}
+
+impl<'a, L: MarginLoss> MarginSum<'a, L> {
+    /// Sums `loss` over `terms`.
+    pub fn new(terms: Terms<'a>, loss: L) -> Self {
+        let entries: Vec<(usize, usize)> = terms
+            .pairs
+            .iter()
+            .flat_map(|&(i, j)| [(i, j), (j, i)])
+            .filter(|(unit, _)| terms.units.contains(unit))
+            .collect();
+        let engine = MarginEngine::new(
+            terms.samples,
+            terms.mask.clone(),
+            terms.units.clone(),
+            &entries,
+            terms.kernel,
+        );
+        let slot = |unit: usize, other: usize| {
+            if terms.units.contains(&unit) {
+                in_four_bytes(engine.slot(unit, other))
+            } else {
+                NOWHERE
+            }
+        };
+        Self {
+            slots: terms
+                .pairs
+                .iter()
+                .map(|&(i, j)| [slot(i, j), slot(j, i)])
+                .collect(),
+            terms,
+            engine,
+            loss,
+        }
+    }
+
+    /// Returns the kernel's algorithm.
+    #[doc(hidden)]
+    pub fn algorithm(&self) -> Algorithm {
+        self.engine.algorithm()
+    }
+
+    /// Sets R and c of z_i = −h_i + Σ_j K_ij (1 − 2 x_j).
+    pub(super) fn set_params(&mut self, theta: &[f64]) {
+        let (fields, couplings) = theta.split_at(self.terms.units.len());
+        let mut offsets: Vec<f64> = fields.iter().map(|h| -h).collect();
+        let first = self.terms.units.start;
+        for ((&coupling, &slots), &(i, j)) in
+            couplings.iter().zip(&self.slots).zip(&self.terms.pairs)
+        {
+            for (unit, slot) in [i, j].into_iter().zip(slots) {
+                if slot != NOWHERE {
+                    offsets[unit - first] += coupling;
+                    self.engine.set(slot as usize, -2.0 * coupling);
+                }
+            }
+        }
+        for (k, offset) in offsets.into_iter().enumerate() {
+            self.engine.set_offset(self.terms.units.start + k, offset);
+        }
+    }
+
+    fn gradient(&self, grad: &mut [f64]) {
+        let (fields, couplings) = grad.split_at_mut(self.terms.units.len());
+        for (k, field) in fields.iter_mut().enumerate() {
+            *field = -self.engine.offset_grad(self.terms.units.start + k);
+        }
+        for ((coupling, &slots), &(i, j)) in
+            couplings.iter_mut().zip(&self.slots).zip(&self.terms.pairs)
+        {
+            *coupling = 0.0;
+            for (unit, slot) in [i, j].into_iter().zip(slots) {
+                if slot != NOWHERE {
+                    *coupling +=
+                        self.engine.offset_grad(unit) - 2.0 * self.engine.grad(slot as usize);
+                }
+            }
+        }
+    }
+
+    /// Returns Σ_i h_i s_mi, half the energy difference to the complement.
+    pub(super) fn complement_margin(&self, fields: &[f64], m: usize) -> f64 {
+        let mut margin: f64 = -fields.iter().sum::<f64>();
+        for_each_set_bit(self.terms.samples.states().row(m), |i| {
+            margin += 2.0 * fields[i];
+        });
+        margin
+    }
+
+    /// Returns the sum over flips of all units at once, and adds its gradient to that of the fields.
+    fn add_complement(&self, fields: &[f64], grad: &mut [f64]) -> f64 {
+        const CHUNK: usize = 4096;
+        let n = self.terms.samples.n_distinct();
+        let scale = 1.0 / self.terms.samples.total_weight();
+        let partials: Vec<(f64, Vec<f64>)> = (0..n.div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| {
+                let mut value = 0.0;
+                let mut slopes = vec![0.0; fields.len()];
+                for m in chunk * CHUNK..n.min((chunk + 1) * CHUNK) {
+                    let weight = scale * self.terms.samples.weight(m);
+                    let margin = self.complement_margin(fields, m);
+                    let (v, slope) = at_one_margin(self.loss, margin);
+                    value += weight * v;
+                    for (i, g) in slopes.iter_mut().enumerate() {
+                        let s = if get_bit(self.terms.samples.states().row(m), i) {
+                            1.0
+                        } else {
+                            -1.0
+                        };
+                        *g += weight * s * slope;
+                    }
+                }
+                (value, slopes)
+            })
+            .collect();
+        let mut value = 0.0;
+        for (part, slopes) in &partials {
+            value += part;
+            for (g, s) in grad.iter_mut().zip(slopes) {
+                *g += s;
+            }
+        }
+        value
+    }
+}
+
+impl<L: MarginLoss> Objective for MarginSum<'_, L> {
+    fn n_params(&self) -> usize {
+        self.terms.units.len() + self.terms.pairs.len()
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        self.set_params(theta);
+        let mut value = self.engine.evaluate(self.loss);
+        self.gradient(grad);
+        if self.terms.complement {
+            let d = self.terms.units.len();
+            value += self.add_complement(&theta[..d], &mut grad[..d]);
+        }
+        value
+    }
+}

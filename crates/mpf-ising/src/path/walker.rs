@@ -1,0 +1,99 @@
+//! One data set on its way down the λ's, and the state of all of them between two λ's.
+
+use super::{CrossValidation, Penalty};
+use crate::Result;
+use crate::bits::Samples;
+use crate::couplings::Couplings;
+use crate::error::Error;
+use crate::fit::{Estimator, Fit, FitOptions, Fitter};
+use crate::support::{Biases, Support};
+use mpf_core::{Checkpoint, StopReason};
+use ndarray::{Array2, aview1};
+use serde::{Deserialize, Serialize};
+
+/// The fits of one data set, from one λ to the next.
+pub(super) struct Walker<E: Estimator> {
+    estimator: E,
+    pub(super) samples: Samples,
+    penalty: Penalty,
+    pub(super) options: FitOptions,
+}
+
+impl<E: Estimator> Walker<E> {
+    /// Starts without couplings, which is the answer at the largest λ₁, unless the options have
+    /// another start.
+    pub(super) fn new(fitter: &Fitter<E>, samples: Samples, penalty: Penalty) -> Result<Self> {
+        let mut options = fitter.options().clone();
+        // The checkpoint of a path keeps whole points, not iterations.
+        options.minimizer.checkpoint = Checkpoint::default();
+        if options.start.is_none() {
+            options.start = Some(independent(fitter, &samples)?);
+        }
+        Ok(Self {
+            estimator: fitter.estimator().clone(),
+            samples,
+            penalty,
+            options,
+        })
+    }
+
+    pub(super) fn step(&mut self, lambda: f64) -> Result<Fit> {
+        match self.penalty {
+            Penalty::L1 => self.options.l1 = lambda,
+            Penalty::L2 => self.options.l2 = lambda,
+        }
+        let fitter = Fitter::new(self.estimator.clone(), self.options.clone())?;
+        let fit = fitter.fit(&self.samples)?;
+        if fit.stop == StopReason::Cancelled {
+            return Err(Error::Cancelled);
+        }
+        self.options.start = Some(fit.couplings.clone());
+        Ok(fit)
+    }
+}
+
+/// Returns the best model without couplings.
+pub(super) fn independent<E: Estimator>(
+    fitter: &Fitter<E>,
+    samples: &Samples,
+) -> Result<Couplings> {
+    match &fitter.options().biases {
+        Biases::Free => {
+            let mut options = FitOptions {
+                support: Support::Edges(Vec::new()),
+                start: None,
+                ..fitter.options().clone()
+            };
+            options.minimizer.checkpoint = Checkpoint::default();
+            Ok(fitter.with_options(options)?.fit(samples)?.couplings)
+        }
+        Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases))),
+        Biases::FixedFields(fields) => Couplings::new(-2.0 * Array2::from_diag(&aview1(fields))),
+    }
+}
+
+/// The state of a cross-validation between two λ's.
+#[derive(Serialize, Deserialize)]
+pub(super) struct PathState {
+    pub(super) found: CrossValidation,
+    /// The last fit of every fold, from which its next one starts.
+    pub(super) folds: Vec<Couplings>,
+}
+
+impl PathState {
+    /// Checks that the state fits the problem.
+    pub(super) fn check(&self, n_units: usize, n_lambdas: usize, n_folds: usize) -> Result<()> {
+        let n = self.found.path.len();
+        let fits = self.found.path.iter().map(|p| &p.fit.couplings);
+        let same_units = fits.chain(&self.folds).all(|j| j.n_units() == n_units);
+        if (1..=n_lambdas).contains(&n)
+            && n == self.found.scores.len()
+            && self.folds.len() == n_folds
+            && same_units
+        {
+            Ok(())
+        } else {
+            Err(mpf_core::Error::checkpoint("the path is of another problem").into())
+        }
+    }
+}
