@@ -30,12 +30,10 @@ impl MarginLoss for LogisticLoss {
     /// y = max(−2a, 0): for a ≥ 0 the minimum is q, and below 0 it is 1, since e^{−y} + y ≥ 1.
     #[inline(always)]
     fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V) {
-        let one = V::splat(1.0);
-        let odds = margin.magnitude().times(V::splat(-2.0)).exp();
-        let wrong = margin.times(V::splat(-2.0)).at_least(V::splat(0.0));
-        let value = wrong.plus(odds.ln_1p_unit());
-        let flipped = odds.plus(wrong).at_most(one).over(one.plus(odds));
-        (value, flipped.times(V::splat(-2.0)))
+        let (one, two) = (V::splat(1.0), V::splat(2.0));
+        let q = (-two * margin.abs()).exp();
+        let y = (-two * margin).at_least(V::splat(0.0));
+        (y + q.ln_1p_unit(), -two * ((q + y).at_most(one) / (one + q)))
     }
 
     /// 4 q/(1 + q)², even in a.
