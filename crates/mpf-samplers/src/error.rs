@@ -61,7 +61,7 @@ pub enum Error {
     /// A size that does not match another.
     #[error("{what}: found {found}, expected {expected}")]
     Count {
-        /// What has the wrong size.
+        /// The thing with the wrong size.
         what: &'static str,
         /// The size needed.
         expected: usize,
@@ -96,11 +96,11 @@ pub enum Error {
     /// A position or momentum that is NaN or infinite.
     #[error("entry {index} of the {what} is {value}: it must be finite")]
     NotFinite {
-        /// What has the entry.
+        /// The list with the entry.
         what: &'static str,
         /// The entry, from 0.
         index: usize,
-        /// What was found.
+        /// The value found.
         value: f64,
     },
     /// A starting point where E or ∇E is not finite.
@@ -131,7 +131,7 @@ pub enum Error {
         chain: usize,
         /// The draw, from 0.
         draw: usize,
-        /// What was found.
+        /// The value found.
         value: f64,
     },
     /// [`Cancel::cancel`](mpf_core::Cancel::cancel) stopped the work before it had a result.

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 
 /// A Markov kernel that leaves its distribution unchanged.
 pub trait Sampler {
-    /// What the next step needs.
+    /// Everything that the next step depends on.
     type State;
-    /// What only the reader needs.
+    /// A report of one step, for the reader only.
     type Info;
 
     /// Moves `state` by one step, drawing everything random from `rng`.
