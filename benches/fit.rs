@@ -7,7 +7,7 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use mpf_benches::config;
 use mpf_core::rng::stream;
-use mpf_ising::{Boundary, Fitter, Lattice, Samples, Support};
+use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Mpf, Samples, Support};
 use mpf_samplers::ExactLattice;
 
 fn data(side: usize, n: usize) -> (Lattice, Samples) {
@@ -38,7 +38,7 @@ fn bench(
 fn against_samples(c: &mut Criterion) {
     for n in [1_000, 3_000, 10_000] {
         let (lattice, samples) = data(6, n);
-        let full = Fitter::default();
+        let full: Fitter = Fitter::default();
         bench(
             c,
             "fit against M",
@@ -47,11 +47,11 @@ fn against_samples(c: &mut Criterion) {
             &full,
             &samples,
         );
-        let edges = Fitter::new(mpf_ising::FitOptions {
+        let options = FitOptions {
             support: Support::lattice(&lattice),
-            ..Default::default()
-        });
-        let edges = edges.expect("a lattice");
+            ..FitOptions::default()
+        };
+        let edges = Fitter::new(Mpf::default(), options).expect("a lattice");
         bench(
             c,
             "fit against M",
@@ -66,7 +66,7 @@ fn against_samples(c: &mut Criterion) {
 fn against_units(c: &mut Criterion) {
     for side in [3, 5, 8] {
         let (_, samples) = data(side, 4_000);
-        let fitter = Fitter::default();
+        let fitter: Fitter = Fitter::default();
         bench(
             c,
             "fit against d",

@@ -9,9 +9,9 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mpf_core::Objective;
 use mpf_core::rng::stream;
-use mpf_ica::flow::NeighbourFlow;
-use mpf_ica::likelihood::NegativeLogLikelihood;
-use mpf_ica::{Filters, HamiltonianNeighbours, Neighbours, Trajectory};
+use mpf_ica::{
+    Filters, HamiltonianNeighbours, NegativeLogLikelihood, NeighbourFlow, Neighbours, Trajectory,
+};
 use ndarray::Array2;
 use rand::RngExt;
 

@@ -1,4 +1,4 @@
-//! What the benches share: short settings, and data that are built outside of what is timed.
+//! Shared by the benches: short settings, and data that are built outside of the timed code.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use mpf_core::Objective;

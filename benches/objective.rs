@@ -4,12 +4,12 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use mpf_benches::{bench_objective, config, samples};
-use mpf_core::Form;
+use mpf_core::FlowForm;
 use mpf_ising::{IsingFlow, Neighbourhood};
 
 fn bench(c: &mut Criterion, group: &str, series: &str, x: f64, n: usize, d: usize, active: f64) {
     let samples = samples(n, d, active);
-    let flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum);
+    let flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum);
     let id = BenchmarkId::new(series, x);
     bench_objective(c, group, id, &samples, flow.expect("all flips are kept"));
 }

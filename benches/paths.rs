@@ -1,13 +1,13 @@
 //! Is the automatic choice between tables and set bits the better one?
 //!
-//! `SPARSE_BELOW` in `mpf_ising::kernel` is calibrated by this: near the crossing the two differ
-//! by little, away from it the choice is clear.
+//! `WORTH_BELOW` in `mpf_ising`'s `kernel::sparse` is calibrated by this: near the crossing the two
+//! differ by little, away from it the choice is clear.
 
 #![allow(missing_docs)] // criterion_group! writes an undocumented function.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use mpf_benches::{bench_objective, config, samples};
-use mpf_core::Form;
+use mpf_core::FlowForm;
 use mpf_ising::internal::{Algorithm, Kernel};
 use mpf_ising::{IsingFlow, Neighbourhood};
 
@@ -15,22 +15,22 @@ fn paths(c: &mut Criterion) {
     for (d, n) in [(100, 10_000), (400, 3_000)] {
         for active in [0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.3] {
             let samples = samples(n, d, active);
-            let flow = |path| {
+            let flow = |algorithm| {
                 let kernel = Kernel {
-                    path,
+                    algorithm,
                     ..Kernel::default()
                 };
-                IsingFlow::with_kernel(&samples, Neighbourhood::SingleFlips, Form::Sum, kernel)
+                IsingFlow::with_kernel(&samples, Neighbourhood::SingleFlips, FlowForm::Sum, kernel)
                     .expect("all flips are kept")
             };
-            // The automatic path is one of the two: timing it a third time would only add noise.
-            let chosen = flow(Path::Auto).path();
-            for path in [Path::Dense, Path::Sparse] {
+            // The automatic choice is one of the two: timing it a third time would only add noise.
+            let chosen = flow(Algorithm::Auto).algorithm();
+            for algorithm in [Algorithm::Dense, Algorithm::Sparse] {
                 let group = format!("paths against activity, d={d}");
-                let mark = if path == chosen { " (chosen)" } else { "" };
-                let series = format!("{path:?}{mark}").to_lowercase();
+                let mark = if algorithm == chosen { " (chosen)" } else { "" };
+                let series = format!("{algorithm:?}{mark}").to_lowercase();
                 let id = BenchmarkId::new(series, active);
-                bench_objective(c, &group, id, &samples, flow(path));
+                bench_objective(c, &group, id, &samples, flow(algorithm));
             }
         }
     }

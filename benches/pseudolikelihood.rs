@@ -5,10 +5,9 @@
 #![allow(missing_docs)] // criterion_group! writes an undocumented function.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use mpf_baselines::pseudolikelihood::LogisticLoss;
+use mpf_baselines::LogisticLoss;
 use mpf_benches::{bench_objective, config, samples};
-use mpf_ising::Support;
-use mpf_ising::{MarginSum, Terms};
+use mpf_ising::{MarginSum, Support, Terms};
 
 fn bench(c: &mut Criterion, group: &str, series: &str, x: usize, n: usize, d: usize) {
     let samples = samples(n, d, 0.5);

@@ -12,6 +12,7 @@
 //! (1, 3)    -0.047   0.000     0.023
 //! (2, 3)     0.051   0.000    -0.025
 //! ```
+#![allow(clippy::print_stdout)]
 
 use mpf_ising::{Couplings, Exact, Fitter, Samples};
 use ndarray::{Array2, array};

@@ -14,6 +14,7 @@
 //! (3, 4)   0.410 ± 0.041   0.358
 //! (4, 5)   2.947 ± 0.080   2.948
 //! ```
+#![allow(clippy::print_stdout)]
 
 use mpf_core::rng::stream;
 use mpf_ising::{
@@ -49,11 +50,9 @@ fn main() -> Result<(), mpf_ising::Error> {
     let errors = fitter.sandwich(&fit.couplings, &states, 1)?.of_couplings();
     println!("pair    J fitted        J true");
     for (i, j) in edges {
-        let (fitted, true_j) = (fit.couplings.get(i, j), truth.get(i, j));
-        println!(
-            "({i}, {j})  {fitted:6.3} ± {:.3}  {true_j:6.3}",
-            errors[[i, j]]
-        );
+        let (fitted, error) = (fit.couplings.get(i, j), errors[[i, j]]);
+        let true_j = truth.get(i, j);
+        println!("({i}, {j})  {fitted:6.3} ± {error:.3}  {true_j:6.3}");
     }
     Ok(())
 }

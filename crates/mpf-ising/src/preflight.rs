@@ -169,7 +169,7 @@ impl fmt::Display for Finding {
                 relation,
             } => match relation {
                 PairRelation::NeverTogether => {
-                    write!(f, "{first} and {second} are never 1 together")?
+                    write!(f, "{first} and {second} are never 1 together")?;
                 }
                 PairRelation::NeverBothSilent => {
                     write!(f, "{first} and {second} are never 0 together")?;
