@@ -15,7 +15,7 @@ use crate::batch::{BLOCK, blocks, entries, entries_mut, groups};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
 use crate::model::{Filters, kinetic_energy};
 use mpf_core::{SampledConnectivity, rng};
-use mpf_samplers::hmc::{Hmc, HmcOptions, PhasePoint, leapfrog};
+use mpf_samplers::{Hmc, HmcOptions, PhasePoint, leapfrog};
 use mpf_samplers::{Error, Sampler};
 use ndarray::{Array2, ArrayView2, s};
 use rand::{Rng, RngExt};

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
     use crate::Filters;
     use mpf_core::rng::stream;
-    use mpf_samplers::hmc::{self, PhasePoint};
+    use mpf_samplers::{PhasePoint, leapfrog};
 
     /// Returns filters like a fit's, and states like its data.
     fn setting(d: usize, seed: u64) -> (Filters, Array2<f64>) {
@@ -371,7 +371,7 @@ mod tests {
                 let mut point = PhasePoint::new(&filters, q, v).unwrap();
                 assert!((point.hamiltonian() - start.total(row)).abs() < 1e-11);
                 let (step, n_steps) = start.steps[row];
-                hmc::leapfrog(&filters, &mut point, step, n_steps);
+                leapfrog(&filters, &mut point, step, n_steps);
                 point.negate_momentum();
                 let close =
                     |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-11);

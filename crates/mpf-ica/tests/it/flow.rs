@@ -157,8 +157,8 @@ fn batched_trajectories_are_the_plain_ones() {
         for (row, v) in block.zip(momenta.outer_iter()) {
             let (step, n_steps) = trajectory.draw(&mut rng);
             let q = data.row(row).to_vec();
-            let mut point = mpf_samplers::hmc::PhasePoint::new(&theta_h, &q, &v.to_vec()).unwrap();
-            mpf_samplers::hmc::leapfrog(&theta_h, &mut point, step, n_steps);
+            let mut point = mpf_samplers::PhasePoint::new(&theta_h, &q, &v.to_vec()).unwrap();
+            mpf_samplers::leapfrog(&theta_h, &mut point, step, n_steps);
             let there = fast.positions();
             let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-11;
             let same = there.row(row).iter().zip(&point.position).all(close);
