@@ -103,12 +103,13 @@ impl ContrastiveDivergence {
         let mut clock = Stopwatch::start();
         let mut parameters = Parameters::new(options, samples)?;
         let mut chains = Chains::new(options, samples)?;
-        let data = chains
-            .is_full_batch()
+        // Persistent chains are not contrasted with the samples that they started from.
+        let data = (chains.is_full_batch() || options.persistent)
             .then(|| Moments::of_samples(samples, &parameters.pairs));
         let mut trace: Vec<TracePoint> = Vec::new();
         if let Some(mut earlier) = options.checkpoint.resume::<Snapshot>()? {
-            parameters.resume(earlier.couplings.clone())?;
+            let sum = std::mem::take(&mut earlier.sum);
+            parameters.resume(earlier.couplings.clone(), sum)?;
             trace = std::mem::take(&mut earlier.trace);
             chains.resume(earlier)?;
             clock = Stopwatch::start_at(trace.last().map_or(0.0, |point| point.seconds));
@@ -131,6 +132,9 @@ impl ContrastiveDivergence {
             };
             let rate = options.learning_rate.at(update, options.updates);
             let (value, gradient_norm) = parameters.update(&moments, rate, update + 1)?;
+            if update + options.average >= options.updates {
+                parameters.accumulate();
+            }
             let point = TracePoint {
                 iteration: update + 1,
                 evaluations: update + 1,
@@ -143,17 +147,17 @@ impl ContrastiveDivergence {
                 let couplings = &parameters.couplings;
                 observer(&FitProgress::new(point, &|| couplings.clone()));
                 let checkpoint = &options.checkpoint;
-                checkpoint.offer(|| chains.snapshot(couplings, &trace));
+                checkpoint.offer(|| chains.snapshot(&parameters, &trace));
             });
         };
         let seconds = trace.last().map_or(0.0, |point| point.seconds);
         if options.checkpoint.is_on() {
-            let snapshot = chains.snapshot(&parameters.couplings, &trace);
+            let snapshot = chains.snapshot(&parameters, &trace);
             options.checkpoint.note(snapshot);
         }
         let last = trace.last();
         let kkt_residual = last.map_or(0.0, |p| p.gradient_norm);
-        let couplings = parameters.couplings;
+        let couplings = parameters.average()?;
         let weight = samples.total_weight();
         let mut warnings = Vec::new();
         warnings.extend(Warning::constant_units(&parameters.means));
@@ -209,6 +213,7 @@ impl Method for Cd {
             sweeps: options.sweeps,
             updates: options.updates,
             support: options.support.clone(),
+            start: options.start.clone(),
             seed: options.seed,
             max_seconds: options.minimizer.max_seconds,
             cancel: options.minimizer.cancel.clone(),

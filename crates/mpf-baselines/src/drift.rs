@@ -15,20 +15,22 @@ use mpf_core::rng::substream;
 use mpf_ising::{Couplings, Samples};
 use mpf_samplers::{Gibbs, Sampler};
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Chains that are started.
 const CHAINS: usize = 2000;
 
 /// What became of chains that started at the data. All finite.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// The mean activity at the start.
     pub before: f64,
     /// The mean activity after the sweeps.
     pub after: f64,
-    /// The standard error of their difference.
+    /// The standard error of their difference, with what the finite data leave open.
     pub standard_error: f64,
+    /// The standard deviation, over samples, of the activity at the start.
+    pub spread: f64,
 }
 
 impl Drift {
@@ -86,16 +88,20 @@ impl Drift {
         let after = ends.iter().map(|e| e.1).sum::<f64>() / n;
         let off = ends.iter().map(|e| e.1 - e.0 - (after - before));
         let variance = off.map(|v| v * v).sum::<f64>() / (n - 1.0) / n;
+        let spread = ends.iter().map(|e| (e.0 - before) * (e.0 - before));
+        let spread = spread.sum::<f64>() / (n - 1.0);
         Ok(Self {
             before: before / d,
             after: after / d,
-            standard_error: variance.sqrt() / d,
+            standard_error: (variance + spread / samples.n_effective()).sqrt() / d,
+            spread: spread.sqrt() / d,
         })
     }
 
-    /// Returns whether the chains left the data: far beyond chance, and by enough to matter.
+    /// Returns whether the chains left the data, up or down: beyond chance (four standard errors),
+    /// and by enough to matter (a tenth of the spread of the samples).
     pub fn has_drifted(&self) -> bool {
         let off = (self.after - self.before).abs();
-        off > 6.0 * self.standard_error && off > 0.1 * self.before.min(1.0 - self.before)
+        off > 4.0 * self.standard_error && off > 0.1 * self.spread
     }
 }

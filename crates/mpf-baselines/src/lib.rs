@@ -36,6 +36,7 @@ mod drift;
 mod error;
 mod goodness;
 mod independent;
+mod log_z;
 mod max_likelihood;
 mod mean_field;
 mod method;
@@ -44,6 +45,7 @@ mod objectives;
 mod pseudolikelihood;
 mod recipe;
 mod rise;
+mod sample_scores;
 mod tournament;
 
 // Estimators and learners.
@@ -56,14 +58,18 @@ pub use rise::{log_rise, rise};
 
 // Every method behind one trait.
 pub use method::{Description, Method, MethodOptions, Methods, OwnObjective, Takes};
-pub use recipe::{ErrorBarsBy, Polish, Recipe, RecipeProgress, Trained, TrainingData};
+pub use recipe::{
+    ErrorBarsBy, HeldOut, Measure, Polish, Polishing, Recipe, RecipeProgress, Refine, Stage,
+    StepFailure, Trained, TrainingData, Verdict,
+};
 
 // Which model is good?
 pub use drift::Drift;
 pub use goodness::{Agreement, Entropies, GoodnessOfFit, Moments, pairs, triplets};
+pub use log_z::{LogZ, LogZSource};
 pub use objectives::Objectives;
 pub use tournament::{
-    Comparison, Criterion, Dropout, Entrant, LogZSource, Tournament, TournamentOptions,
+    Comparison, Contender, Criterion, Dropout, Entrant, Tournament, TournamentOptions,
 };
 
 pub use error::Error;

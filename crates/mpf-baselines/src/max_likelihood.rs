@@ -13,12 +13,14 @@
 //! [`MaximumLikelihood::MAX_UNITS`] units, and slow near that:
 //! d = 20 takes about 0.1 s per evaluation.
 
+mod sandwich;
+
 use crate::Result;
 use crate::method::{Description, Method, MethodOptions, OwnObjective, Takes};
 use mpf_core::Objective;
 use mpf_ising::{
-    Couplings, CrossValidation, Error, Estimator, Exact, Fit, FitOptions, FitProgress, Fitter,
-    Mode, PathProgress, PenaltyPath, Samples, SpinCouplings, States, Terms,
+    Couplings, CrossValidation, Error, ErrorBars, Estimator, Exact, Fit, FitOptions, FitProgress,
+    Fitter, Mode, PathProgress, PenaltyPath, Samples, SpinCouplings, States, Terms,
 };
 use ndarray::{Array1, Array2};
 
@@ -142,8 +144,9 @@ impl Estimator for MaximumLikelihood {
 pub(crate) struct Ml;
 
 impl Ml {
-    fn fitter(options: &MethodOptions) -> Result<Fitter<MaximumLikelihood>> {
-        Ok(Fitter::new(MaximumLikelihood, options.fit_options())?)
+    fn fitter(options: &MethodOptions, n_samples: f64) -> Result<Fitter<MaximumLikelihood>> {
+        let options = options.fit_options(n_samples);
+        Ok(Fitter::new(MaximumLikelihood, options)?)
     }
 }
 
@@ -153,7 +156,7 @@ impl Method for Ml {
             name: "ml",
             title: "ML",
             summary: "Exact maximum likelihood, up to 20 units",
-            takes: &[Takes::Penalties, Takes::Support],
+            takes: &[Takes::Penalties, Takes::Support, Takes::Sandwich],
             objective: Some(OwnObjective::LogLikelihood),
             max_units: MaximumLikelihood::MAX_UNITS,
             is_local: false,
@@ -167,7 +170,8 @@ impl Method for Ml {
         options: &MethodOptions,
         observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        Ok(Self::fitter(options)?.fit_observed(samples, observer)?)
+        let fitter = Self::fitter(options, samples.n_effective())?;
+        Ok(fitter.fit_observed(samples, observer)?)
     }
 
     fn cross_validate(
@@ -178,7 +182,20 @@ impl Method for Ml {
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         MaximumLikelihood.check_units(states.n_units())?;
-        Ok(path.cross_validate(&Self::fitter(options)?, states, observer)?)
+        let fitter = Self::fitter(options, states.n_samples() as f64)?;
+        Ok(path.cross_validate(&fitter, states, observer)?)
+    }
+
+    fn sandwich(
+        &self,
+        couplings: &Couplings,
+        states: &States,
+        block_length: usize,
+        options: &MethodOptions,
+    ) -> Result<ErrorBars> {
+        MaximumLikelihood.check_units(states.n_units())?;
+        let options = options.fit_options(states.n_samples() as f64);
+        sandwich::error_bars(couplings, states, block_length, &options)
     }
 
     fn n_parameters(&self, n_units: usize, n_couplings: usize, _: &MethodOptions) -> usize {

@@ -70,14 +70,17 @@ pub struct Description {
 pub struct MethodOptions {
     /// λ₁, on Σ_{i<j} |K_ij|. Default 0. (RISE's own λ is half of it.)
     pub l1: f64,
-    /// λ₂, on ½ Σ_{i<j} K_ij². Default 0.
-    pub l2: f64,
+    /// λ₂, on ½ Σ_{i<j} K_ij². Default `None`: 1/M for M samples, if the method takes penalties.
+    /// That costs nothing where the data determine the couplings, and holds the others.
+    pub l2: Option<f64>,
     /// Where probability may flow. Default: all single flips.
     pub neighbourhood: Neighbourhood,
     /// Whether every row is fitted by itself. Default no.
     pub node_wise: bool,
     /// The free couplings. Default: all.
     pub support: Support,
+    /// Couplings to start from. Default: none, and every method starts where it likes.
+    pub start: Option<Couplings>,
     /// Tolerance, limits, cancel handle, checkpoint.
     pub minimizer: MinimizerOptions,
     /// The damping of TAP's inverse covariance. Default 1e-4.
@@ -94,10 +97,11 @@ impl Default for MethodOptions {
     fn default() -> Self {
         Self {
             l1: 0.0,
-            l2: 0.0,
+            l2: None,
             neighbourhood: Neighbourhood::default(),
             node_wise: false,
             support: Support::default(),
+            start: None,
             minimizer: MinimizerOptions::default(),
             damping: 1e-4,
             updates: 1000,
@@ -112,7 +116,10 @@ impl MethodOptions {
     pub fn refused_by(&self, method: &Description) -> Option<Takes> {
         let plain = Self::default();
         let set = [
-            (self.l1 != 0.0 || self.l2 != 0.0, Takes::Penalties),
+            (
+                self.l1 != 0.0 || self.l2.unwrap_or(0.0) != 0.0,
+                Takes::Penalties,
+            ),
             (self.node_wise, Takes::NodeWise),
             (self.support != Support::Full, Takes::Support),
             (
@@ -124,12 +131,18 @@ impl MethodOptions {
         set.into_iter().find(refused).map(|(_, option)| option)
     }
 
-    /// Returns the options of a [`Fitter`].
-    pub fn fit_options(&self) -> FitOptions {
+    /// Returns λ₂ for `n_samples` samples.
+    pub fn l2_of(&self, n_samples: f64) -> f64 {
+        self.l2.unwrap_or(1.0 / n_samples)
+    }
+
+    /// Returns the options of a [`Fitter`] for `n_samples` samples.
+    pub fn fit_options(&self, n_samples: f64) -> FitOptions {
         FitOptions {
             l1: self.l1,
-            l2: self.l2,
+            l2: self.l2_of(n_samples),
             support: self.support.clone(),
+            start: self.start.clone(),
             mode: if self.node_wise {
                 Mode::NodeWise
             } else {
@@ -276,8 +289,8 @@ impl<E: Estimator> MarginMethod<E> {
         options.node_wise || self.always_node_wise
     }
 
-    fn fitter(&self, options: &MethodOptions) -> Result<Fitter<E>> {
-        let mut fit_options = options.fit_options();
+    fn fitter(&self, options: &MethodOptions, n_samples: f64) -> Result<Fitter<E>> {
+        let mut fit_options = options.fit_options(n_samples);
         if self.is_node_wise(options) {
             fit_options.mode = Mode::NodeWise;
         }
@@ -296,7 +309,8 @@ impl<E: MarginEstimator> Method for MarginMethod<E> {
         options: &MethodOptions,
         observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        Ok(self.fitter(options)?.fit_observed(samples, observer)?)
+        let fitter = self.fitter(options, samples.n_effective())?;
+        Ok(fitter.fit_observed(samples, observer)?)
     }
 
     fn cross_validate(
@@ -306,7 +320,8 @@ impl<E: MarginEstimator> Method for MarginMethod<E> {
         options: &MethodOptions,
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
-        Ok(path.cross_validate(&self.fitter(options)?, states, observer)?)
+        let fitter = self.fitter(options, states.n_samples() as f64)?;
+        Ok(path.cross_validate(&fitter, states, observer)?)
     }
 
     fn sandwich(
@@ -316,7 +331,7 @@ impl<E: MarginEstimator> Method for MarginMethod<E> {
         block_length: usize,
         options: &MethodOptions,
     ) -> Result<ErrorBars> {
-        let fitter = self.fitter(options)?;
+        let fitter = self.fitter(options, states.n_samples() as f64)?;
         Ok(fitter.sandwich(couplings, states, block_length)?)
     }
 

@@ -33,7 +33,10 @@ impl MarginLoss for LogisticLoss {
         let (one, two) = (V::splat(1.0), V::splat(2.0));
         let q = (-two * margin.abs()).exp();
         let y = (-two * margin).at_least(V::splat(0.0));
-        (y + q.ln_1p_unit(), -two * ((q + y).at_most(one) / (one + q)))
+        (
+            y + q.ln_1p_unit(),
+            -two * ((q + y).at_most(one) / (one + q)),
+        )
     }
 
     /// 4 q/(1 + q)², even in a.

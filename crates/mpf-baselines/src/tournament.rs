@@ -16,16 +16,15 @@ mod comparison;
 
 use crate::Result;
 use crate::error::{Error, check_mean};
-use crate::method::{Method, MethodOptions, OwnObjective};
+use crate::log_z::{LogZ, LogZSource};
+use crate::method::OwnObjective;
 use crate::objectives::Objectives;
-use mpf_core::{Cancel, EnergyModel};
+use crate::recipe::{Recipe, Trained, TrainingData};
+use crate::sample_scores::sample_scores;
+use mpf_core::Cancel;
 use mpf_ising::internal::n_blocks;
-use mpf_ising::{
-    BlockMean, Couplings, Exact, Fit, FoldAssignment, Folds, IsingModel, Lattice, Samples, States,
-    block_mean, for_each_set_bit, get_bit,
-};
-use mpf_samplers::{AnnealedOptions, ExactLattice, annealed_log_z};
-use rayon::prelude::*;
+use mpf_ising::{BlockMean, FoldAssignment, Folds, Lattice, Samples, States, block_mean};
+use mpf_samplers::AnnealedOptions;
 use serde::Serialize;
 
 /// Options of [`Tournament`], unchecked.
@@ -59,18 +58,6 @@ impl Default for TournamentOptions {
     }
 }
 
-/// Where a log-likelihood comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogZSource {
-    /// A sum over all states.
-    Enumeration,
-    /// A transfer matrix.
-    Lattice,
-    /// Annealed importance sampling.
-    Annealed,
-}
-
 /// A criterion by which methods are ranked. All are per sample; smaller is better, but for the
 /// likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,11 +71,20 @@ pub enum Criterion {
     LogLikelihood,
 }
 
+/// A recipe that enters a tournament.
+#[derive(Clone)]
+pub struct Contender {
+    /// Its name in tables.
+    pub name: String,
+    /// What is fitted.
+    pub recipe: Recipe,
+}
+
 /// One method's scores on samples that it has not seen. Finite but for those of MPF.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entrant {
-    /// The method.
-    pub name: &'static str,
+    /// The name of the contender.
+    pub name: String,
     /// Its own objective: K, PL, Σ ln RISE or −LL; `None` for those without (CD, mean field). +∞
     /// where K is.
     pub own: Option<f64>,
@@ -114,8 +110,8 @@ pub struct Entrant {
 /// A method that could not be fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dropout {
-    /// The method.
-    pub name: &'static str,
+    /// The name of the contender.
+    pub name: String,
     /// Why.
     #[serde(serialize_with = "in_words")]
     pub error: Error,
@@ -139,16 +135,23 @@ pub struct Comparison {
 /// Compares methods on held-out samples.
 ///
 /// ```
-/// use mpf_baselines::{Criterion, Methods, Tournament};
+/// use mpf_baselines::{Contender, Criterion, Methods, Recipe, Refine, Tournament};
 /// use mpf_ising::{Couplings, Exact};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(1, 0));
-/// let methods = Methods::default();
-/// let entered = ["mpf", "independent"].map(|name| (methods.find(name).unwrap(), Default::default()));
-/// let table = Tournament::default().run(&entered, &states, |_, _| {})?;
-/// assert_eq!(table.best(Criterion::LogLikelihood).unwrap().name, "MPF");
+/// let states = Exact::new(&truth)?.draw(2000, 1);
+/// let auto = Contender { name: "auto".into(), recipe: Recipe::default() };
+/// let null = Contender {
+///     name: "independent".into(),
+///     recipe: Recipe {
+///         method: Methods::default().find("independent").unwrap(),
+///         refine: Refine::Nothing,
+///         ..Default::default()
+///     },
+/// };
+/// let table = Tournament::default().run(&[auto, null], &states, |_, _| {})?;
+/// assert_eq!(table.best(Criterion::LogLikelihood).unwrap().name, "auto");
 /// let worse = table.difference(1, 0, Criterion::LogLikelihood)?.unwrap();
 /// assert!(worse.value < -3.0 * worse.standard_error);
 /// # Ok::<(), mpf_baselines::Error>(())
@@ -164,8 +167,8 @@ impl Tournament {
         Self { options }
     }
 
-    /// Fits every method without every fold, and scores it there. `observer` is called with the
-    /// method's and the fold's number after every fit.
+    /// Fits every contender without every fold, and scores it there. `observer` is called with the
+    /// contender's and the fold's number after every fit.
     ///
     /// # Errors
     /// [`mpf_ising::Error::Folds`], [`mpf_ising::Error::BlockLength`], and
@@ -173,7 +176,7 @@ impl Tournament {
     /// a [`Dropout`], not an error.
     pub fn run(
         &self,
-        methods: &[(&dyn Method, MethodOptions)],
+        contenders: &[Contender],
         states: &States,
         mut observer: impl FnMut(usize, usize),
     ) -> Result<Comparison> {
@@ -183,7 +186,7 @@ impl Tournament {
         let parts = (0..folds.n_folds())
             .map(|fold| {
                 let (training, held_out) = folds.split(states, fold)?;
-                Ok((Samples::new(&training)?, held_out))
+                Ok((Samples::new(&training)?, training, held_out))
             })
             .collect::<Result<Vec<_>>>()?;
         let mut comparison = Comparison {
@@ -191,15 +194,20 @@ impl Tournament {
             dropouts: Vec::new(),
             block_length: options.block_length,
         };
-        for (at, (method, fit_options)) in methods.iter().enumerate() {
-            let mut entry = Entry::new(*method, states.n_samples());
+        for (at, contender) in contenders.iter().enumerate() {
+            let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
             let mut failed = None;
-            for (fold, (training, held_out)) in parts.iter().enumerate() {
+            for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
                 if options.cancel.is_cancelled() {
                     return Err(mpf_ising::Error::Cancelled.into());
                 }
-                let scored = method
-                    .fit(training, fit_options, &mut |_| {})
+                let data = TrainingData {
+                    samples,
+                    states: Some(training),
+                };
+                let scored = contender
+                    .recipe
+                    .deliver(data)
                     .and_then(|fit| self.score(&mut entry, &fit, held_out, folds.held_out(fold)));
                 if let Err(error) = scored {
                     failed = Some(error);
@@ -214,7 +222,7 @@ impl Tournament {
             match finished {
                 Ok(entrant) => comparison.entrants.push(entrant),
                 Err(error) => comparison.dropouts.push(Dropout {
-                    name: method.describe().title,
+                    name: contender.name.clone(),
                     error,
                 }),
             }
@@ -224,14 +232,19 @@ impl Tournament {
 
     fn score(
         &self,
-        entry: &mut Entry<'_>,
-        fit: &Fit,
+        entry: &mut Entry,
+        trained: &Trained,
         held_out: &States,
         places: &[usize],
     ) -> Result<()> {
         let share = places.len() as f64 / entry.scores.len() as f64;
-        let log_z = self.log_z(&fit.couplings)?;
-        let value = log_z.map_or(f64::NAN, |z| z.value.value);
+        let fit = &trained.fit;
+        let (lattice, annealed) = (
+            self.options.lattice.as_ref(),
+            self.options.annealed.as_ref(),
+        );
+        let log_z = LogZ::of(&fit.couplings, lattice, annealed)?;
+        let value = log_z.map_or(f64::NAN, |z| z.value);
         let scores = sample_scores(&fit.couplings, held_out);
         for (&place, score) in places.iter().zip(scores) {
             // The third is the energy.
@@ -239,11 +252,11 @@ impl Tournament {
         }
         if let Some(log_z) = log_z {
             entry.source = Some(log_z.source);
-            entry.log_z_error = entry.log_z_error.hypot(share * log_z.value.standard_error);
+            entry.log_z_error = entry.log_z_error.hypot(share * log_z.standard_error);
         } else {
             entry.has_likelihood = false;
         }
-        if entry.method.describe().objective == Some(OwnObjective::LogRise) {
+        if entry.objective == Some(OwnObjective::LogRise) {
             let objectives = Objectives::of(&fit.couplings, &Samples::new(held_out)?)?;
             entry.log_rise += share * objectives.log_rise;
         }
@@ -251,53 +264,18 @@ impl Tournament {
         entry
             .warnings
             .extend(fit.warnings.iter().map(ToString::to_string));
+        let failures = trained.failures.iter();
+        entry
+            .warnings
+            .extend(failures.map(|f| format!("{}: {}", f.step, f.error)));
         Ok(())
     }
-
-    fn log_z(&self, couplings: &Couplings) -> Result<Option<LogZ>> {
-        let known = |value: f64, source| {
-            Ok(Some(LogZ {
-                value: BlockMean {
-                    value,
-                    standard_error: 0.0,
-                },
-                source,
-            }))
-        };
-        if couplings.n_units() <= Exact::MAX_UNITS {
-            return known(Exact::new(couplings)?.log_z(), LogZSource::Enumeration);
-        }
-        if let Some(lattice) = &self.options.lattice {
-            match ExactLattice::new(couplings, lattice) {
-                Ok(exact) => return known(exact.log_z(), LogZSource::Lattice),
-                // Couplings beyond the lattice: not its case.
-                Err(mpf_samplers::Error::OffLattice { .. }) => {}
-                Err(other) => return Err(other.into()),
-            }
-        }
-        let Some(annealed) = &self.options.annealed else {
-            return Ok(None);
-        };
-        let found = annealed_log_z(couplings, annealed)?;
-        Ok(Some(LogZ {
-            value: BlockMean {
-                value: found.log_z,
-                standard_error: found.standard_error,
-            },
-            source: LogZSource::Annealed,
-        }))
-    }
 }
 
-#[derive(Clone, Copy)]
-struct LogZ {
-    value: BlockMean,
-    source: LogZSource,
-}
-
-/// One method under way.
-struct Entry<'a> {
-    method: &'a dyn Method,
+/// One contender under way.
+struct Entry {
+    name: String,
+    objective: Option<OwnObjective>,
     /// (MPF, PL, LL) of every sample.
     scores: Vec<[f64; 3]>,
     source: Option<LogZSource>,
@@ -308,10 +286,11 @@ struct Entry<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> Entry<'a> {
-    fn new(method: &'a dyn Method, n_samples: usize) -> Self {
+impl Entry {
+    fn new(contender: &Contender, n_units: usize, n_samples: usize) -> Self {
         Self {
-            method,
+            name: contender.name.clone(),
+            objective: contender.recipe.last(n_units).describe().objective,
             scores: vec![[f64::NAN; 3]; n_samples],
             source: None,
             has_likelihood: true,
@@ -339,10 +318,9 @@ impl<'a> Entry<'a> {
         } else {
             None
         };
-        let description = self.method.describe();
         Ok(Entrant {
-            name: description.title,
-            own: description.objective.and_then(|objective| match objective {
+            name: self.name,
+            own: self.objective.and_then(|objective| match objective {
                 OwnObjective::Flow => Some(mpf.value),
                 OwnObjective::Pseudolikelihood => Some(pseudolikelihood.value),
                 OwnObjective::LogRise => Some(self.log_rise),
@@ -358,36 +336,4 @@ impl<'a> Entry<'a> {
             scores: self.scores,
         })
     }
-}
-
-/// (MPF, PL, E) of every sample. O(d · active) each.
-fn sample_scores(couplings: &Couplings, states: &States) -> Vec<[f64; 3]> {
-    let d = states.n_units();
-    let spins = couplings.to_spins();
-    let (model, theta) = (IsingModel::new(d), couplings.pack());
-    let base: Vec<f64> = (0..d)
-        .map(|i| spins.fields[i] - spins.couplings.row(i).sum())
-        .collect();
-    (0..states.n_samples())
-        .into_par_iter()
-        .map_init(
-            || vec![0.0; d],
-            |fields, m| {
-                let row = states.row(m);
-                fields.copy_from_slice(&base);
-                for_each_set_bit(row, |j| {
-                    for (field, k) in fields.iter_mut().zip(spins.couplings.row(j)) {
-                        *field += 2.0 * k;
-                    }
-                });
-                let (mut flow, mut pl) = (0.0, 0.0);
-                for (i, &field) in fields.iter().enumerate() {
-                    let margin = if get_bit(row, i) { field } else { -field };
-                    flow += (-margin).exp();
-                    pl += (-2.0 * margin).max(0.0) + (-2.0 * margin.abs()).exp().ln_1p();
-                }
-                [flow, pl, model.energy(&theta, row)]
-            },
-        )
-        .collect()
 }

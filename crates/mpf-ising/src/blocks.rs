@@ -10,11 +10,11 @@
 
 use crate::Result;
 use crate::error::Error;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A mean with its standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BlockMean {
     /// The mean.
     pub value: f64,

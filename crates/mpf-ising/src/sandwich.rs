@@ -30,7 +30,7 @@
 mod scores;
 
 use crate::Result;
-use crate::bits::States;
+use crate::bits::{Samples, States};
 use crate::blocks::n_blocks;
 use crate::couplings::Couplings;
 use crate::error::Error;
@@ -60,7 +60,7 @@ impl MarginEstimator for Mpf {
 }
 
 /// Standard errors of all parameters. NaN where a parameter was not free, and on the diagonal of
-/// `couplings`.
+/// `couplings`; +∞ where [`ErrorBars::without_undetermined`] marked them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBars {
     /// Of the spin fields h_i.
@@ -89,6 +89,25 @@ impl ErrorBars {
                 2.0 * self.couplings[i][j]
             }
         })
+    }
+
+    /// Marks the couplings of pairs of which some joint value (00, 10, 01 or 11) never occurs in
+    /// `samples`: their standard errors become +∞. A penalty gives such a coupling a finite value
+    /// and a small variance, but the data only say which sign it has.
+    ///
+    /// # Panics
+    /// For samples of other units.
+    #[must_use]
+    pub fn without_undetermined(mut self, samples: &Samples) -> Self {
+        for i in 0..self.fields.len() {
+            for j in 0..i {
+                if !self.couplings[i][j].is_nan() && samples.joint_values(i, j) != 0b1111 {
+                    self.couplings[i][j] = f64::INFINITY;
+                    self.couplings[j][i] = f64::INFINITY;
+                }
+            }
+        }
+        self
     }
 
     /// Returns the roots of the variances of h, of J_ii and of the K of `pairs`.

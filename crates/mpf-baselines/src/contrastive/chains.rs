@@ -1,12 +1,13 @@
 //! The chains of contrastive divergence: where they start, how they run, and their moments.
 
 use super::ContrastiveOptions;
+use super::parameters::Parameters;
 use super::snapshot::{Snapshot, foreign};
 use crate::Result;
 use crate::error::Error;
 use mpf_core::rng::substream;
 use mpf_core::{Cancel, TracePoint};
-use mpf_ising::{Couplings, Samples, States};
+use mpf_ising::{Samples, States};
 use mpf_samplers::{Gibbs, Sampler};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -170,9 +171,10 @@ impl<'a> Chains<'a> {
         Ok(chains)
     }
 
-    pub(super) fn snapshot(&self, couplings: &Couplings, trace: &[TracePoint]) -> Snapshot {
+    pub(super) fn snapshot(&self, parameters: &Parameters, trace: &[TracePoint]) -> Snapshot {
         Snapshot {
-            couplings: couplings.clone(),
+            couplings: parameters.couplings.clone(),
+            sum: parameters.sum.clone(),
             trace: trace.to_vec(),
             origins: if self.is_full_batch() {
                 Vec::new()

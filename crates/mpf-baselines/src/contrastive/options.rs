@@ -46,6 +46,14 @@ pub struct ContrastiveOptions {
     /// Whether chains go on where the last update left them, instead of starting at the data
     /// again: stochastic maximum likelihood. Default no.
     pub persistent: bool,
+    /// λ₁ on Σ_{i<j} |K_ij|, which every update takes into account; couplings that start at zero
+    /// stay there. Default 0.
+    pub l1: f64,
+    /// λ₂ on ½ Σ_{i<j} K_ij². Default 0.
+    pub l2: f64,
+    /// Return the mean of the couplings after this many last updates, which has less noise than the
+    /// last ones alone. Default 1: the last.
+    pub average: usize,
     /// The free couplings. Default: all.
     pub support: Support,
     /// The biases. Default: free.
@@ -70,6 +78,9 @@ impl Default for ContrastiveOptions {
             learning_rate: LearningRate::default(),
             batch_size: None,
             persistent: false,
+            l1: 0.0,
+            l2: 0.0,
+            average: 1,
             support: Support::default(),
             biases: Biases::default(),
             start: None,
@@ -87,6 +98,7 @@ impl ContrastiveOptions {
             ("sweeps", self.sweeps),
             ("updates", self.updates),
             ("batch_size", self.batch_size.unwrap_or(1)),
+            ("average", self.average),
         ] {
             check_option(name, count as f64, "at least 1", count > 0)?;
         }
@@ -96,6 +108,10 @@ impl ContrastiveOptions {
         ] {
             let holds = rate > 0.0 && rate.is_finite();
             check_option(name, rate, "positive and finite", holds)?;
+        }
+        for (name, lambda) in [("l1", self.l1), ("l2", self.l2)] {
+            let holds = lambda >= 0.0 && lambda.is_finite();
+            check_option(name, lambda, "finite and not negative", holds)?;
         }
         let limit = self.max_seconds;
         let requirement = "a number that is not negative";

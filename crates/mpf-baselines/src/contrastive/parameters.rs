@@ -9,10 +9,18 @@ use crate::independent::independent_bias;
 use mpf_core::check_option;
 use mpf_ising::{Biases, Couplings, Samples};
 use ndarray::Array2;
+use serde::{Deserialize, Serialize};
 
 /// Larger parameters than this are no model of binary data: at a log odds of 37 a unit that could
 /// still change would do so once in 10¹⁶ draws.
 const LIMIT: f64 = 1000.0;
+
+/// A sum of `n` couplings, row by row; empty while n = 0.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Sum {
+    entries: Vec<f64>,
+    n: usize,
+}
 
 /// J and which of it is free.
 pub(super) struct Parameters {
@@ -23,6 +31,10 @@ pub(super) struct Parameters {
     free_biases: Vec<usize>,
     /// The h of the units that have theirs fixed: J_ii follows from the couplings.
     fixed_fields: Option<Vec<f64>>,
+    l1: f64,
+    l2: f64,
+    /// The couplings to average.
+    pub(super) sum: Sum,
 }
 
 impl Parameters {
@@ -45,6 +57,9 @@ impl Parameters {
         let varies: Vec<bool> = means.iter().map(|&m| m > 0.0 && m < 1.0).collect();
         let mut pairs = options.support.pairs(d)?;
         pairs.retain(|&(i, j)| varies[i] && varies[j]);
+        if options.l1 > 0.0 && options.start.is_some() {
+            pairs.retain(|&(i, j)| start.get(i, j) != 0.0);
+        }
         let mut j = Array2::zeros((d, d));
         for &(a, b) in &pairs {
             j[[a, b]] = start.get(a, b);
@@ -82,6 +97,9 @@ impl Parameters {
             means,
             free_biases,
             fixed_fields,
+            l1: options.l1,
+            l2: options.l2,
+            sum: Sum::default(),
         };
         for (a, b) in parameters.learned() {
             let value = parameters.couplings.get(a, b);
@@ -98,12 +116,34 @@ impl Parameters {
     }
 
     /// Continues from `earlier`.
-    pub(super) fn resume(&mut self, earlier: Couplings) -> Result<()> {
-        if earlier.n_units() != self.couplings.n_units() {
+    pub(super) fn resume(&mut self, earlier: Couplings, sum: Sum) -> Result<()> {
+        let d = self.couplings.n_units();
+        let has_sum = sum.entries.len() == if sum.n == 0 { 0 } else { d * d };
+        if earlier.n_units() != d || !has_sum {
             return Err(foreign("other units").into());
         }
-        self.couplings = earlier;
+        (self.couplings, self.sum) = (earlier, sum);
         Ok(())
+    }
+
+    /// Takes the current couplings into the average.
+    pub(super) fn accumulate(&mut self) {
+        let j = self.couplings.as_array();
+        self.sum.entries.resize(j.len(), 0.0);
+        for (sum, j) in self.sum.entries.iter_mut().zip(j) {
+            *sum += j;
+        }
+        self.sum.n += 1;
+    }
+
+    /// Returns the average, or the current couplings if there is nothing to average.
+    pub(super) fn average(&self) -> Result<Couplings> {
+        let d = self.couplings.n_units();
+        if self.sum.n <= 1 {
+            return Ok(self.couplings.clone());
+        }
+        let mean = |(i, j)| self.sum.entries[i * d + j] / self.sum.n as f64;
+        Ok(Couplings::new(Array2::from_shape_fn((d, d), mean))?)
     }
 
     /// One step along `off` = ⟨·⟩_k − ⟨·⟩_0. Returns the root mean square and the largest size of
@@ -121,8 +161,10 @@ impl Parameters {
                 None => pair,
                 Some(_) => pair - 0.5 * (off.units[a] + off.units[b]),
             };
-            note(slope);
-            j[[a, b]] += rate * slope;
+            // K = −J/2, and a step of η is −η/2 of the slope of −LL with respect to J_ab.
+            let ridge = self.l2 * j[[a, b]] / 8.0;
+            note(slope - ridge);
+            j[[a, b]] = shrink(j[[a, b]] + rate * (slope - ridge), 0.25 * rate * self.l1);
             j[[b, a]] = j[[a, b]];
         }
         for &i in &self.free_biases {
@@ -150,6 +192,11 @@ impl Parameters {
         let n_free = self.pairs.len() + self.free_biases.len();
         Ok(((squares / n_free as f64).sqrt(), largest))
     }
+}
+
+/// Moves `value` towards zero by `step`, not beyond.
+fn shrink(value: f64, step: f64) -> f64 {
+    value.signum() * (value.abs() - step).max(0.0)
 }
 
 /// J_ii = −2 h_i − Σ_{j≠i} J_ij.

@@ -1,5 +1,6 @@
 //! The state of contrastive divergence between two updates.
 
+use super::parameters::Sum;
 use mpf_core::TracePoint;
 use mpf_ising::{Couplings, States};
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Snapshot {
     pub(super) couplings: Couplings,
+    /// The couplings to average.
+    pub(super) sum: Sum,
     /// One point per update.
     pub(super) trace: Vec<TracePoint>,
     /// The order in which chains take turns; empty where every update has all of them.

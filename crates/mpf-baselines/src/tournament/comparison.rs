@@ -114,7 +114,7 @@ impl fmt::Display for Comparison {
         let ties: Vec<&str> = (0..self.entrants.len())
             .filter(|&at| at != best)
             .filter(|&at| differences[at].value.abs() < 2.0 * differences[at].standard_error)
-            .map(|at| self.entrants[at].name)
+            .map(|at| self.entrants[at].name.as_str())
             .collect();
         let what = match criterion {
             Criterion::LogLikelihood => "log-likelihood",

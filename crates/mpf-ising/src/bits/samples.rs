@@ -165,7 +165,7 @@ impl Samples {
 
     /// Returns the number of samples that the weights stand for: their sum if they are counts, the
     /// number of samples given if they are only ratios (probabilities sum to 1).
-    pub(crate) fn n_effective(&self) -> f64 {
+    pub fn n_effective(&self) -> f64 {
         self.total_weight.max(self.n_observed as f64)
     }
 

@@ -1,0 +1,221 @@
+//! The recipe on a part of the data, scored on the rest.
+//!
+//! ```text
+//! bits = −⟨log₂ p(x)⟩ over the held-out samples = (⟨E⟩ + ln Z)/ln 2
+//! ```
+//!
+//! The held-out samples are the last ones, in one piece: neighbours in time of a sample that is
+//! trained on test nothing. ln Z is exact up to 24 units and annealed beyond. Where annealing cannot
+//! be relied on, or would take too long, the score is the pseudolikelihood.
+
+use super::polish::{Verdict, polish};
+use super::{Recipe, Trained, with_checkpoint};
+use crate::Result;
+use crate::error::{Error, check_mean};
+use crate::independent::independent;
+use crate::log_z::LogZ;
+use crate::method::MethodOptions;
+use crate::sample_scores::sample_scores;
+use mpf_core::Checkpoint;
+use mpf_ising::{BlockMean, Couplings, FitProgress, Samples, States, block_mean};
+use mpf_samplers::AnnealedOptions;
+use serde::{Deserialize, Serialize};
+use std::f64::consts::LN_2;
+
+/// Fewer held-out samples than this say nothing.
+const MIN_HELD_OUT: usize = 20;
+/// The most units for which annealing is quick enough to be done unasked.
+const MAX_ANNEALED_UNITS: usize = 400;
+
+/// What the bits of a [`HeldOut`] measure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// −log₂ p(x).
+    LogLikelihood {
+        /// ln Z of the model that was scored.
+        log_z: LogZ,
+    },
+    /// −Σ_i log₂ p(x_i | the others).
+    Pseudolikelihood,
+}
+
+/// Scores on held-out samples, in bits per sample; fewer are better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOut {
+    /// Samples that the recipe was fitted to.
+    pub n_training: usize,
+    /// Samples that it was scored on.
+    pub n_held_out: usize,
+    /// What was measured.
+    pub measure: Measure,
+    /// The model's bits. The error includes that of ln Z.
+    pub model: BlockMean,
+    /// Those of independent units, fitted to the same samples.
+    pub independent: BlockMean,
+    /// The second minus the first, paired sample by sample: positive for a model worth having.
+    pub gain: BlockMean,
+}
+
+/// A model scored on held-out samples, with what it takes to compare it with another.
+struct Scored {
+    /// Bits of every sample.
+    bits: Vec<f64>,
+    /// The error of ln Z, in bits.
+    error: f64,
+    measure: Measure,
+}
+
+impl Scored {
+    fn new(couplings: &Couplings, held_out: &States, options: &MethodOptions) -> Result<Self> {
+        let scores = sample_scores(couplings, held_out);
+        let annealed = AnnealedOptions {
+            seed: options.seed,
+            cancel: options.minimizer.cancel.clone(),
+            ..Default::default()
+        };
+        let is_quick = couplings.n_units() <= MAX_ANNEALED_UNITS;
+        let log_z = LogZ::of(couplings, None, is_quick.then_some(&annealed))?;
+        let log_z = log_z.filter(LogZ::is_reliable);
+        Ok(match log_z {
+            Some(log_z) => Self {
+                bits: scores.iter().map(|s| (s[2] + log_z.value) / LN_2).collect(),
+                error: log_z.standard_error / LN_2,
+                measure: Measure::LogLikelihood { log_z },
+            },
+            None => Self {
+                bits: scores.iter().map(|s| s[1] / LN_2).collect(),
+                error: 0.0,
+                measure: Measure::Pseudolikelihood,
+            },
+        })
+    }
+
+    fn is_likelihood(&self) -> bool {
+        matches!(self.measure, Measure::LogLikelihood { .. })
+    }
+
+    fn mean(&self, block_length: usize) -> Result<BlockMean> {
+        self.with_error(block_mean(&self.bits, block_length)?)
+    }
+
+    /// Returns how many bits fewer this model needs than `other`, a list of bits.
+    fn gain_over(&self, other: &[f64], block_length: usize) -> Result<BlockMean> {
+        let gains: Vec<f64> = other.iter().zip(&self.bits).map(|(o, s)| o - s).collect();
+        self.with_error(block_mean(&gains, block_length)?)
+    }
+
+    fn with_error(&self, mean: BlockMean) -> Result<BlockMean> {
+        let mean = BlockMean {
+            standard_error: mean.standard_error.hypot(self.error),
+            ..mean
+        };
+        check_mean("a held-out score", &mean)?;
+        Ok(mean)
+    }
+}
+
+/// A part of the data, the fit to it, and its score on the rest.
+pub(super) struct Check {
+    training: Samples,
+    held_out: States,
+    couplings: Couplings,
+    scored: Scored,
+    /// Bits of independent units for every held-out sample.
+    independent: Vec<f64>,
+    block_length: usize,
+    pub(super) found: HeldOut,
+}
+
+impl Check {
+    /// Fits the last stage of `recipe` to the first samples, and scores the fit on the others.
+    /// Returns `None` for too few samples.
+    pub(super) fn new(recipe: &Recipe, trained: &Trained, states: &States) -> Result<Option<Self>> {
+        let n = states.n_samples();
+        let n_held_out = (recipe.held_out * n as f64).round() as usize;
+        if n_held_out < MIN_HELD_OUT || n_held_out >= n {
+            return Ok(None);
+        }
+        let n_training = n - n_held_out;
+        let training = Samples::new(&states.slice(0..n_training))?;
+        let held_out = states.slice(n_training..n);
+        let options = &trained.options;
+        let couplings = options
+            .minimizer
+            .checkpoint
+            .unit("fit of a part", |entry| {
+                let mut options = with_checkpoint(options, entry.clone());
+                // The objectives of refinements are convex: a fit that converges forgets its start.
+                if recipe.refiner(training.n_units()).is_some() && trained.fit.stop.is_converged() {
+                    options.start = Some(trained.fit.couplings.clone());
+                }
+                let fit = recipe
+                    .last(training.n_units())
+                    .fit(&training, &options, &mut |_| {})?;
+                Ok::<_, Error>(fit.couplings)
+            })?;
+        super::check(&options.minimizer.cancel)?;
+        let null = independent(&training)?.couplings;
+        // Of independent units, the pseudolikelihood is the likelihood.
+        let null = sample_scores(&null, &held_out);
+        let independent: Vec<f64> = null.iter().map(|s| s[1] / LN_2).collect();
+        let scored = Scored::new(&couplings, &held_out, options)?;
+        let block_length = recipe.block_length.min(n_held_out / 2);
+        let found = HeldOut {
+            n_training,
+            n_held_out,
+            measure: scored.measure,
+            model: scored.mean(block_length)?,
+            independent: block_mean(&independent, block_length)?,
+            gain: scored.gain_over(&independent, block_length)?,
+        };
+        Ok(Some(Self {
+            training,
+            held_out,
+            couplings,
+            scored,
+            independent,
+            block_length,
+            found,
+        }))
+    }
+
+    /// Polishes the fit to the part, and says what that does to the score.
+    pub(super) fn try_polishing(
+        &self,
+        trained: &Trained,
+        updates: usize,
+        checkpoint: &Checkpoint,
+        observer: &(dyn Fn(&FitProgress<'_>) + Sync),
+    ) -> Result<Verdict> {
+        if !self.scored.is_likelihood() {
+            return Ok(Verdict::NotJudged);
+        }
+        let start = &self.couplings;
+        let polished = polish(
+            trained,
+            start,
+            &self.training,
+            updates,
+            checkpoint,
+            observer,
+        )?;
+        let scored = Scored::new(&polished.couplings, &self.held_out, &trained.options)?;
+        if !scored.is_likelihood() {
+            return Ok(Verdict::NotJudged);
+        }
+        let gain = scored.gain_over(&self.scored.bits, self.block_length)?;
+        let gain = self.scored.with_error(gain)?;
+        let polished = HeldOut {
+            measure: scored.measure,
+            model: scored.mean(self.block_length)?,
+            gain: scored.gain_over(&self.independent, self.block_length)?,
+            ..self.found
+        };
+        Ok(if gain.value > gain.standard_error {
+            Verdict::Better { gain, polished }
+        } else {
+            Verdict::Worse { gain, polished }
+        })
+    }
+}
