@@ -115,8 +115,3 @@ pub mod internal {
 
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// The README's code runs as a doctest.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
