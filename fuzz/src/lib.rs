@@ -1,19 +1,21 @@
 //! What every fuzz target does with its bytes. Readers and fits end with something whole and
 //! finite or with a typed error; everything else is a panic, which is what is looked for.
 
-use mpf_baselines::{ContrastiveOptions, Expansion, Method, MethodSnapshot, Objectives};
-use mpf_cli::internal::parse_edges;
-use mpf_cli::internal::{Convention, Model};
-use mpf_cli::internal::{DataArgs, Raster};
-use mpf_core::{Form, MinimizerOptions, checkpoint};
-use mpf_ising::{
-    Biases, Couplings, FitOptions, Fitter, FoldAssignment, Folds, Mode, Mpf, Neighbourhood,
-    PathOptions, PathSnapshot, PenaltyPath, Preflight, Samples, States, Support,
+use mpf_baselines::{
+    ContrastiveDivergence, ContrastiveOptions, Expansion, MaximumLikelihood, MeanField, Objectives,
+    Pseudolikelihood, independent, log_rise, rise,
 };
-use mpf_samplers::{ChainOptions, ChainRunner, Chains, Gibbs, Sampler};
-use std::io::Cursor;
+use mpf_cli::internal::{Convention, DataArgs, Model, Raster, parse_edges};
+use mpf_core::{Cancel, Checkpoint, CheckpointStore, FlowForm, Fnv1a, MinimizerOptions, Settings};
+use mpf_ising::{
+    Biases, Couplings, Estimator, Fit, FitOptions, Fitter, Mode, Mpf, Neighbourhood, PathOptions,
+    PenaltyPath, Preflight, Samples, States, Support,
+};
+use mpf_samplers::{ChainOptions, ChainRunner, Gibbs};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 /// An array in a file of its own.
 pub fn npy(bytes: &[u8]) {
@@ -45,7 +47,8 @@ fn raster(name: &str, bytes: &[u8]) {
             header: on(8),
             array: on(16).then(|| "x".to_owned()),
         };
-        let Ok(raster) = Raster::from_reader(&args, Cursor::new(bytes), bytes.len() as u64) else {
+        let Ok(raster) = Raster::from_reader(&args, io::Cursor::new(bytes), bytes.len() as u64)
+        else {
             continue;
         };
         let (rows, units) = (raster.states.n_samples(), raster.states.n_units());
@@ -92,135 +95,156 @@ pub fn model(bytes: &[u8]) {
     }
 }
 
-/// A checkpoint: as it is, and with the bytes as the contents of one whose header is right. What
-/// can be read is resumed.
+/// A checkpoint file: as it is, and with a header that fits its contents. Every kind of work tries
+/// to resume it.
 pub fn checkpoint(bytes: &[u8]) {
+    /// The magic word and the version.
+    static BEGINNING: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let file = Memory::default();
+        file.checkpoint(Duration::ZERO).write().expect("memory");
+        file.writes()[0][..12].to_vec()
+    });
     const HEADER: usize = 28;
     resume(bytes);
-    let contents = match bytes.strip_prefix(b"mpf-ckpt") {
+    let contents = match bytes.strip_prefix(&BEGINNING[..8]) {
         Some(_) => bytes.get(HEADER..).unwrap_or_default(),
         None => bytes,
     };
-    let mut sealed = b"mpf-ckpt".to_vec();
-    sealed.extend_from_slice(&checkpoint::VERSION.to_le_bytes());
+    let mut sealed = BEGINNING.clone();
     sealed.extend_from_slice(&(contents.len() as u64).to_le_bytes());
-    let sum = sealed[8..]
-        .iter()
-        .chain(contents)
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    sealed.extend_from_slice(&sum.to_le_bytes());
+    let mut sum = Fnv1a::default();
+    sum.add(&sealed[8..]);
+    sum.add(contents);
+    sealed.extend_from_slice(&sum.value().to_le_bytes());
     sealed.extend_from_slice(contents);
     resume(&sealed);
 }
 
-/// What the checkpoints among the seeds are of.
-pub struct Checkpointed {
-    pub states: States,
-    pub samples: Samples,
-    pub fit: FitOptions,
-    pub updates: ContrastiveOptions,
-    pub path: PenaltyPath,
-    pub folds: Folds,
-    pub gibbs: Gibbs,
-    pub runner: ChainRunner,
+fn resume(bytes: &[u8]) {
+    static WORK: LazyLock<LongWork> = LazyLock::new(LongWork::new);
+    let file = Memory::new(bytes);
+    // Nothing is written: that would only take time.
+    let checkpoint = file.checkpoint(Duration::MAX);
+    if !matches!(checkpoint.load(), Ok(true)) {
+        return;
+    }
+    for kind in LongWork::KINDS {
+        if let Ok(numbers) = WORK.run(kind, &checkpoint) {
+            assert!(numbers.iter().all(|number| number.is_finite()), "{kind}");
+        }
+    }
 }
 
-/// Chains of Gibbs sweeps that are under way.
-pub type Sweeps = Chains<<Gibbs as Sampler>::State, States, <Gibbs as Sampler>::Info>;
+/// A checkpoint file in memory, with everything that was ever written to it.
+#[derive(Clone, Default)]
+pub struct Memory(Arc<Mutex<Vec<Vec<u8>>>>);
 
-#[allow(clippy::new_without_default)] // It is the one that the seeds are of, not a default.
-impl Checkpointed {
+impl Memory {
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Arc::new(Mutex::new(vec![bytes.to_vec()])))
+    }
+
+    pub fn checkpoint(&self, every: Duration) -> Checkpoint {
+        Checkpoint::new(self.clone(), Settings::new("fuzz"), every, &Cancel::new())
+    }
+
+    pub fn writes(&self) -> Vec<Vec<u8>> {
+        let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.clone()
+    }
+}
+
+impl CheckpointStore for Memory {
+    fn read(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.writes().pop())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.push(bytes.to_vec());
+        Ok(())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The work that the checkpoints among the seeds were left by.
+pub struct LongWork {
+    states: States,
+    samples: Samples,
+    gibbs: Gibbs,
+}
+
+impl LongWork {
+    pub const KINDS: [&str; 5] = ["fit", "rows", "updates", "path", "chains"];
+
+    #[allow(clippy::new_without_default)] // The seeds are of these data; they are no default.
     pub fn new() -> Self {
         let mut states = States::new(3).expect("three units");
         for row in [0b001, 0b011, 0b110, 0b000, 0b101, 0b111, 0b000] {
             states.push(&[row]);
         }
-        let path = PathOptions {
-            lambdas: Some(vec![0.2, 0.1]),
-            ..Default::default()
-        };
-        let chains = ChainOptions {
-            n_chains: 2,
-            n_draws: 4,
-            burn_in: 1,
-            thinning: 2,
-            ..Default::default()
-        };
         let couplings = Couplings::unpack(3, &[0.5, -0.25, 0.125, 1.0, 0.75, -0.5]);
         Self {
             samples: Samples::new(&states).expect("there are samples"),
-            fit: FitOptions {
-                minimizer: MinimizerOptions {
-                    max_iterations: 20,
-                    snapshots: true,
-                    ..Default::default()
-                },
-                ..Default::default()
-            },
-            updates: ContrastiveOptions {
-                updates: 6,
-                batch_size: Some(3),
-                persistent: true,
-                ..Default::default()
-            },
-            path: PenaltyPath::new(path).expect("two penalties"),
-            folds: Folds::new(states.n_samples(), 2, FoldAssignment::Blocks).expect("two folds"),
             gibbs: Gibbs::new(&couplings.expect("finite")).expect("three units"),
-            runner: ChainRunner::new(chains).expect("a few steps"),
             states,
         }
     }
 
-    /// The fit, row by row.
-    pub fn by_rows(&self) -> FitOptions {
-        FitOptions {
-            mode: Mode::NodeWise,
-            ..self.fit.clone()
+    /// Runs or resumes one kind of work; returns the numbers that it finds.
+    pub fn run(&self, kind: &str, checkpoint: &Checkpoint) -> mpf_baselines::Result<Vec<f64>> {
+        let checkpoint = checkpoint.entry("work");
+        if kind == "chains" {
+            let runner = ChainRunner::new(ChainOptions {
+                n_chains: 2,
+                n_draws: 4,
+                burn_in: 1,
+                thinning: 2,
+                checkpoint,
+                ..Default::default()
+            })?;
+            let draws = runner.run(&self.gibbs)?.pooled();
+            assert_eq!(draws.n_samples(), 8);
+            return Ok((0..8).map(|m| draws.row(m)[0] as f64).collect());
         }
-    }
-}
-
-/// Goes on with what these bytes hold, whatever that is.
-fn resume(bytes: &[u8]) {
-    static WORK: LazyLock<Checkpointed> = LazyLock::new(Checkpointed::new);
-    let work = &*WORK;
-    if let Ok(snapshot) = checkpoint::open::<MethodSnapshot>(bytes) {
-        for method in [
-            Method::Mpf(work.fit.clone()),
-            Method::Mpf(work.by_rows()),
-            Method::ContrastiveDivergence(work.updates.clone()),
-        ] {
-            let resumed = method.resumed(Some(snapshot.clone()));
-            if let Ok(fitted) = resumed.and_then(|m| m.fit(&work.samples)) {
-                assert!(fitted.couplings.as_array().iter().all(|j| j.is_finite()));
-            }
+        if kind == "updates" {
+            let learner = ContrastiveDivergence::new(ContrastiveOptions {
+                updates: 6,
+                batch_size: Some(3),
+                persistent: true,
+                checkpoint,
+                ..Default::default()
+            })?;
+            return Ok(learner.fit(&self.samples)?.couplings.pack());
         }
-    }
-    if let Ok(snapshot) = checkpoint::open::<PathSnapshot>(bytes) {
-        let fitter = Fitter::new(work.fit.clone()).expect("options that can be");
-        let found = work.path.cross_validate_from(
-            Some(snapshot),
-            &fitter,
-            &Mpf::default(),
-            &work.states,
-            &work.folds,
-            |_, _| {},
-        );
-        for point in found.iter().flat_map(|f| &f.path) {
-            let couplings = &point.fit.couplings;
-            assert!(couplings.as_array().iter().all(|j| j.is_finite()));
+        let mode = match kind {
+            "rows" => Mode::NodeWise,
+            _ => Mode::Joint,
+        };
+        let options = FitOptions {
+            mode,
+            minimizer: MinimizerOptions {
+                max_iterations: 20,
+                checkpoint,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let fitter = Fitter::new(Mpf::default(), options)?;
+        if kind == "path" {
+            let path = PenaltyPath::new(PathOptions {
+                lambdas: Some(vec![0.2, 0.1]),
+                n_folds: 2,
+                ..Default::default()
+            })?;
+            let found = path.cross_validate(&fitter, &self.states, |_| {})?;
+            let points = found.path.iter().map(|point| point.fit.couplings.pack());
+            return Ok(points.collect::<Vec<_>>().concat());
         }
-    }
-    if let Ok(mut chains) = checkpoint::open::<Sweeps>(bytes)
-        && work
-            .runner
-            .advance(&work.gibbs, &mut chains, 9, |_| {})
-            .is_ok()
-    {
-        let run = work.runner.finish(chains);
-        assert_eq!(run.pooled().n_samples(), 8);
+        Ok(fitter.fit(&self.samples)?.couplings.pack())
     }
 }
 
@@ -259,16 +283,6 @@ pub fn fit(bytes: &[u8]) {
         l1: if extra & 4 == 0 { 0.0 } else { bytes.number() },
         l2: if extra & 8 == 0 { 0.0 } else { bytes.number() },
         l2_on_fields: extra & 16 != 0,
-        neighbourhood: match how >> 6 {
-            0 => Neighbourhood::OutsideData,
-            1 => Neighbourhood::SingleFlipsAndComplement,
-            _ => Neighbourhood::SingleFlips,
-        },
-        form: if extra & 32 == 0 {
-            Form::Sum
-        } else {
-            Form::Log
-        },
         mode: match which & 16 {
             0 => Mode::Joint,
             _ => Mode::NodeWise,
@@ -283,28 +297,34 @@ pub fn fit(bytes: &[u8]) {
         },
         ..Default::default()
     };
-    let method = match which & 15 {
-        0..4 => Method::Mpf(options),
-        4..7 => Method::Pseudolikelihood(options),
-        7 => Method::Rise {
-            lambda: options.l1,
-            options,
+    let mpf = Mpf {
+        neighbourhood: match how >> 6 {
+            0 => Neighbourhood::OutsideData,
+            1 => Neighbourhood::SingleFlipsAndComplement,
+            _ => Neighbourhood::SingleFlips,
         },
-        8 => Method::LogRise {
-            lambda: options.l1,
-            options,
+        form: if extra & 32 == 0 {
+            FlowForm::Sum
+        } else {
+            FlowForm::Log
         },
-        9 => Method::MaximumLikelihood(options),
-        10 => Method::Independent,
-        11 => Method::MeanField {
-            expansion: Expansion::Tap,
-            lambda: options.l1,
-        },
-        12 => Method::MeanField {
-            expansion: Expansion::Naive,
-            lambda: options.l1,
-        },
-        _ => Method::ContrastiveDivergence(ContrastiveOptions {
+    };
+    if extra & 32 != 0 {
+        let preflight = Preflight::new(&samples, None).expect("there is nothing to refuse");
+        assert!(preflight.seconds.is_finite());
+    }
+    let lambda = options.l1;
+    let mean_field = |expansion| Ok(MeanField::new(expansion, lambda)?.fit(&samples)?.fit);
+    let fitted = match which & 15 {
+        0..4 => fit_by(mpf, options, &samples),
+        4..7 => fit_by(Pseudolikelihood, options, &samples),
+        7 => rise(lambda, options).and_then(|fitter| Ok(fitter.fit(&samples)?)),
+        8 => log_rise(lambda, options).and_then(|fitter| Ok(fitter.fit(&samples)?)),
+        9 => fit_by(MaximumLikelihood, options, &samples),
+        10 => independent(&samples),
+        11 => mean_field(Expansion::Tap),
+        12 => mean_field(Expansion::Naive),
+        _ => ContrastiveDivergence::new(ContrastiveOptions {
             updates: 3,
             persistent: extra & 64 != 0,
             batch_size: (extra & 128 != 0).then_some(3),
@@ -312,19 +332,13 @@ pub fn fit(bytes: &[u8]) {
             biases,
             start,
             ..Default::default()
-        }),
+        })
+        .and_then(|learner| learner.fit(&samples)),
     };
-    if extra & 32 != 0 {
-        let preflight = Preflight::new(&samples, None).expect("there is nothing to refuse");
-        assert!(preflight.seconds.is_finite());
-    }
-    let Ok(fitted) = method.fit(&samples) else {
-        return;
-    };
+    let Ok(fitted) = fitted else { return };
     let numbers = fitted.couplings.as_array().iter().copied();
-    let course = fitted.course.iter().flat_map(|c| [c.value, c.kkt_residual]);
-    for number in numbers.chain(course) {
-        assert!(number.is_finite(), "{}: {number}", method.name());
+    for number in numbers.chain([fitted.value, fitted.kkt_residual]) {
+        assert!(number.is_finite(), "method {}: {number}", which & 15);
     }
     if let Ok(values) = Objectives::of(&fitted.couplings, &samples) {
         let all =
@@ -334,6 +348,14 @@ pub fn fit(bytes: &[u8]) {
                 .chain([&values.mpf, &values.pseudolikelihood, &values.log_rise]);
         assert!(all.chain(&values.log_likelihood).all(|v| !v.is_nan()));
     }
+}
+
+fn fit_by<E: Estimator>(
+    estimator: E,
+    options: FitOptions,
+    samples: &Samples,
+) -> mpf_baselines::Result<Fit> {
+    Ok(Fitter::new(estimator, options)?.fit(samples)?)
 }
 
 /// Bytes one after the other; zeros when there are no more.

@@ -1,4 +1,4 @@
-//! Work that can be continued: `--checkpoint`, `--checkpoint-every`, `--resume`.
+//! Interrupts and resumes work: `--checkpoint`, `--checkpoint-every`, `--resume`.
 
 use crate::console::Console;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
@@ -10,11 +10,11 @@ use mpf_report::CheckpointFile;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where unfinished work is kept.
+/// Options of commands whose work can be resumed.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Interruptions")]
 pub struct CheckpointArgs {
-    /// Keep the state of the work in this file, at an interval and on Ctrl-C or SIGTERM; it is
+    /// Keep unfinished work in this file: it is written at intervals and on Ctrl-C or SIGTERM, and
     /// removed when the result is written
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -27,8 +27,8 @@ pub struct CheckpointArgs {
         requires = "checkpoint"
     )]
     checkpoint_every: Duration,
-    /// Go on from the checkpoint, to the same bits as without an interruption; if there is none
-    /// yet, start afresh
+    /// Continue from the checkpoint, to the same bits as without an interruption; start afresh if
+    /// there is none yet
     #[arg(long, requires = "checkpoint")]
     resume: bool,
 }
@@ -41,10 +41,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl CheckpointArgs {
-    /// Refuses a file that cannot be written, or that would replace one of `others`.
+    /// Checks that the file can be written and is none of `others`.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// A [`Failure`] that says why it cannot be used.
     pub fn check(&self, others: &[&Path]) -> Result<(), Failure> {
         let Some(path) = &self.checkpoint else {
             return Ok(());
@@ -62,8 +62,8 @@ impl CheckpointArgs {
     /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.
     ///
     /// # Errors
-    /// A checkpoint of other settings or data, a damaged one, and one that nobody asked to
-    /// continue.
+    /// A checkpoint of other settings or data, a damaged one, and an existing one without
+    /// `--resume`.
     pub fn open(
         &self,
         settings: Settings,
@@ -149,7 +149,7 @@ pub fn settings(command: &str) -> Settings {
     Settings::new(command).with("the program", Model::this_program())
 }
 
-/// What was typed, with `--resume`.
+/// Returns the command line of this run, with `--resume`.
 fn this_command_resumed() -> String {
     let mut words: Vec<String> = std::env::args_os()
         .map(|word| quoted(&word.to_string_lossy()))
@@ -160,7 +160,7 @@ fn this_command_resumed() -> String {
     words.join(" ")
 }
 
-/// As a shell needs it.
+/// Quotes a word for a shell, if it needs that.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::console::{self, Console};
-use crate::failure::{FAILED, Failure, WRONG_INPUT};
+use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_parser;
 use crate::{compare, convert, demo, evaluate, fit, sample};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -17,10 +17,10 @@ Exit codes:
   1    something failed on the way, such as a full disk
   2    wrong input or option; nothing was written
   3    the model is written, but the fit did not converge
-  130  interrupted; nothing was written but the checkpoint, if there is to be one
+  130  interrupted; nothing was written except the checkpoint, with --checkpoint
 
-Results go to standard output, everything else to standard error. Colours only on a terminal, never
-with NO_COLOR. The number of threads changes no digit of any result.";
+Results go to standard output, everything else to standard error. Colours appear only on a terminal,
+never with NO_COLOR. The number of threads changes no digit of any result.";
 
 /// Fits Ising models to binary data by minimum probability flow and its rivals.
 #[derive(Parser, Debug)]
@@ -28,13 +28,13 @@ with NO_COLOR. The number of threads changes no digit of any result.";
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print the result as JSON, and nothing else but errors
+    /// Print only the result, as JSON, and errors
     #[arg(long, global = true, help_heading = "Everywhere")]
     json: bool,
     /// Print only results and errors
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     quiet: bool,
-    /// Threads to use; all cores by default
+    /// Number of threads; by default all cores
     #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
     threads: Option<usize>,
 }
@@ -49,13 +49,13 @@ Examples:
 
 With --checkpoint an interrupted fit can be continued:
   mpf fit spikes.npy -o model.json --checkpoint fit.ckpt --resume
-starts afresh when there is no fit.ckpt and goes on when there is one, so that it can be given to a
-cluster that stops jobs and starts them again. What is kept: the penalties that were tried, the
-iterations of the fit, the updates of CD and --polish, the resamples of the bootstrap; the sandwich
-is computed again. The data and all settings must be the same.
+starts afresh if there is no fit.ckpt and continues if there is one: a cluster that stops and restarts
+jobs can run it as it is. The checkpoint keeps the penalties that were tried, the iterations of the
+fit, the updates of CD and --polish, and the resamples of the bootstrap; the sandwich is computed
+again. The data and all settings must be the same.
 
-Units that never change get no couplings and the bias ln((1-p)/p), p = (n + 1/2)/(M + 1), n of M
-samples being 1.")]
+A unit that never changes gets no couplings and the bias ln((1-p)/p), p = (n + 1/2)/(M + 1), where n
+of M samples are 1.")]
     Fit(Box<fit::FitArgs>),
     /// Compare methods on held-out data
     #[command(after_help = "\
@@ -89,7 +89,7 @@ Example:
 Example:
   mpf completions bash > ~/.local/share/bash-completion/completions/mpf")]
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
 }
@@ -116,7 +116,7 @@ where
     match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => execute(&cli, methods, cancel),
         Err(error) => {
-            // Help and versions are printed this way too.
+            // Help and the version come this way too.
             let _ = error.print();
             u8::try_from(error.exit_code()).unwrap_or(WRONG_INPUT)
         }
@@ -147,7 +147,7 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
     })
 }
 
-/// Threads that may be asked for even where there are fewer cores.
+/// The most threads that may be asked for on a machine with fewer cores.
 const MAX_THREADS: usize = 1024;
 
 fn threads(wanted: Option<usize>) -> Result<(), Failure> {
@@ -167,11 +167,8 @@ fn threads(wanted: Option<usize>) -> Result<(), Failure> {
         );
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n);
-    pool.build_global().map_err(|e| Failure {
-        message: format!("cannot start {n} threads: {e}"),
-        hint: None,
-        code: FAILED,
-    })
+    let started = pool.build_global();
+    started.map_err(|error| Failure::system(format!("cannot start {n} threads: {error}")))
 }
 
 #[cfg(test)]

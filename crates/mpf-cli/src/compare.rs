@@ -1,8 +1,8 @@
-//! `mpf compare`: which method suits these data?
+//! `mpf compare`: scores methods on held-out data.
 
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use crate::memory::{self, MemoryLimit};
 use crate::methods::{MethodArgs, Strength, find};
 use crate::{figures, output};
@@ -11,8 +11,8 @@ use mpf_baselines::{
     Comparison, Criterion, Method, MethodOptions, Methods, Tournament, TournamentOptions,
 };
 use mpf_core::Cancel;
+use mpf_ising::Support;
 use mpf_ising::internal::n_packed;
-use mpf_ising::{FoldAssignment, Support};
 use mpf_report::report::Page;
 use mpf_report::text::digits;
 use mpf_report::{files, progress};
@@ -24,25 +24,25 @@ use std::path::{Path, PathBuf};
 pub struct CompareArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// Which methods; by default all that these data allow but CD
+    /// The methods to compare; by default all that can fit these data, except CD
     #[arg(long, value_delimiter = ',', help_heading = "Method")]
     methods: Option<Vec<String>>,
     #[command(flatten)]
     options: MethodArgs,
-    /// How many folds; they are contiguous blocks
+    /// Number of folds, which are contiguous blocks
     #[arg(long, default_value_t = 5, help_heading = "Method")]
     folds: usize,
-    /// Successive samples that remember each other; 1 for independent samples
+    /// Number of successive samples that are correlated; 1 for independent samples
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Method")]
     block_length: usize,
     #[command(flatten)]
     memory: MemoryLimit,
-    /// Where a page (.html), the plot (.svg) or the numbers (.json) go; may be given several times
+    /// Output file: a page (.html), the plot (.svg) or the numbers (.json); may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 }
 
-/// Runs the command.
+/// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.
@@ -66,7 +66,7 @@ pub fn run(
     let states = raster.every_sample("mpf compare")?;
     let entrants = entrants(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
-    // One fit at a time, but the samples of all folds.
+    // Methods are fitted one at a time, but the samples of all folds are held.
     let samples = raster.samples()?;
     let folds = (args.folds as u64).saturating_mul(samples.bytes() as u64);
     memory::check(
@@ -76,15 +76,9 @@ pub fn run(
         "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
     drop(samples);
-    let assignment = match raster.weights {
-        None => FoldAssignment::Blocks,
-        Some(_) => FoldAssignment::Random {
-            seed: args.options.seed,
-        },
-    };
     let tournament = Tournament::new(TournamentOptions {
         n_folds: args.folds,
-        assignment,
+        assignment: raster.fold_assignment(args.options.seed),
         block_length: args.block_length,
         annealed: Some(AnnealedOptions {
             seed: args.options.seed,
@@ -160,7 +154,7 @@ fn entrants(
         .collect())
 }
 
-/// By what methods are compared: the likelihood where all have one.
+/// Returns the criterion of the plot: the likelihood if all methods have one.
 fn criterion(comparison: &Comparison) -> (Criterion, &'static str) {
     if comparison
         .entrants
@@ -173,7 +167,7 @@ fn criterion(comparison: &Comparison) -> (Criterion, &'static str) {
     }
 }
 
-/// How much worse every method is than the best.
+/// Draws how much worse every method is than the best.
 fn plot(comparison: &Comparison) -> Result<String, Failure> {
     let (criterion, what) = criterion(comparison);
     let best = comparison.best(criterion).map(|e| e.name);
@@ -185,7 +179,7 @@ fn plot(comparison: &Comparison) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for (at, entrant) in comparison.entrants.iter().enumerate() {
         if let Some(found) = comparison.difference(at, best, criterion)? {
-            // More is better, for both.
+            // The plot shows gains, and the pseudolikelihood is a loss.
             let sign = match criterion {
                 Criterion::LogLikelihood => 1.0,
                 _ => -1.0,
@@ -203,15 +197,7 @@ fn plot(comparison: &Comparison) -> Result<String, Failure> {
         "nats above the best method",
         &rows,
     )
-    .map_err(unplotted)
-}
-
-fn unplotted(error: Box<dyn std::error::Error + Send + Sync>) -> Failure {
-    Failure {
-        message: format!("cannot draw a figure: {error}"),
-        hint: None,
-        code: FAILED,
-    }
+    .map_err(|error| Failure::undrawn(&*error))
 }
 
 fn write(path: &Path, comparison: &Comparison, raster: &Raster, svg: &str) -> Result<(), Failure> {

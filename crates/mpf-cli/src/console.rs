@@ -1,12 +1,13 @@
-//! What the user sees: results on standard output, everything else on standard error.
+//! Prints results to standard output and everything else to standard error.
 //!
-//! Colours only on a terminal, never with `NO_COLOR`. A reader that closes the pipe is no error.
+//! Colours appear only on a terminal, never with `NO_COLOR`. A reader that closes the pipe is no
+//! error.
 
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-/// How to talk.
+/// The options of the command line that decide what is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     /// Results as one JSON object on standard output, and nothing else but errors.
@@ -16,7 +17,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// A result for people; nothing with `--json`.
+    /// Prints a result for people; nothing with `--json`.
     ///
     /// # Errors
     /// When standard output cannot be written.
@@ -24,7 +25,7 @@ impl Console {
         if self.json { Ok(()) } else { print(text) }
     }
 
-    /// The result for programs; nothing without `--json`.
+    /// Prints the result for programs; nothing without `--json`.
     ///
     /// # Errors
     /// When standard output cannot be written.
@@ -36,19 +37,19 @@ impl Console {
         print(&(text + "\n"))
     }
 
-    /// Something to know, on standard error.
+    /// Prints a note to standard error.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
             complain(text);
         }
     }
 
-    /// Something to be careful about, on standard error.
+    /// Prints a warning to standard error.
     pub fn warning(&self, text: &str) {
         self.note(&format!("{} {text}", label("warning:", "33")));
     }
 
-    /// Why the command gave up.
+    /// Prints why the command gave up, even with `--quiet`.
     pub fn failure(failure: &Failure) {
         complain(&format!("{} {}", label("error:", "31"), failure.message));
         if let Some(hint) = &failure.hint {
@@ -61,17 +62,15 @@ impl Console {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure {
-            message: format!("cannot write to standard output: {error}"),
-            hint: None,
-            code: FAILED,
-        }),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::system(format!(
+            "cannot write to standard output: {error}"
+        ))),
         _ => Ok(()),
     }
 }
 
 fn complain(text: &str) {
-    // There is nobody left to tell if this fails.
+    // Where this fails, nothing can report it.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

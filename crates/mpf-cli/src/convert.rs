@@ -1,4 +1,4 @@
-//! `mpf convert`: a model file in another form or convention.
+//! `mpf convert`: rewrites a model file in another form or convention.
 
 use crate::console::Console;
 use crate::failure::Failure;
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 pub struct ConvertArgs {
     /// A model file: .json, .npz or .csv
     model: PathBuf,
-    /// Where it goes: .json, .npz or .csv
+    /// Model file to write: .json, .npz or .csv
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
     /// The convention to write (.npz files hold both)
     #[arg(long, value_enum, default_value_t)]
     to: Convention,
-    /// The convention of a bare .csv matrix, which does not say it
+    /// The convention of a bare .csv matrix, which does not state it
     #[arg(long, value_enum)]
     assume: Option<Convention>,
 }
@@ -31,7 +31,7 @@ struct Report {
     convention: Convention,
 }
 
-/// Runs the command.
+/// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.

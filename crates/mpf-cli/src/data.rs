@@ -1,131 +1,53 @@
-//! Binary data of any of the formats, packed as they are read.
+//! Binary data of every format, packed as they are read.
+
+mod args;
+mod arrays;
 
 use crate::failure::Failure;
-use crate::packer::{Coding, Packer, Problem};
+use crate::packer::Coding;
 use crate::{npy, npz, output, text};
-use clap::Args;
 use mpf_core::Fnv1a;
-use mpf_ising::{Samples, States};
+use mpf_ising::{FoldAssignment, Samples, States};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
-use std::path::{Path, PathBuf};
 
-/// Most rows that counts are written out to, where every sample is needed by itself.
+pub use args::DataArgs;
+pub(crate) use arrays::{explain_npy, read_npy};
+
+/// The most samples that rows with counts are expanded to.
 const MOST_EXPANDED: f64 = 2e7;
-
-/// Where the data are, and how to read them.
-#[derive(Args, Clone, Debug)]
-pub struct DataArgs {
-    /// Binary data, rows are samples: .npy, .npz, .csv, .tsv, or numbers between blanks
-    pub data: PathBuf,
-    /// Rows are units and columns are samples
-    #[arg(long, help_heading = "Data")]
-    pub transpose: bool,
-    /// The data are −1 and +1 instead of 0 and 1
-    #[arg(long, help_heading = "Data")]
-    pub spins: bool,
-    /// The column that says how often each row occurred: its name, or its number from 0
-    #[arg(long, value_name = "COLUMN", help_heading = "Data")]
-    pub counts: Option<String>,
-    /// The first line of a text holds names, even if they are numbers
-    #[arg(long, help_heading = "Data")]
-    pub header: bool,
-    /// Which array of a .npz file
-    #[arg(long, value_name = "NAME", help_heading = "Data")]
-    pub array: Option<String>,
-}
-
-impl DataArgs {
-    /// What the numbers stand for.
-    pub fn coding(&self) -> Coding {
-        if self.spins {
-            Coding::Spins
-        } else {
-            Coding::Binary
-        }
-    }
-
-    /// The column of counts as a number, given the names of the columns.
-    pub(crate) fn counts_column(&self, names: Option<&[String]>) -> Result<Option<usize>, Failure> {
-        let Some(wanted) = &self.counts else {
-            return Ok(None);
-        };
-        let named = names.and_then(|names| names.iter().position(|n| n == wanted));
-        match named.or_else(|| wanted.parse().ok()) {
-            Some(column) => Ok(Some(column)),
-            None => Err(Failure::input(format!(
-                "{}: there is no column {wanted:?} for --counts",
-                self.data.display()
-            ))
-            .hint("give its name as it is in the header, or its number from 0")),
-        }
-    }
-
-    /// What is wrong with a number, and what to do.
-    pub(crate) fn explain(&self, place: &str, problem: Problem) -> Failure {
-        let at = format!("{}: {place}", self.data.display());
-        match problem {
-            Problem::Value(value) => {
-                let expected = match self.coding() {
-                    Coding::Binary => "binary data hold only 0 and 1",
-                    Coding::Spins => "spins are only -1 and +1",
-                };
-                let failure = Failure::input(format!("{at}: found {value}, but {expected}"));
-                match (self.coding(), value) {
-                    (Coding::Binary, -1.0) => failure.hint("for ±1 spins pass --spins"),
-                    (Coding::Spins, 0.0) => failure.hint("for 0/1 data leave --spins out"),
-                    (_, value) if value.is_nan() => {
-                        failure.hint("missing entries are not read: leave out such rows or units")
-                    }
-                    _ => failure.hint(
-                        "binarise first (x > 0); if a column holds counts, name it with --counts",
-                    ),
-                }
-            }
-            Problem::Count(value) => Failure::input(format!(
-                "{at}: the count is {value}, but counts are finite and not negative"
-            ))
-            .hint("--counts names the column that says how often each row occurred"),
-            Problem::Length { expected, found } => Failure::input(format!(
-                "{at}: {found} entries, but the first row has {expected}"
-            ))
-            .hint("every row needs one entry per unit"),
-        }
-    }
-}
 
 /// Binary data as read.
 #[derive(Clone, Debug)]
 pub struct Raster {
     /// The rows in their order.
     pub states: States,
-    /// How often each occurred.
+    /// How often each row occurred, if the file has a column of counts.
     pub weights: Option<Vec<f64>>,
-    /// What the units are called, if the file says it.
+    /// The names of the units, if the file has any.
     pub names: Option<Vec<String>>,
-    /// What the numbers in the file stood for.
+    /// What the numbers in the file stand for.
     pub coding: Coding,
     /// The file's name without its folder.
     pub file: String,
 }
 
-/// What a model file says about its data.
+/// Describes the data of a fit in its model file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataRecord {
     /// The file's name without its folder.
     pub file: String,
-    /// Rows.
+    /// The number of rows.
     pub n_samples: usize,
-    /// The sum of the counts, where there were any.
+    /// The sum of the counts, if there are any.
     pub total_count: Option<f64>,
-    /// Units.
+    /// The number of units.
     pub n_units: usize,
     /// Whether the file held ±1.
     pub spins: bool,
-    /// A hash of the bits and counts in their order: the same data have the same one, whatever
-    /// the format.
+    /// A hash of the bits and counts in their order, the same for every format.
     pub fingerprint: String,
 }
 
@@ -148,7 +70,7 @@ impl Raster {
         Self::from_reader(args, file, metadata.len())
     }
 
-    /// Reads `length` bytes that are already open; `args.data` only says what they are called.
+    /// Reads `length` bytes that are already open; `args.data` is only their name.
     ///
     /// # Errors
     /// As [`Raster::read`].
@@ -198,7 +120,7 @@ impl Raster {
         })
     }
 
-    /// Distinct rows with their counts.
+    /// Returns the distinct rows with their counts.
     ///
     /// # Errors
     /// When all counts are zero.
@@ -209,7 +131,7 @@ impl Raster {
         })
     }
 
-    /// Every sample by itself: rows with counts are repeated.
+    /// Returns every sample by itself, rows with counts repeated, for `why`.
     ///
     /// # Errors
     /// Counts that are no whole numbers, or too many.
@@ -238,7 +160,7 @@ impl Raster {
         Ok(Cow::Owned(all))
     }
 
-    /// The names of the units, or their numbers.
+    /// Returns the names of the units, or their numbers if they have none.
     pub fn names_or_numbers(&self) -> Vec<String> {
         match &self.names {
             Some(names) => names.clone(),
@@ -246,7 +168,16 @@ impl Raster {
         }
     }
 
-    /// What a model file says about these data.
+    /// Returns the folds for cross-validation. Expanded rows have no order in time, and blocks of them
+    /// would hold equal rows: they are dealt at random.
+    pub fn fold_assignment(&self, seed: u64) -> FoldAssignment {
+        match self.weights {
+            None => FoldAssignment::Blocks,
+            Some(_) => FoldAssignment::Random { seed },
+        }
+    }
+
+    /// Describes these data for a model file.
     pub fn record(&self) -> DataRecord {
         let mut hash = Fnv1a::default();
         hash.add(&(self.states.n_units() as u64).to_le_bytes());
@@ -264,142 +195,5 @@ impl Raster {
             spins: self.coding == Coding::Spins,
             fingerprint: hash.to_string(),
         }
-    }
-}
-
-/// Why reading numbers stopped.
-enum Stop {
-    Npy(npy::Error),
-    Problem(Problem),
-}
-
-impl From<npy::Error> for Stop {
-    fn from(error: npy::Error) -> Self {
-        Self::Npy(error)
-    }
-}
-
-/// Reads an array of `length` bytes, header included. A header that claims another size is refused
-/// before anything is read.
-pub(crate) fn read_npy(
-    args: &DataArgs,
-    mut file: impl Read,
-    length: u64,
-) -> Result<Packer, Failure> {
-    let path = &args.data;
-    let broken = |error: npy::Error| explain_npy(path, error);
-    let mut counted = Counted {
-        inner: &mut file,
-        read: 0,
-    };
-    let header = npy::Header::read(&mut counted).map_err(broken)?;
-    let header_length = counted.read;
-    let dtype = header.dtype().map_err(broken)?;
-    let &[rows, columns] = &header.shape[..] else {
-        return Err(Failure::input(format!(
-            "{}: the array has {} dimensions, but samples × units are two",
-            path.display(),
-            header.shape.len()
-        ))
-        .hint("save a two-dimensional array"));
-    };
-    let n_entries = header.n_entries();
-    let expected = n_entries
-        .and_then(|n| n.checked_mul(dtype.size() as u64))
-        .and_then(|n| n.checked_add(header_length));
-    let (Some(n_entries), Some(expected)) = (n_entries, expected) else {
-        return Err(Failure::input(format!(
-            "{}: the header claims {rows} × {columns} entries, more than any file can hold",
-            path.display()
-        ))
-        .hint("the header is damaged"));
-    };
-    // Lines are runs of the index that is stored fastest.
-    let (width, by_column) = if header.fortran {
-        (rows, true)
-    } else {
-        (columns, false)
-    };
-    let place = |line: u64, position: u64| {
-        let (row, column) = if by_column {
-            (position, line)
-        } else {
-            (line, position)
-        };
-        format!("row {row}, column {column} (from 0)")
-    };
-    if n_entries > 0 {
-        if length < expected {
-            let whole = length.saturating_sub(header_length) / dtype.size() as u64;
-            return Err(Failure::input(format!(
-                "{}: {} is missing: the file has {length} bytes of {expected}",
-                path.display(),
-                place(whole / width, whole % width)
-            ))
-            .hint("the file is truncated; copy or save it again"));
-        }
-        if length > expected {
-            return Err(Failure::input(format!(
-                "{}: {} bytes follow the {rows} × {columns} array",
-                path.display(),
-                length - expected
-            ))
-            .hint("save one array per .npy file"));
-        }
-    }
-    // Rows are samples unless transposed; Fortran order turns lines once more.
-    let by_unit = by_column != args.transpose;
-    let mut packer = Packer::new(args.coding(), by_unit, args.counts_column(None)?);
-    let mut left = width;
-    let outcome = dtype.for_each(&mut file, n_entries, |value| {
-        packer.push(value).map_err(Stop::Problem)?;
-        left -= 1;
-        if left == 0 {
-            packer.end_line().map_err(Stop::Problem)?;
-            left = width;
-        }
-        Ok(())
-    });
-    let here = place(packer.lines() as u64, packer.position() as u64);
-    match outcome {
-        Ok(()) => Ok(packer),
-        Err(Stop::Problem(problem)) => Err(args.explain(&here, problem)),
-        Err(Stop::Npy(npy::Error::Truncated(_))) => Err(Failure::input(format!(
-            "{}: {here} is missing: the file is truncated",
-            path.display()
-        ))
-        .hint("copy or save it again")),
-        Err(Stop::Npy(error)) => Err(broken(error)),
-    }
-}
-
-/// What is wrong with an array file, in words.
-pub(crate) fn explain_npy(path: &Path, error: npy::Error) -> Failure {
-    let at = path.display();
-    match error {
-        npy::Error::Header(why) => {
-            Failure::input(format!("{at}: this is no whole .npy file: {why}"))
-                .hint("save it again with numpy.save")
-        }
-        npy::Error::Dtype(descr) => Failure::input(format!(
-            "{at}: the array's type is {descr:?}, but bits are integers, booleans or floats"
-        ))
-        .hint("convert first, for example with x.astype('uint8')"),
-        npy::Error::Truncated(n) => Failure::input(format!("{at}: it ends after {n} numbers")),
-        npy::Error::Io(error) => Failure::unreadable(path, &error),
-    }
-}
-
-/// Counts the bytes that go through.
-struct Counted<'a, R> {
-    inner: &'a mut R,
-    read: u64,
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.read += n as u64;
-        Ok(n)
     }
 }

@@ -1,4 +1,4 @@
-//! `mpf demo`: a raster to try the program on, whose couplings are known.
+//! `mpf demo`: writes a synthetic raster whose couplings are known.
 
 use crate::console::Console;
 use crate::draw::{self, DrawOptions, SamplerName};
@@ -12,24 +12,24 @@ use mpf_ising::{Samples, mosaic_couplings};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Cells along the mosaic.
+/// Rows of cells in the mosaic.
 const ROWS: usize = 5;
-/// Cells across it.
+/// Cells in a row.
 const COLUMNS: usize = 8;
 
 /// Options of `mpf demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Where the raster goes: .npy, .csv, .tsv or .txt
+    /// Data file to write: .npy, .csv, .tsv or .txt
     #[arg(short, long, value_name = "FILE", default_value = "retina.csv")]
     output: PathBuf,
-    /// Where the true model goes: .json, .npz or .csv
+    /// File for the true model: .json, .npz or .csv
     #[arg(long, value_name = "MODEL", default_value = "retina-truth.json")]
     truth: PathBuf,
-    /// How many time bins
+    /// Number of time bins
     #[arg(short, value_name = "N", default_value_t = 20_000)]
     n: usize,
-    /// What couplings and spikes depend on
+    /// Seed of couplings and spikes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -43,7 +43,7 @@ struct Report {
     mean_activity: f64,
 }
 
-/// Runs the command.
+/// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.
@@ -63,7 +63,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
             n_draws: args.n,
             chains: 4,
             burn_in: 1000,
-            // Bins of a demonstration are independent of each other, but for a rest of e⁻¹⁰.
+            // Ten sweeps apart, bins are independent but for a correlation of about e⁻¹⁰.
             thinning: 10,
             seed: rng::next_seed(args.seed),
             checkpoint: Checkpoint::default(),

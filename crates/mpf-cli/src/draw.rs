@@ -12,7 +12,7 @@ use mpf_samplers::{
     TemperingOptions,
 };
 
-/// A sampler's name.
+/// The argument of `--sampler`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SamplerName {
     /// Gibbs sweeps: warm models, such as those of spikes
@@ -26,7 +26,7 @@ pub enum SamplerName {
     Exact,
 }
 
-/// How to draw.
+/// Options of [`draw`].
 #[derive(Clone, Debug)]
 pub struct DrawOptions {
     /// The sampler.
@@ -45,7 +45,7 @@ pub struct DrawOptions {
     pub checkpoint: Checkpoint,
 }
 
-/// Draws from a model.
+/// States drawn from a model.
 pub struct Drawn {
     /// The states, chain after chain.
     pub states: States,
@@ -79,7 +79,7 @@ pub fn draw(
         ),
         SamplerName::Tempering => {
             let ladder = TemperingOptions {
-                // From no couplings at all: fitted ones may be large.
+                // Fitted couplings may be large: the hottest copy has none.
                 hottest: 0.0,
                 seed: options.seed,
                 ..Default::default()

@@ -1,4 +1,5 @@
-//! Edge lists: two units on a line, by name or by number from 0; further columns are ignored.
+//! Reads lists of edges: two units on a line, by name or by number from 0; further columns are
+//! ignored.
 
 use crate::failure::Failure;
 use mpf_ising::Support;
@@ -6,7 +7,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// Reads the couplings that are free. Fields are separated by commas, tabs or blanks; lines that
+/// Reads the free couplings. Fields are separated by commas, tabs or blanks; lines that
 /// begin with `#` are comments, and a first line that names no units is a header.
 ///
 /// # Errors
@@ -19,7 +20,7 @@ pub fn read(path: &Path, names: &[String]) -> Result<Support, Failure> {
     })
 }
 
-/// The couplings that a text lists.
+/// Parses a list of free couplings.
 ///
 /// # Errors
 /// The number of a line, from 1, and what is wrong with it.

@@ -1,5 +1,6 @@
-//! `mpf evaluate`: a model against data.
+//! `mpf evaluate`: compares a model with data.
 
+mod evaluation;
 mod page;
 
 use crate::console::Console;
@@ -9,19 +10,19 @@ use crate::failure::Failure;
 use crate::model::Model;
 use crate::output;
 use clap::Args;
-use mpf_baselines::{Agreement, GoodnessOfFit, Moments};
+use evaluation::Evaluation;
+use mpf_baselines::{GoodnessOfFit, Moments};
 use mpf_core::{Cancel, Checkpoint};
-use mpf_ising::{BlockMean, Exact, States};
+use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
 use mpf_samplers::diagnostics::RunDiagnostics;
-use serde::Serialize;
 use std::path::PathBuf;
 
-/// Units up to which the model's moments are summed over all states.
+/// The most units for which the model's moments are summed over all states.
 const EXACT_UNITS: usize = 20;
-/// Units up to which triplets are compared: 1.3 million of them.
+/// The most units for which triplets are compared: 1.3 million of them.
 const TRIPLET_UNITS: usize = 200;
-/// Blocks that errors are computed from, unless told otherwise.
+/// The number of blocks that errors are computed from by default.
 const BLOCKS: usize = 200;
 
 /// Options of `mpf evaluate`.
@@ -31,80 +32,27 @@ pub struct EvaluateArgs {
     model: PathBuf,
     #[command(flatten)]
     data: DataArgs,
-    /// Where the report (.html) or the numbers (.json) go; may be given several times
+    /// Output file: the report (.html) or the numbers (.json); may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
     /// The true model, if it is known
     #[arg(long, value_name = "MODEL")]
     truth: Option<PathBuf>,
-    /// How the model is sampled, beyond 20 units
+    /// Sampler of models with more than 20 units
     #[arg(long, value_enum, default_value_t)]
     sampler: SamplerName,
-    /// How many states are drawn from it; by default as many as the data have, 20,000 at least
+    /// Number of states drawn from it; by default as many as the data have, at least 20,000
     #[arg(long, value_name = "N")]
     draws: Option<usize>,
-    /// Samples in a block, for error bars; by default a 200th of the data
+    /// Number of samples in a block, for error bars; by default a 200th of the data
     #[arg(long, value_name = "N")]
     block_length: Option<usize>,
-    /// What all draws depend on
+    /// Seed of all draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
 
-/// A model beside data. Triplets are left out of the JSON: there are too many.
-#[derive(Serialize)]
-struct Evaluation {
-    model: String,
-    data: String,
-    /// Whether the model was fitted to these very data.
-    same_data: Option<bool>,
-    n_samples: usize,
-    units: Vec<String>,
-    /// `enumeration`, or the sampler.
-    model_moments_by: String,
-    agreement: Agreements,
-    means: Vec<Compared>,
-    pairs: Vec<ComparedPair>,
-    n_active: Vec<Compared>,
-    mean_square_error_of_couplings: Option<f64>,
-    diagnostics: Option<RunDiagnostics>,
-    warnings: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Agreements {
-    means: Agreement,
-    pairs: Agreement,
-    triplets: Option<Agreement>,
-    n_active: Agreement,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Compared {
-    model: f64,
-    model_error: f64,
-    data: f64,
-    data_error: f64,
-}
-
-#[derive(Serialize)]
-struct ComparedPair {
-    i: usize,
-    j: usize,
-    #[serde(flatten)]
-    covariance: Compared,
-}
-
-fn compared((model, data): (&BlockMean, &BlockMean)) -> Compared {
-    Compared {
-        model: model.value,
-        model_error: model.standard_error,
-        data: data.value,
-        data_error: data.standard_error,
-    }
-}
-
-/// Runs the command.
+/// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.
@@ -123,8 +71,8 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     check_units(args, &model, &raster, truth.as_ref())?;
     let states = raster.every_sample("mpf evaluate")?;
     let (goodness, diagnostics) = compare(args, &model, &states, cancel)?;
-    let evaluation = evaluation(
-        args,
+    let evaluation = Evaluation::new(
+        &args.model,
         &model,
         &raster,
         truth.as_ref(),
@@ -144,6 +92,7 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     Ok(0)
 }
 
+/// Refuses data or a true model of other units than those of the model.
 fn check_units(
     args: &EvaluateArgs,
     model: &Model,
@@ -182,6 +131,7 @@ fn check_units(
     }
 }
 
+/// Computes the moments of data and model, the latter by enumeration or from draws.
 fn compare(
     args: &EvaluateArgs,
     model: &Model,
@@ -221,127 +171,15 @@ fn compare(
         cancel,
     )?;
     let waiting = progress::spinner("moments of the model");
-    // Blocks cut across the borders of chains at most four times, which does no harm.
+    // At most four blocks hold the end of one chain and the start of the next: too few to matter.
     let model_moments = moments(&drawn.states, (n_draws / BLOCKS).max(1));
     waiting.finish_and_clear();
     Ok((GoodnessOfFit::new(model_moments?, data)?, drawn.diagnostics))
 }
 
-fn evaluation(
-    args: &EvaluateArgs,
-    model: &Model,
-    raster: &Raster,
-    truth: Option<&Model>,
-    goodness: &GoodnessOfFit,
-    diagnostics: Option<RunDiagnostics>,
-) -> Evaluation {
-    let record = raster.record();
-    let same_data = model
-        .data
-        .as_ref()
-        .map(|d| d.fingerprint == record.fingerprint);
-    let mut warnings = Vec::new();
-    if let Some(fit) = &model.fit {
-        warnings.extend(fit.warnings.iter().cloned());
-    }
-    if let Some(found) = &diagnostics {
-        warnings.extend(found.warnings.iter().cloned());
-    }
-    warnings.extend(disagreements(goodness));
-    let beside =
-        |a: &[BlockMean], b: &[BlockMean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
-    let places = mpf_baselines::pairs(model.names.len());
-    Evaluation {
-        model: args.model.display().to_string(),
-        data: raster.file.clone(),
-        same_data,
-        n_samples: record.total_count.map_or(record.n_samples, |n| n as usize),
-        units: model.names.clone(),
-        model_moments_by: match &diagnostics {
-            None => "enumeration".into(),
-            Some(found) => format!("{} chains", found.chains),
-        },
-        agreement: Agreements {
-            means: goodness.means,
-            pairs: goodness.pairs,
-            triplets: (!goodness.data.triplets.is_empty()).then_some(goodness.triplets),
-            n_active: goodness.n_active,
-        },
-        means: beside(&goodness.model.means, &goodness.data.means),
-        pairs: beside(&goodness.model.pairs, &goodness.data.pairs)
-            .into_iter()
-            .zip(places)
-            .map(|(covariance, (i, j))| ComparedPair { i, j, covariance })
-            .collect(),
-        n_active: beside(&goodness.model.n_active, &goodness.data.n_active),
-        mean_square_error_of_couplings: truth
-            .map(|truth| model.couplings.mean_square_error(&truth.couplings)),
-        diagnostics,
-        warnings,
-    }
-}
-
-/// Moments of the data that the model misses by far more than chance.
-fn disagreements(goodness: &GoodnessOfFit) -> Vec<String> {
-    let misses = |of: &Agreement| of.within_two_errors < 0.8 && of.largest_z > 5.0;
-    let share = |of: &Agreement| format!("{:.0} %", 100.0 * of.within_two_errors);
-    let mut found = Vec::new();
-    for (what, of) in [("means", &goodness.means), ("pairs", &goodness.pairs)] {
-        if misses(of) {
-            found.push(format!(
-                "only {} of the {what} are within two standard errors of the data's: the model does \
-                 not reproduce what it was fitted to",
-                share(of)
-            ));
-        }
-    }
-    for (what, of) in [
-        ("triplets", &goodness.triplets),
-        ("chances of n active units", &goodness.n_active),
-    ] {
-        if misses(of) {
-            found.push(format!(
-                "only {} of the {what} are within two standard errors of the data's: pairwise \
-                 couplings do not explain all of these data",
-                share(of)
-            ));
-        }
-    }
-    found
-}
-
-/// One line for every kind of moment.
-fn lines(evaluation: &Evaluation) -> Vec<(&'static str, Agreement)> {
-    let agreement = &evaluation.agreement;
-    let mut lines = vec![("means", agreement.means), ("pairs", agreement.pairs)];
-    lines.extend(agreement.triplets.map(|t| ("triplets", t)));
-    lines.push(("P(n active)", agreement.n_active));
-    lines
-}
-
 fn summary(evaluation: &Evaluation) -> String {
-    let rows: Vec<Vec<String>> = lines(evaluation)
-        .into_iter()
-        .map(|(what, of)| {
-            vec![
-                what.to_owned(),
-                text::digits(of.rms_difference),
-                text::digits(of.rms_error),
-                format!("{:.1} %", 100.0 * of.within_two_errors),
-                format!("{:.1}", of.largest_z),
-            ]
-        })
-        .collect();
-    let mut table = text::markdown_table(
-        &[
-            "model − data",
-            "rms difference",
-            "rms error",
-            "within 2 errors",
-            "largest z",
-        ],
-        &rows,
-    );
+    let rows = evaluation.rows();
+    let mut table = text::markdown_table(&Evaluation::COLUMNS, &rows);
     if let Some(error) = evaluation.mean_square_error_of_couplings {
         table += &format!(
             "mean square error of the couplings: {}\n",

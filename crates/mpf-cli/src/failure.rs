@@ -1,4 +1,4 @@
-//! What a command says when it cannot go on: one message, a hint, an exit code.
+//! The end of a command that cannot go on: one message, a hint and an exit code.
 
 use std::fmt;
 use std::path::Path;
@@ -12,12 +12,12 @@ pub const NOT_CONVERGED: u8 = 3;
 /// Stopped by Ctrl-C or SIGTERM; nothing was written but a checkpoint.
 pub const INTERRUPTED: u8 = mpf_report::interrupt::INTERRUPTED;
 
-/// Why a command gave up.
+/// The reason why a command gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was found, and where.
+    /// The problem and its place.
     pub message: String,
-    /// What to do about it.
+    /// A remedy.
     pub hint: Option<String>,
     /// The exit code.
     pub code: u8,
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -50,13 +50,27 @@ impl Failure {
         }
     }
 
-    /// A file that could not be written when it came to it.
+    /// A file that could not be written although it could be at the start.
     pub fn unwritten(path: &Path, error: &std::io::Error) -> Self {
         Self {
             message: format!("cannot write {}: {}", path.display(), plain(error)),
             hint: Some("an existing file of that name is untouched".into()),
             code: FAILED,
         }
+    }
+
+    /// A failure that no input caused.
+    pub fn system(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+            code: FAILED,
+        }
+    }
+
+    /// A figure that could not be drawn.
+    pub fn undrawn(error: &dyn std::error::Error) -> Self {
+        Self::system(format!("cannot draw a figure: {error}"))
     }
 
     /// Ctrl-C or SIGTERM.
@@ -69,8 +83,8 @@ impl Failure {
     }
 }
 
-/// An error of the system without its number.
-fn plain(error: &std::io::Error) -> String {
+/// Returns the text of a system error without its number and path.
+pub fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_lowercase(),
@@ -84,7 +98,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Errors of the libraries are about data and options, so that they are wrong inputs.
+/// Errors of the libraries are about data and options: wrong inputs.
 impl From<mpf_baselines::Error> for Failure {
     fn from(error: mpf_baselines::Error) -> Self {
         use mpf_baselines::Error;

@@ -1,4 +1,4 @@
-//! Small figures for reports: 480 wide, so that their text can be read on a phone.
+//! Small figures for reports: 480 pixels wide, so that their text can be read on a phone.
 
 use mpf_report::Result;
 use mpf_report::plot::{BLUE, INK, RED, TEXT, TITLE, short};
@@ -9,19 +9,19 @@ use std::ops::Range;
 
 const WIDTH: u32 = 480;
 const HEIGHT: u32 = 400;
-/// Beyond this many points, no error bars: they would hide the points.
+/// The most points with error bars: more bars would hide the points.
 const MOST_BARS: usize = 400;
-/// Most cells along a side of a matrix.
+/// The most cells along a side of a matrix.
 const MOST_CELLS: usize = 160;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A number with its standard error on either side of a comparison.
+/// A point with standard errors in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// Along.
+    /// The horizontal coordinate.
     pub x: f64,
-    /// Up.
+    /// The vertical coordinate.
     pub y: f64,
     /// Standard error of x.
     pub x_error: f64,
@@ -40,7 +40,7 @@ fn draw(height: u32, f: impl FnOnce(&Area<'_>) -> Result) -> Result<String> {
     Ok(svg)
 }
 
-/// The range of values, with some room.
+/// Returns the range of the finite values, with a margin.
 fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     let (low, high) = values
         .filter(|v| v.is_finite())
@@ -54,7 +54,7 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     low - room..high + room
 }
 
-/// A chart with its title and room for labels, `left` of it beside the vertical axis.
+/// Starts a chart with its title and space for labels, `left` pixels for those of the y axis.
 fn chart<'a, 'b>(
     area: &'a Area<'b>,
     title: &str,
@@ -70,7 +70,7 @@ fn chart<'a, 'b>(
     builder
 }
 
-/// Which colour is which, in the upper right corner.
+/// Draws a legend in the upper right corner.
 fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Result
 where
     X: Ranged<ValueType = f64>,
@@ -111,7 +111,7 @@ where
     Ok(())
 }
 
-/// One thing against another, with the line where they are equal.
+/// Draws points, and the line where x and y are equal.
 pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String> {
     let bars = points.len() <= MOST_BARS;
     let reach = |value: f64, error: f64| {
@@ -156,7 +156,7 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String
     })
 }
 
-/// Blue below zero, white at zero, red above.
+/// Returns blue below zero, white at zero, red above.
 fn diverging(share: f64) -> RGBColor {
     let share = share.clamp(-1.0, 1.0);
     let end = if share < 0.0 {
@@ -164,14 +164,14 @@ fn diverging(share: f64) -> RGBColor {
     } else {
         (178.0, 24.0, 43.0)
     };
-    // A power below one, so that weak couplings are not lost in white.
+    // A power below one keeps weak couplings from looking white.
     let t = share.abs().powf(0.7);
     let mix = |to: f64| (255.0 + t * (to - 255.0)).round() as u8;
     RGBColor(mix(end.0), mix(end.1), mix(end.2))
 }
 
-/// A symmetric matrix in colours, its bar beside it; `values(i, j)` for i ≠ j. Large ones are shown
-/// by blocks, each by its largest entry.
+/// Draws a symmetric matrix in colours, with the scale beside it; `values(i, j)` for i ≠ j. A large
+/// matrix is drawn in blocks, with the largest entry of each.
 pub fn matrix(title: &str, d: usize, values: impl Fn(usize, usize) -> f64) -> Result<String> {
     let step = d.div_ceil(MOST_CELLS).max(1);
     let cells = d.div_ceil(step);
@@ -223,7 +223,7 @@ pub fn matrix(title: &str, d: usize, values: impl Fn(usize, usize) -> f64) -> Re
             })
         });
         chart.draw_series(squares)?;
-        // The bar: as tall as the matrix.
+        // The scale is as tall as the matrix.
         let (top, bottom) = (46, HEIGHT as i32 - 20);
         let n = 64;
         for k in 0..n {
@@ -242,7 +242,7 @@ pub fn matrix(title: &str, d: usize, values: impl Fn(usize, usize) -> f64) -> Re
     })
 }
 
-/// How many values lie where.
+/// Draws a histogram.
 pub fn histogram(title: &str, x: &str, values: &[f64]) -> Result<String> {
     let range = around(values.iter().copied());
     let n_bins = ((values.len() as f64).sqrt() as usize).clamp(10, 60);
@@ -273,7 +273,7 @@ pub fn histogram(title: &str, x: &str, values: &[f64]) -> Result<String> {
     })
 }
 
-/// Named values with error bars of two standard errors, one below the other.
+/// Draws named values below each other, with error bars of two standard errors.
 pub fn named(title: &str, x: &str, rows: &[(String, f64, f64)]) -> Result<String> {
     let bar = |error: f64| if error.is_finite() { 2.0 * error } else { 0.0 };
     let range = around(
@@ -322,7 +322,7 @@ pub fn named(title: &str, x: &str, rows: &[(String, f64, f64)]) -> Result<String
     })
 }
 
-/// A name that fits beside a plot.
+/// Shortens a name so that it fits beside a plot.
 fn shortened(name: &str) -> String {
     const LONGEST: usize = 17;
     if name.chars().count() <= LONGEST {
@@ -331,7 +331,8 @@ fn shortened(name: &str) -> String {
     name.chars().take(LONGEST - 1).chain(['…']).collect()
 }
 
-/// A curve over another, the first with error bars: the chance of every count, on a log scale.
+/// Draws the probability of every count on a log scale: a line for the model, points with error bars
+/// for the data.
 pub fn counts(title: &str, model: &[(f64, f64)], data: &[(f64, f64, f64)]) -> Result<String> {
     let positive = |v: &f64| *v > 0.0 && v.is_finite();
     let values = || {
@@ -372,7 +373,7 @@ pub fn counts(title: &str, model: &[(f64, f64)], data: &[(f64, f64, f64)]) -> Re
     })
 }
 
-/// A penalty's held-out score with its error, and which one was chosen.
+/// Draws held-out scores with their errors against the penalty, and the penalty that was chosen.
 pub fn path(title: &str, x: &str, points: &[Point], chosen: f64) -> Result<String> {
     let along = points.iter().map(|p| p.x).filter(|x| *x > 0.0);
     let low = along.clone().fold(f64::INFINITY, f64::min);
@@ -401,7 +402,7 @@ pub fn path(title: &str, x: &str, points: &[Point], chosen: f64) -> Result<Strin
     })
 }
 
-/// Lines on a log scale against a count of steps, named in a legend.
+/// Draws lines with a legend, on a log scale against the number of steps.
 pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result<String> {
     let values = || lines.iter().flat_map(|(_, points)| points.iter());
     let positive = || values().map(|p| p.1).filter(|v| *v > 0.0);

@@ -1,8 +1,11 @@
 //! `mpf`: from a binary matrix to a fitted Ising model and a report.
 //!
-//! The program is a thin layer: it reads and writes files, and talks to people. What it computes
-//! is computed by the libraries. Readers take bytes from strangers, so that they never allocate
-//! ahead of what they have read.
+//! The program is a thin layer: it parses options, reads and writes files, and prints; the libraries
+//! compute. Its readers take bytes from strangers, so they never allocate ahead of what they have
+//! read.
+//!
+//! [`run`] takes the list of methods: a program with methods of its own passes
+//! `Methods::default().with(&MINE)`, and they appear in the help, in fits and in comparisons.
 
 mod checkpoint;
 mod cli;
@@ -30,7 +33,7 @@ mod text;
 
 pub use cli::{command, run};
 
-/// The readers and writers, for tests and fuzzing: not part of the interface.
+/// Readers and writers for tests and fuzzing. Not part of the interface: anything here may change.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::data::{DataArgs, Raster};

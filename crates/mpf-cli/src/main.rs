@@ -8,7 +8,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cancel = Cancel::new();
     let on_signal = cancel.clone();
-    // Without a handler Ctrl-C still ends the program, only less politely.
+    // Without a handler Ctrl-C still ends the program, but leaves no checkpoint.
     let _ = on_interrupt(move || on_signal.cancel());
     ExitCode::from(mpf_cli::run(
         std::env::args_os(),

@@ -1,4 +1,4 @@
-//! How much memory there is, and whether what was asked for fits into it.
+//! Estimates the memory that a command takes, and refuses what does not fit.
 
 use crate::data::Raster;
 use crate::failure::Failure;
@@ -8,12 +8,12 @@ use mpf_report::text::digits;
 use std::fs;
 use std::path::Path;
 
-/// What the program takes before it has read anything: its code and its threads.
+/// Bytes of the program before it reads anything: its code and its threads.
 const PROGRAM: u64 = 8_000_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 
-/// How much memory may be taken.
+/// The option that limits memory.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct MemoryLimit {
     /// Refuse a fit that would take more memory; by default, more than the machine has left
@@ -22,13 +22,13 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// In bytes, if there is a limit.
+    /// Returns the limit in bytes.
     pub fn bytes(self) -> Option<u64> {
         self.memory_limit.map(|megabytes| (1e6 * megabytes) as u64)
     }
 }
 
-/// Bytes of a process that fits `samples`, which are those of `raster`: see [`bytes_of_fit`].
+/// Returns the bytes of a process that fits `samples`, made from `raster`: see [`bytes_of_fit`].
 pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
     let states = &raster.states;
     let rows = 8 * states.n_samples() * states.words_per_row();
@@ -37,15 +37,16 @@ pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
     (PROGRAM + (rows + counts) as u64).saturating_add(fit)
 }
 
-/// Bytes of a process that holds `n_draws` states of `n_units`: twice, in chains and in a row, or
-/// once with the numbers that diagnostics sort.
+/// Returns the bytes of a process that draws `n_draws` states of `n_units`. It holds them twice while
+/// it pools the chains, or once beside the numbers that diagnostics sort.
 pub fn of_draws(n_draws: usize, n_units: usize) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
     PROGRAM.saturating_add((n_draws as u64).saturating_mul(row + row.max(DIAGNOSTICS)))
 }
 
-/// Refuses `what` if it needs more than `limit` bytes, or, without a limit, more than is left, with
-/// what to do instead. Where the system does not tell, nothing is refused.
+/// Refuses `what` if it needs more than `limit` bytes or, without a limit, more than the machine has
+/// left; `instead` is the hint. Without a limit on a system that does not say what is left, nothing
+/// is refused.
 ///
 /// # Errors
 /// A [`Failure`] with both numbers.
@@ -65,7 +66,7 @@ pub fn check(what: &str, needed: u64, limit: Option<u64>, instead: &str) -> Resu
     }
 }
 
-/// As people read it.
+/// Formats a number of bytes in MB, GB or TB.
 pub fn in_words(bytes: u64) -> String {
     let bytes = bytes as f64;
     let units = [("TB", 1e12), ("GB", 1e9)];
@@ -74,8 +75,8 @@ pub fn in_words(bytes: u64) -> String {
     format!("{} {unit}", digits(bytes / size))
 }
 
-/// Bytes that can be had without swapping: the least of what the machine and the control groups
-/// of this process have left. `None` where the system does not tell.
+/// Returns the bytes that can be had without swapping: the least of what the machine and the control
+/// groups of this process have left. `None` on a system that does not say.
 pub fn available() -> Option<u64> {
     let text = |path: &Path| fs::read_to_string(path).ok();
     let machine = text(Path::new("/proc/meminfo")).and_then(|t| of_meminfo(&t));
@@ -92,15 +93,15 @@ pub fn available() -> Option<u64> {
     machine.into_iter().chain(left).min()
 }
 
-/// `MemAvailable` of `/proc/meminfo`.
+/// Parses `MemAvailable` of `/proc/meminfo`.
 fn of_meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
 
-/// The folders of the control groups that `/proc/self/cgroup` names and of those around them, of
-/// version 2 and of version 1. (In a container the group itself is mounted at the root.)
+/// Returns the folders of the control groups in `/proc/self/cgroup` and of their ancestors, of
+/// versions 2 and 1. (In a container the group itself is mounted at the root.)
 fn group_folders(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {
@@ -119,7 +120,7 @@ fn group_folders(text: &str) -> Vec<String> {
     folders
 }
 
-/// What a group has left. Files that it read and could forget do not count as used.
+/// Returns the bytes that a group has left. Cached files count as free.
 fn of_group(limit: &str, usage: &str, stat: &str) -> Option<u64> {
     let limit: u64 = limit.trim().parse().ok()?;
     let usage: u64 = usage.trim().parse().ok()?;

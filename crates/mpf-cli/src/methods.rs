@@ -1,4 +1,4 @@
-//! The options of the methods, and the method that they make.
+//! The options of the methods, shared by `mpf fit` and `mpf compare`.
 
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -26,17 +26,17 @@ pub fn find(methods: &Methods, name: &str) -> Result<&'static dyn Method, Failur
         .ok_or_else(|| Failure::input(format!("there is no method {name}")))
 }
 
-/// λ, or the wish that it be chosen.
+/// The argument of `--l1` and `--l2`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Strength {
-    /// This one.
+    /// A number.
     Given(f64),
-    /// By cross-validation.
+    /// `auto`: chosen by cross-validation.
     Auto,
 }
 
 impl Strength {
-    /// The number, or 0 where it is still to be chosen.
+    /// Returns the number, or 0 if it is still to be chosen.
     pub fn number(self) -> f64 {
         match self {
             Self::Given(value) => value,
@@ -59,7 +59,7 @@ impl FromStr for Strength {
     }
 }
 
-/// Where probability may flow, by the names of the command line.
+/// The argument of `--neighbours`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Neighbours {
     /// All states that differ in one unit
@@ -81,7 +81,7 @@ impl Neighbours {
         }
     }
 
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -91,17 +91,17 @@ impl Neighbours {
     }
 }
 
-/// What `fit` and `compare` share.
+/// Options of `mpf fit` and `mpf compare`.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Method")]
 pub struct MethodArgs {
-    /// λ₁ on Σ|K_ij| (spin couplings), or `auto`: by cross-validation
+    /// λ₁ on Σ|K_ij| (spin couplings); `auto` chooses it by cross-validation
     #[arg(long, value_name = "λ|auto", default_value = "0")]
     pub l1: Strength,
-    /// λ₂ on ½ΣK_ij², or `auto`: by cross-validation
+    /// λ₂ on ½ΣK_ij²; `auto` chooses it by cross-validation
     #[arg(long, value_name = "λ|auto", default_value = "0")]
     pub l2: Strength,
-    /// MPF: which states probability may flow to
+    /// MPF: the states that probability may flow to
     #[arg(long, value_enum, default_value_t)]
     pub neighbours: Neighbours,
     /// Fit every row by itself and average (RISE always does)
@@ -110,22 +110,22 @@ pub struct MethodArgs {
     /// TAP: damping of the inverse covariance
     #[arg(long, value_name = "λ", default_value_t = 1e-4)]
     pub damping: f64,
-    /// CD: updates
+    /// CD: number of updates
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub updates: usize,
-    /// CD: Gibbs sweeps per update
+    /// CD: number of Gibbs sweeps per update
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub sweeps: usize,
-    /// Converged when no gradient in standardised units is larger
+    /// Largest gradient, in standardised units, of a converged fit
     #[arg(long, value_name = "G", default_value_t = 1e-6)]
     pub tolerance: f64,
-    /// Most iterations
+    /// Iteration limit
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_iterations: usize,
-    /// Most seconds of learning
+    /// Time limit of learning, in seconds
     #[arg(long, value_name = "S")]
     pub max_seconds: Option<f64>,
-    /// What all randomness depends on
+    /// Seed of everything random
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
@@ -156,7 +156,7 @@ impl MethodArgs {
     /// Refuses options that `method` would silently ignore.
     ///
     /// # Errors
-    /// The first of them.
+    /// A [`Failure`] that names the first of them.
     pub fn check(&self, method: &dyn Method, options: &MethodOptions) -> Result<(), Failure> {
         let description = method.describe();
         let is_auto = [self.l1, self.l2].contains(&Strength::Auto);

@@ -1,25 +1,25 @@
-//! The `.npy` format, as a stream: a header, then numbers one after the other.
+//! Reads and writes the `.npy` format as a stream: a header, then numbers.
 //!
 //! ```text
 //! 93 "NUMPY" major minor, length of the header (u16, from version 2 on u32, little endian),
 //! {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }   padded with spaces, then a newline
 //! ```
 //!
-//! Numbers are handed on as they come; `ndarray-npy` would hold them all, which for a raster of
-//! doubles is 64 times what its bits take. Shapes in headers are compared with what is there,
-//! never allocated.
+//! Numbers are passed on as they are read; `ndarray-npy` would hold them all, which for a raster of
+//! doubles takes 64 times as much memory as its bits. Shapes in headers are compared with the length
+//! of the file, never allocated.
 
 use std::io::{self, Read, Write};
 
 /// The first bytes of every file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
-/// Longest header that is read. NumPy itself refuses more than 10,000 bytes.
+/// The longest header that is read. NumPy itself refuses more than 10,000 bytes.
 const LONGEST_HEADER: usize = 1 << 16;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The type as it is written: `<f8`, `|u1`, …
+    /// The type in NumPy's notation: `<f8`, `|u1`, …
     pub descr: String,
     /// Whether the first index runs fastest.
     pub fortran: bool,
@@ -27,7 +27,7 @@ pub struct Header {
     pub shape: Vec<u64>,
 }
 
-/// What is wrong with a file.
+/// A file that cannot be read.
 #[derive(Debug)]
 pub enum Error {
     /// It does not begin as it should, or its header cannot be understood.
@@ -51,7 +51,7 @@ impl From<io::Error> for Error {
 }
 
 impl Header {
-    /// Of numbers in C order.
+    /// Returns the header of an array in C order.
     pub fn new(descr: &str, shape: &[usize]) -> Self {
         Self {
             descr: descr.to_owned(),
@@ -91,7 +91,7 @@ impl Header {
         Self::parse(text).ok_or(Error::Header("its header cannot be understood"))
     }
 
-    /// The Python dictionary, whose keys may come in any order.
+    /// Parses the Python dictionary, whose keys may come in any order.
     fn parse(text: &str) -> Option<Self> {
         let after = |key: &str| {
             let at = ["'", "\""]
@@ -149,7 +149,7 @@ impl Header {
         file.write_all(text.as_bytes())
     }
 
-    /// How numbers are stored.
+    /// Returns how numbers are stored.
     ///
     /// # Errors
     /// [`Error::Dtype`].
@@ -179,7 +179,7 @@ impl Header {
         Ok(Dtype { kind, big_endian })
     }
 
-    /// The number of entries, if it is a number.
+    /// Returns the number of entries; `None` if it overflows.
     pub fn n_entries(&self) -> Option<u64> {
         self.shape.iter().try_fold(1u64, |n, m| n.checked_mul(*m))
     }
@@ -209,7 +209,7 @@ pub struct Dtype {
 }
 
 impl Dtype {
-    /// Bytes of a number.
+    /// Returns the bytes of a number.
     pub fn size(self) -> usize {
         match self.kind {
             Kind::Bool | Kind::U8 | Kind::I8 => 1,
@@ -222,7 +222,7 @@ impl Dtype {
     /// Calls `f` with each of `n` numbers.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Io`], and whatever `f` returns.
+    /// [`Error::Truncated`], [`Error::Io`], and those of `f`.
     pub fn for_each<E>(
         self,
         file: &mut impl Read,
@@ -249,7 +249,7 @@ impl Dtype {
         Ok(())
     }
 
-    /// The value of the bytes of one number. Integers beyond 2⁵³ are rounded.
+    /// Decodes one number. Integers beyond 2⁵³ are rounded.
     #[inline]
     fn decode(self, bytes: &[u8]) -> f64 {
         macro_rules! number {
@@ -279,7 +279,7 @@ impl Dtype {
     }
 }
 
-/// IEEE 754 binary16.
+/// Decodes IEEE 754 binary16.
 fn half(bits: u16) -> f64 {
     let fraction = f64::from(bits & 0x3ff) / 1024.0;
     let size = match (bits >> 10) & 0x1f {

@@ -1,4 +1,4 @@
-//! Archives of arrays: `.npz`.
+//! Reads and writes `.npz`, archives of arrays.
 
 use crate::data::{self, DataArgs};
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// Most bytes that one byte of an archive can stand for: what `deflate` makes of zeros.
+/// The most bytes that one byte of an archive can expand to: `deflate` reaches it on zeros.
 const MOST_EXPANSION: u64 = 1032;
 
 /// An open archive.
@@ -32,7 +32,7 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         }
     }
 
-    /// The names of the arrays.
+    /// Returns the names of the arrays.
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.zip.file_names();
         files
@@ -45,8 +45,8 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         self.zip.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// One array, and how many bytes it has by the archive's own account, which must be possible
-    /// for as few as are stored.
+    /// Opens one array; returns it with the length that the archive states. Refuses a length that
+    /// the stored bytes cannot expand to.
     pub(crate) fn array(&mut self, name: &str) -> Result<(impl Read, u64), Failure> {
         let path = self.path.display();
         let there = self.names().join(", ");
@@ -64,7 +64,7 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         Ok((file, length))
     }
 
-    /// Reads an array, if it is there, only to see whether it is whole.
+    /// Checks that an array is whole, if it is there.
     pub(crate) fn check(&mut self, name: &str) -> Result<(), Failure> {
         if !self.has(name) {
             return Ok(());
@@ -76,7 +76,7 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         }
     }
 
-    /// An array of numbers with its shape. No more is allocated than was read.
+    /// Returns the shape and the numbers of an array. Allocates no more than it reads.
     pub(crate) fn numbers(&mut self, name: &str) -> Result<(Vec<u64>, Vec<f64>), Failure> {
         let path = self.path;
         let (mut file, length) = self.array(name)?;
@@ -98,7 +98,7 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         read().map_err(|error| data::explain_npy(path, error))
     }
 
-    /// An array of text.
+    /// Returns an array of texts.
     pub(crate) fn texts(&mut self, name: &str) -> Result<Vec<String>, Failure> {
         let path = self.path;
         let (mut file, length) = self.array(name)?;
@@ -135,15 +135,15 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
     }
 }
 
-/// The number of entries of `size` bytes each, if an array of `length` bytes can hold them.
+/// Returns the number of entries of `size` bytes each, if an array of `length` bytes can hold them.
 fn entries(header: &npy::Header, size: u64, length: u64) -> Result<u64, npy::Error> {
     let n = header.n_entries();
     n.filter(|n| n.checked_mul(size).is_some_and(|bytes| bytes <= length))
         .ok_or(npy::Error::Header("it claims more entries than it has"))
 }
 
-/// Tries to read on: at the end the archive's checksum is compared, and beyond it nothing may
-/// follow, least of all much more than was announced.
+/// Checks that the array ends here: the archive compares its checksum at the end, and an array that
+/// goes on is longer than it claims.
 fn finish(file: &mut impl Read) -> Result<(), npy::Error> {
     match npy::fill(file, &mut [0]) {
         Ok(0) => Ok(()),
@@ -152,7 +152,7 @@ fn finish(file: &mut impl Read) -> Result<(), npy::Error> {
     }
 }
 
-/// Binary data in an archive, and the names of the units where it has them.
+/// Reads binary data, and the names of the units if the archive has an array `names`.
 pub(crate) fn read_raster(
     args: &DataArgs,
     file: impl Read + Seek,
@@ -222,7 +222,7 @@ impl<W: Write + Seek> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// One text, or a list of them.
+    /// Writes one text, or a list of them.
     pub(crate) fn texts(&mut self, name: &str, shape: &[usize], texts: &[&str]) -> io::Result<()> {
         let lengths = texts.iter().map(|t| t.chars().count());
         let width = lengths.max().unwrap_or(0).max(1);

@@ -1,10 +1,10 @@
-//! Whether results can be written, asked before hours are spent on them.
+//! Checks that results can be written, before hours are spent on them.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, plain};
 use std::fs;
 use std::path::Path;
 
-/// Tries to make a file where `path` will be.
+/// Checks that a file can be made at `path`, by making another one in its folder.
 ///
 /// # Errors
 /// A [`Failure`] that says why it cannot be written.
@@ -28,12 +28,7 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     }
     match tempfile::tempfile_in(folder) {
         Ok(_) => Ok(()),
-        Err(error) => {
-            let text = error.to_string();
-            let why = text.split(" (os error").next().unwrap_or(&text);
-            let why = why.split(" at path").next().unwrap_or(why);
-            Err(wrong(why.to_lowercase()).hint("choose a folder that you may write to"))
-        }
+        Err(error) => Err(wrong(plain(&error)).hint("choose a folder that you may write to")),
     }
 }
 
@@ -53,7 +48,7 @@ pub fn check_extension(path: &Path, known: &[&str]) -> Result<(), Failure> {
     .hint(format!("name it result.{}", known[0])))
 }
 
-/// The end of a name in small letters, without the dot.
+/// Returns the extension of a name in small letters.
 pub fn extension(path: &Path) -> String {
     let end = path.extension().and_then(|e| e.to_str());
     end.map_or_else(String::new, str::to_ascii_lowercase)

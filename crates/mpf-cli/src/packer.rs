@@ -1,8 +1,8 @@
-//! Numbers as they are read, packed into bits at once.
+//! Packs numbers into bits as they are read.
 //!
 //! A file is a sequence of lines of equal length: the samples of a C-ordered array or a text, the
-//! units of a Fortran-ordered or transposed one. Nothing is allocated ahead of what was read, so
-//! that no size in a header can ask for more memory than the file has bytes.
+//! units of a Fortran-ordered or transposed one. Nothing is allocated ahead of what was read:
+//! a size in a header cannot claim more memory than the file has bytes.
 
 use mpf_ising::States;
 
@@ -40,7 +40,7 @@ pub struct Packer {
     /// The column that holds counts.
     counts: Option<usize>,
     row: Vec<u64>,
-    /// Numbers of the present line so far, and the bits among them.
+    /// Numbers of the current line so far, and the bits among them.
     position: usize,
     n_bits: usize,
     lines: usize,
@@ -50,7 +50,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// For lines that are samples, or units if `by_unit`.
+    /// Returns an empty packer. Lines are samples, or units if `by_unit`.
     pub fn new(coding: Coding, by_unit: bool, counts: Option<usize>) -> Self {
         Self {
             coding,
@@ -66,12 +66,12 @@ impl Packer {
         }
     }
 
-    /// Lines that are complete.
+    /// Returns the number of complete lines.
     pub fn lines(&self) -> usize {
         self.lines
     }
 
-    /// How many units there are, the column of counts left out; `None` before the first line.
+    /// Returns the number of units, without the column of counts; `None` before the first line.
     pub fn n_units(&self) -> Option<usize> {
         let columns = if self.by_unit {
             self.lines
@@ -81,12 +81,12 @@ impl Packer {
         Some(columns - usize::from(self.counts.is_some_and(|c| c < columns)))
     }
 
-    /// Numbers of the present line so far.
+    /// Returns how many numbers of the current line were read.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The next number of the present line.
+    /// Adds the next number of the current line.
     ///
     /// # Errors
     /// [`Problem::Value`], [`Problem::Count`].
@@ -121,7 +121,7 @@ impl Packer {
         Ok(())
     }
 
-    /// Ends the present line.
+    /// Ends the current line.
     ///
     /// # Errors
     /// [`Problem::Length`].
@@ -145,7 +145,7 @@ impl Packer {
         Ok(())
     }
 
-    /// The samples and their counts; `None` when there are none.
+    /// Returns the samples and their counts; `None` if there are none.
     pub fn finish(self) -> Option<(States, Option<Vec<f64>>)> {
         let states = self.states?;
         let states = if self.by_unit {

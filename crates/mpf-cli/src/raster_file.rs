@@ -1,4 +1,4 @@
-//! Binary data to a file: .npy, .csv, .tsv or blanks between numbers.
+//! Writes binary data to .npy, .csv, .tsv, or text with blanks between numbers.
 
 use crate::failure::Failure;
 use crate::npy;
@@ -18,7 +18,7 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
     separator(path).map(drop)
 }
 
-/// What stands between numbers; `None` for an array.
+/// Returns the separator between numbers; `None` for an array.
 fn separator(path: &Path) -> Result<Option<u8>, Failure> {
     match output::extension(path).as_str() {
         "npy" => Ok(None),
@@ -77,7 +77,7 @@ fn write_text(
     coding: Coding,
     separator: u8,
 ) -> io::Result<()> {
-    // Names between blanks could not be read back if they have blanks themselves.
+    // Between blanks, a name that holds a blank could not be read back.
     if separator != b' ' {
         let mut header = csv::WriterBuilder::new()
             .delimiter(separator)

@@ -19,28 +19,28 @@ use std::path::PathBuf;
 pub struct SampleArgs {
     /// A model file
     model: PathBuf,
-    /// How many states
+    /// Number of states
     #[arg(short, value_name = "N", default_value_t = 10_000)]
     n: usize,
-    /// Where they go: .npy, .csv, .tsv or .txt
+    /// Data file to write: .npy, .csv, .tsv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// How to draw
+    /// Sampler
     #[arg(long, value_enum, default_value_t)]
     sampler: SamplerName,
     /// Write −1 and +1 instead of 0 and 1
     #[arg(long)]
     spins: bool,
-    /// Independent chains
+    /// Number of independent chains
     #[arg(long, default_value_t = 4)]
     chains: usize,
-    /// Steps of every chain that are thrown away
+    /// Steps of every chain before its first draw
     #[arg(long, value_name = "STEPS", default_value_t = 1000)]
     burn_in: usize,
     /// Steps per draw
     #[arg(long, value_name = "STEPS", default_value_t = 1)]
     thin: usize,
-    /// What all draws depend on
+    /// Seed of all draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct SampleArgs {
 }
 
 impl SampleArgs {
-    /// Everything that the draws depend on.
+    /// Lists what the draws depend on.
     fn settings(&self, model: &Model) -> Settings {
         let sampler = self.sampler.to_possible_value();
         checkpoint::settings("sample")
@@ -69,7 +69,7 @@ struct Report<'a> {
     diagnostics: Option<&'a RunDiagnostics>,
 }
 
-/// Runs the command.
+/// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// Wrong inputs, and those of the file system.

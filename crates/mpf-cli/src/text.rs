@@ -1,4 +1,4 @@
-//! Numbers in text: comma, tab or blanks between them, names in the first line if it has any.
+//! Reads numbers separated by commas, tabs or blanks; the first line may hold names.
 
 use crate::data::DataArgs;
 use crate::failure::Failure;
@@ -6,14 +6,14 @@ use crate::packer::{Packer, Problem};
 use csv::StringRecord;
 use std::io::BufRead;
 
-/// What separates the fields of a line.
+/// The separator between the fields of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Separator {
     Byte(u8),
     Blanks,
 }
 
-/// Reads a text; the names are those of the units.
+/// Reads a text; returns its bits and the names of the units.
 pub(crate) fn read(
     args: &DataArgs,
     mut file: impl BufRead,
@@ -75,7 +75,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line's number, from 1; its fields go to `record`.
+    /// Reads the next line into `record`; returns its number, from 1.
     fn next(&mut self, record: &mut StringRecord) -> Result<Option<u64>, String> {
         match self {
             Self::Separated(reader) => {
@@ -95,7 +95,7 @@ impl<R: BufRead> Lines<R> {
             Self::Blanks { file, text, line } => loop {
                 text.clear();
                 *line += 1;
-                // One line of a file without any line breaks may be all of it, but no more.
+                // A line may be as long as the file, but not longer: this allocates no more.
                 let n = file
                     .read_line(text)
                     .map_err(|e| format!("line {line}: {e}"))?;
@@ -209,7 +209,7 @@ impl Reader<'_> {
         } else {
             self.header
         };
-        // The column of counts is no unit.
+        // The column of counts is not a unit.
         let Some(mut names) = names else {
             return Ok((packer, None));
         };
@@ -239,7 +239,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value of a field.
+/// Parses a number or a truth value.
 fn number(field: &str) -> Option<f64> {
     match field {
         "0" => Some(0.0),

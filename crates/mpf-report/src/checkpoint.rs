@@ -1,4 +1,4 @@
-//! A checkpoint in a file that is replaced whole.
+//! Keeps checkpoints in files.
 
 use crate::files;
 use mpf_core::CheckpointStore;
@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// A file that a [`Checkpoint`](mpf_core::Checkpoint) is written to.
+/// The file of a [`Checkpoint`](mpf_core::Checkpoint), replaced whole at every write.
 pub struct CheckpointFile {
     path: PathBuf,
     warn: Box<dyn Fn(&str) + Send + Sync>,

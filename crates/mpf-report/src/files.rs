@@ -2,15 +2,15 @@
 //!
 //! A file `a.json` is written as `.mpf-a.json.XXXXXX` in the same folder, synced, and renamed; the
 //! folder is synced too, so that a power cut does not undo it. A program that is killed in between
-//! leaves the temporary file behind, which the next one that writes `a.json` removes: it knows it
-//! by its name, and that nobody is at work on it by its lock.
+//! leaves the temporary file behind. The next write of `a.json` removes it: its name tells whose it
+//! is, and its lock whether another program is still writing it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// How the names of all temporary files begin.
+/// The prefix of the names of all temporary files.
 pub const TEMPORARY: &str = ".mpf-";
 
 /// Replaces `path` by `contents`, under a temporary name first.
@@ -43,7 +43,7 @@ pub fn write_with<E: From<io::Error>>(
     remove_stale(folder, &prefix);
     let mut temporary = tempfile::Builder::new();
     temporary.prefix(&prefix);
-    // As private as an ordinary new file, not more: results are there to be shared.
+    // Temporary files are private by default; results get the permissions of ordinary files.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -52,7 +52,7 @@ pub fn write_with<E: From<io::Error>>(
         temporary.permissions(permissions);
     }
     let mut file = temporary.tempfile_in(folder)?;
-    // Without locks, temporary files stay where they are: see below.
+    // On a file system without locks, stale files are never removed.
     let _ = file.as_file().try_lock();
     let mut buffer = BufWriter::new(file.as_file_mut());
     fill(&mut buffer)?;
@@ -61,14 +61,14 @@ pub fn write_with<E: From<io::Error>>(
     file.as_file().sync_all()?;
     let file = file.persist(path).map_err(|e| e.error)?;
     let _ = file.unlock();
-    // The file is there; where folders cannot be synced, that has to be enough.
+    // Not every system can sync a folder; the file itself is synced already.
     #[cfg(unix)]
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Removes what programs that were killed have left behind. Whoever is still writing holds the
-/// lock; where there are no locks, nothing is removed.
+/// Removes temporary files of programs that were killed. A program that is still writing holds the
+/// lock of its file; on a file system without locks, nothing is removed.
 fn remove_stale(folder: &Path, prefix: &OsStr) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {

@@ -1,7 +1,7 @@
-//! What the programs of this workspace show: HTML pages, plots, tables and progress, files that
-//! appear whole or not at all, and what Ctrl-C does.
+//! The output of the programs of this workspace: HTML pages, plots, tables, progress bars, files that
+//! appear whole or not at all, and the handling of Ctrl-C.
 //!
-//! Nothing here knows a model or a method.
+//! This crate knows no model and no method.
 
 mod checkpoint;
 pub mod files;
@@ -13,5 +13,5 @@ pub mod text;
 
 pub use checkpoint::CheckpointFile;
 
-/// What a fallible function of this crate returns.
+/// The result of a fallible function of this crate.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,4 +1,4 @@
-//! What all plots share: lines that can be told apart in print and in grey.
+//! The common look of all plots: lines that can be told apart in colour and in grey.
 
 use crate::Result;
 use plotters::coord::Shift;
@@ -12,14 +12,14 @@ pub const TEXT: (&str, i32) = ("sans-serif", 15);
 /// Text size of titles.
 pub const TITLE: (&str, i32) = ("sans-serif", 17);
 
-/// Ink.
+/// The colour of axes and text.
 pub const INK: RGBColor = RGBColor(30, 30, 30);
 /// The red of the paper's Figure 1.
 pub const RED: RGBColor = RGBColor(200, 40, 40);
 /// The blue of a first curve.
 pub const BLUE: RGBColor = RGBColor(0, 90, 160);
 
-/// How one series looks: in colour, and by its dashes in grey.
+/// The colour of a series, and its dashes, which tell it apart in grey.
 #[derive(Clone, Copy)]
 pub struct Style {
     colour: RGBColor,
@@ -27,7 +27,7 @@ pub struct Style {
     dash: Option<(i32, i32)>,
 }
 
-/// Six looks that can be told apart.
+/// Six styles that can be told apart.
 pub const STYLES: [Style; 6] = [
     Style::new(BLUE, None),
     Style::new(RED, Some((9, 4))),
@@ -73,9 +73,9 @@ impl Style {
 
 /// One line of a [`panel`].
 pub struct Series {
-    /// Its look.
+    /// Its colour and dashes.
     pub style: Style,
-    /// Where it goes.
+    /// Its points, x increasing.
     pub points: Vec<(f64, f64)>,
     /// Whether every point is marked, or only the last.
     pub marked: bool,
@@ -83,15 +83,15 @@ pub struct Series {
 
 /// The axes of a [`panel`]; y is always logarithmic.
 pub struct Axes<'a> {
-    /// What is above.
+    /// The title above the panel.
     pub title: &'a str,
-    /// What is along, with its unit.
+    /// The label of the x axis, with its unit.
     pub x: &'a str,
-    /// What is up.
+    /// The label of the y axis.
     pub y: &'a str,
-    /// From, to.
+    /// The smallest and largest x.
     pub x_range: (f64, f64),
-    /// From, to; both positive.
+    /// The smallest and largest y; both positive.
     pub y_range: (f64, f64),
     /// Whether x is logarithmic too.
     pub log_x: bool,
@@ -99,7 +99,7 @@ pub struct Axes<'a> {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A chart without a legend: the panels of a figure share one.
+/// Draws a chart without a legend: the panels of a figure share one.
 pub fn panel(area: &Area<'_>, axes: &Axes<'_>, series: &[Series]) -> Result {
     let mut builder = ChartBuilder::on(area);
     builder
@@ -163,7 +163,7 @@ where
     Ok(())
 }
 
-/// The part of a line with x in the range, cut where it leaves (y is logarithmic).
+/// Returns the part of a line with x in the range; its end is interpolated in ln y.
 fn within(points: &[(f64, f64)], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = Vec::new();
     let positive = points
@@ -187,7 +187,7 @@ fn within(points: &[(f64, f64)], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
     kept
 }
 
-/// The looks and names of all lines, side by side.
+/// Draws the styles and names of all lines side by side.
 pub fn legend(area: &Area<'_>, entries: &[(&str, Style)]) -> Result {
     let (width, height) = area.dim_in_pixel();
     let step = width as i32 / entries.len().max(1) as i32;
@@ -210,7 +210,7 @@ pub fn legend(area: &Area<'_>, entries: &[(&str, Style)]) -> Result {
     Ok(())
 }
 
-/// The decades that hold all positive values.
+/// Returns the whole decades that hold all positive values, with a margin.
 pub fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values
         .filter(|v| *v > 0.0 && v.is_finite())
@@ -224,7 +224,7 @@ pub fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (0.9 * decade(low, f64::floor), 1.1 * decade(high, f64::ceil))
 }
 
-/// A number as short as it can be for an axis.
+/// Formats a number for an axis, as short as possible.
 pub fn short(value: f64) -> String {
     // Ticks are made by adding steps, which leaves rounding where zero should be.
     if value.abs() < 1e-14 {
@@ -238,7 +238,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A dashed polyline: segments of `on` and `off` units of the path's own length.
+/// Cuts a polyline into dashes of length `on` with gaps of length `off`, along its own length.
 pub fn dashes(points: &[(f64, f64)], on: f64, off: f64) -> Vec<Vec<(f64, f64)>> {
     let mut pieces = Vec::new();
     let mut piece: Vec<(f64, f64)> = Vec::new();

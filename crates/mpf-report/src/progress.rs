@@ -1,10 +1,10 @@
-//! Progress on a terminal, silence in a pipe.
+//! Shows progress on a terminal, and nothing in a pipe.
 
 pub use indicatif::ProgressBar;
 use indicatif::{ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
-/// A bar of `length` steps; hidden unless standard error is a terminal.
+/// Returns a bar of `length` steps, hidden unless standard error is a terminal.
 pub fn bar(length: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(5));
     let style = ProgressStyle::with_template("{prefix} [{bar:28}] {pos}/{len} {elapsed} {msg}")
@@ -13,7 +13,7 @@ pub fn bar(length: u64) -> ProgressBar {
     bar.with_style(style)
 }
 
-/// Says what is being waited for where there are no steps to count; hidden like [`bar`].
+/// Returns a spinner for work without steps to count, hidden like [`bar`].
 pub fn spinner(what: &str) -> ProgressBar {
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
     let style =

@@ -1,7 +1,7 @@
-//! A self-contained page: what was run, the figures, the tables, and a reading of them.
+//! Makes self-contained HTML pages of text, tables and figures.
 //!
-//! One file, no scripts, nothing from the network; follows the reader's light or dark setting and
-//! fits a narrow screen.
+//! A page is one file without scripts and loads nothing from the network. It follows the reader's
+//! light or dark setting and fits a narrow screen.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with a title and a sentence that says what it is.
+    /// Starts a page with a title and a first paragraph.
     pub fn new(title: &str, lead: &str) -> Self {
         let mut page = Self {
             title: title.to_owned(),
@@ -56,12 +56,12 @@ impl Page {
         self.add("h2", text);
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn text(&mut self, text: &str) {
         self.add("p", text);
     }
 
-    /// A bullet for every item.
+    /// Adds a list with a bullet for every item.
     pub fn list(&mut self, items: &[String]) {
         self.body.push_str("<ul>\n");
         for item in items {
@@ -70,7 +70,7 @@ impl Page {
         self.body.push_str("</ul>\n");
     }
 
-    /// A table; the first column holds names, the others numbers.
+    /// Adds a table; the first column holds names, the others numbers.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         self.body
             .push_str("<div class=\"table\"><table>\n<thead><tr>");
@@ -88,7 +88,7 @@ impl Page {
         self.body.push_str("</tbody></table></div>\n");
     }
 
-    /// A drawing and what it shows. On white in either theme, as it would be printed.
+    /// Adds a drawing with its caption, on white in either theme.
     pub fn figure(&mut self, svg: &str, caption: &str) {
         let caption = escape(caption);
         let _ = writeln!(
@@ -98,7 +98,7 @@ impl Page {
         );
     }
 
-    /// Small drawings side by side where there is room, below each other on a narrow screen.
+    /// Adds small drawings, side by side or, on a narrow screen, below each other.
     pub fn figures(&mut self, figures: &[(String, String)]) {
         self.body.push_str("<div class=\"figures\">\n");
         for (svg, caption) in figures {
@@ -107,7 +107,7 @@ impl Page {
         self.body.push_str("</div>\n");
     }
 
-    /// Every field of `settings` and its value.
+    /// Adds a table of the fields of `settings` and their values.
     pub fn settings(&mut self, settings: &impl Serialize) {
         let mut rows = Vec::new();
         if let Ok(value) = serde_json::to_value(settings) {
@@ -116,7 +116,7 @@ impl Page {
         self.table(&["setting", "value"], &rows);
     }
 
-    /// A link to another page.
+    /// Adds a link to another page.
     pub fn link(&mut self, address: &str, text: &str) {
         let _ = writeln!(
             self.body,
@@ -126,7 +126,7 @@ impl Page {
         );
     }
 
-    /// The whole page.
+    /// Returns the HTML.
     pub fn finish(self) -> String {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -144,7 +144,7 @@ impl Page {
     }
 }
 
-/// The leaves of a JSON object, a row each.
+/// Appends a row for every leaf of a JSON value.
 fn flatten(value: &Value, name: &str, rows: &mut Vec<Vec<String>>) {
     let shown = match value {
         Value::Object(fields) => {

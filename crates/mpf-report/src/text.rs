@@ -1,8 +1,8 @@
-//! Tables and numbers in plain text.
+//! Formats tables and numbers as plain text.
 
 use std::fmt::Write as _;
 
-/// A Markdown table with right-aligned numbers.
+/// Returns a Markdown table with right-aligned numbers.
 pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|r| r[column].chars().count());
@@ -40,7 +40,7 @@ pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Four significant digits.
+/// Formats a number with four significant digits.
 pub fn digits(value: f64) -> String {
     if value == 0.0 || (1e-3..1e4).contains(&value.abs()) {
         let decimals = 3 - value.abs().max(1e-3).log10().floor().clamp(-3.0, 3.0) as i32;

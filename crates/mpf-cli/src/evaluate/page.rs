@@ -1,22 +1,21 @@
-//! The report: everything about a fitted model on one page.
+//! The report: a page with figures and tables about one model.
 
-use super::{Compared, Evaluation, lines};
-use crate::failure::{FAILED, Failure};
+use super::evaluation::{Compared, Evaluation, compared};
+use crate::failure::Failure;
 use crate::figures::{self, Point};
 use crate::model::{FitRecord, Model};
 use mpf_baselines::GoodnessOfFit;
-use mpf_ising::BlockMean;
 use mpf_report::report::Page;
 use mpf_report::text::digits;
 
-/// Pairs that are listed by name.
+/// The number of pairs that are listed by name.
 const STRONGEST: usize = 20;
-/// Points of a scatter plot; of more, every so many are shown.
+/// The most points of a scatter plot; of more, every n-th is shown.
 const MOST_POINTS: usize = 4000;
 
 type Figure = (String, String);
 
-/// The whole page.
+/// Returns the page.
 pub(super) fn page(
     model: &Model,
     truth: Option<&Model>,
@@ -41,11 +40,8 @@ pub(super) fn page(
             learning(model.fit.as_ref())?,
         ))
     };
-    let (of_moments, of_couplings, of_learning) = drawn().map_err(|error| Failure {
-        message: format!("cannot draw a figure: {error}"),
-        hint: None,
-        code: FAILED,
-    })?;
+    let (of_moments, of_couplings, of_learning) =
+        drawn().map_err(|error| Failure::undrawn(&*error))?;
     page.figures(&of_moments);
     page.heading("Couplings");
     page.figures(&of_couplings);
@@ -80,33 +76,14 @@ fn careful(page: &mut Page, evaluation: &Evaluation, model: &Model) {
 
 fn agreement(page: &mut Page, evaluation: &Evaluation) {
     page.heading("Does it agree with the data?");
-    let rows: Vec<Vec<String>> = lines(evaluation)
-        .into_iter()
-        .map(|(what, of)| {
-            vec![
-                what.to_owned(),
-                digits(of.rms_difference),
-                digits(of.rms_error),
-                format!("{:.1} %", 100.0 * of.within_two_errors),
-                format!("{:.1}", of.largest_z),
-            ]
-        })
-        .collect();
-    let header = [
-        "",
-        "rms difference",
-        "rms error",
-        "within 2 errors",
-        "largest z",
-    ];
-    page.table(&header, &rows);
+    page.table(&Evaluation::COLUMNS, &evaluation.rows());
     page.text(
         "Of equals, 95 % are within two standard errors. Means and pairs are what a pairwise model \
          is fitted to; triplets and the number of active units are what it predicts.",
     );
     if let Some(error) = evaluation.mean_square_error_of_couplings {
         page.text(&format!(
-            "BlockMean square error of J, true against fitted: {}.",
+            "Mean square error of J, true against fitted: {}.",
             digits(error)
         ));
     }
@@ -139,9 +116,8 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
         ),
     ];
     if !goodness.data.triplets.is_empty() {
-        let of = |m: &BlockMean, d: &BlockMean| super::compared((m, d));
         let both = goodness.model.triplets.iter().zip(&goodness.data.triplets);
-        let triplets = points(both.map(|(m, d)| of(m, d)));
+        let triplets = points(both.map(compared));
         figures.push((
             figures::scatter("triplet covariances", "data", "model", &triplets)?,
             format!(
@@ -163,7 +139,7 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
     Ok(figures)
 }
 
-/// K of every pair i < j.
+/// Returns K of every pair i < j.
 fn pairs(model: &Model) -> Vec<(usize, usize, f64)> {
     let d = model.names.len();
     let spins = model.couplings.to_spins();

@@ -1,6 +1,6 @@
 //! The settings that the result of a fit depends on.
 
-use super::{ErrorsName, FitArgs, RuleName};
+use super::args::{ErrorsName, FitArgs, RuleName};
 use crate::checkpoint;
 use crate::data::Raster;
 use crate::methods::Strength;
@@ -34,30 +34,30 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
         .with("--l1", strength(options.l1))
         .with("--l2", strength(options.l2))
         .with("--rule", name(RuleName::to_possible_value(&args.rule)))
-        .with("--folds", &args.folds)
+        .with("--folds", args.folds)
         .with("--neighbours", options.neighbours.as_str())
         .with("--nodewise", options.nodewise)
         .with("--support", edges(support))
-        .with("--tolerance", &options.tolerance)
-        .with("--max-iterations", &options.max_iterations)
+        .with("--tolerance", options.tolerance)
+        .with("--max-iterations", options.max_iterations)
         .with(
             "--max-seconds",
             options.max_seconds.unwrap_or(f64::INFINITY),
         )
-        .with("--damping", &options.damping)
-        .with("--updates", &options.updates)
-        .with("--sweeps", &options.sweeps)
-        .with("--seed", &options.seed)
+        .with("--damping", options.damping)
+        .with("--updates", options.updates)
+        .with("--sweeps", options.sweeps)
+        .with("--seed", options.seed)
         .with("--polish", polish)
         .with(
             "--errors",
             name(ErrorsName::to_possible_value(&args.errors)),
         )
-        .with("--resamples", &args.resamples)
-        .with("--block-length", &args.block_length)
+        .with("--resamples", args.resamples)
+        .with("--block-length", args.block_length)
 }
 
-/// Describes the free pairs, whatever the file that named them.
+/// Describes the free pairs, not the file that lists them.
 fn edges(support: &Support) -> String {
     let Support::Edges(pairs) = support else {
         return "all".to_owned();

@@ -1,9 +1,10 @@
 //! A model as a table: names along both sides, J inside; or K, with h on its diagonal.
 //!
 //! The first line says the convention, the second holds the model file without its matrix; both
-//! begin with `#`. A table without them is read too, if its convention is said.
+//! begin with `#`. A table without them is read too, if `--assume` states its convention.
 
-use super::{Convention, Model, ModelFile};
+use super::file::{FORMAT, ModelFile, VERSION};
+use super::{Convention, Model};
 use csv::{ReaderBuilder, WriterBuilder};
 
 pub(super) fn write(model: &Model, convention: Convention) -> String {
@@ -49,7 +50,7 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
     let comment = |line: &str| line.strip_prefix('#').map(|l| l.trim().to_owned());
     let comments: Vec<String> = text.lines().map_while(comment).collect();
     let about = comments.iter().find(|line| line.starts_with('{'));
-    if about.is_none() && text.contains(super::FORMAT) {
+    if about.is_none() && text.contains(FORMAT) {
         return Err("its second line is damaged: the model cannot be checked".into());
     }
     let mut reader = ReaderBuilder::new()
@@ -90,8 +91,8 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
                  diagonal) or --assume spins (K, fields on the diagonal)",
             )?;
             ModelFile {
-                format: super::FORMAT.into(),
-                format_version: super::VERSION,
+                format: FORMAT.into(),
+                format_version: VERSION,
                 program: Model::this_program(),
                 convention,
                 checksum: None,

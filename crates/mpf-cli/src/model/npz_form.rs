@@ -1,7 +1,9 @@
 //! A model as arrays: `J`, `names`, the same model in spins as `h` and `K`, and `about`, the
-//! model file without its matrix. `J` is what is read back; damage of the others is noticed too.
+//! model file without its matrix. Only `J` and `about` are read back; the others are checked for
+//! damage.
 
-use super::{Convention, Model, ModelFile};
+use super::file::ModelFile;
+use super::{Convention, Model};
 use crate::failure::Failure;
 use crate::npz::{Archive, ArchiveWriter};
 use std::io::{self, Cursor};

@@ -6,11 +6,9 @@
 #[path = "../../../../fuzz/src/lib.rs"]
 mod targets;
 
-use mpf_baselines::{Method, MethodSnapshot};
 use mpf_cli::internal::{Convention, FitRecord, Model};
-use mpf_core::checkpoint;
 use mpf_core::rng::{Xoshiro256PlusPlus, stream};
-use mpf_ising::{Couplings, Fitter, Mpf, PathSnapshot};
+use mpf_ising::Couplings;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -19,6 +17,7 @@ use std::fs;
 use std::io::{Cursor, Write};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 /// Inputs that are mutated seeds.
@@ -144,18 +143,35 @@ macro_rules! targets {
 
 targets!(npy, npz, text, edges, model, checkpoint, fit);
 
-/// The seeds of the checkpoints are read and resumed: mutations of them are near what is.
+/// The checkpoints among the seeds, with the work that left them and the write that they are.
+const CHECKPOINTS: [(&str, &str, usize); 6] = [
+    ("fit-start", "fit", 0),
+    ("fit", "fit", 3),
+    ("rows", "rows", 1),
+    ("updates", "updates", 3),
+    ("path", "path", 1),
+    ("chains", "chains", 3),
+];
+
+/// Mutations of the seeds reach the code that resumes, because the seeds themselves are resumed.
 #[test]
 fn checkpoints_among_the_seeds_are_whole() {
-    let seeds = seeds("checkpoint");
-    let count = |is: fn(&[u8]) -> bool| seeds.iter().filter(|seed| is(seed)).count();
-    let methods = count(|seed| checkpoint::open::<MethodSnapshot>(seed).is_ok());
-    let paths = count(|seed| checkpoint::open::<PathSnapshot>(seed).is_ok());
-    let chains = count(|seed| checkpoint::open::<targets::Sweeps>(seed).is_ok());
-    assert_eq!((methods, paths, chains), (4, 1, 1));
+    let work = targets::LongWork::new();
+    for (name, kind, _) in CHECKPOINTS {
+        let afresh = targets::Memory::default();
+        let expected = work.run(kind, &afresh.checkpoint(Duration::ZERO)).unwrap();
+        let seed = fs::read(folder("checkpoint").join(name)).unwrap();
+        let resumed = targets::Memory::new(&seed);
+        let checkpoint = resumed.checkpoint(Duration::ZERO);
+        assert!(checkpoint.load().unwrap(), "{name}");
+        assert_eq!(work.run(kind, &checkpoint).unwrap(), expected, "{name}");
+        // The seed is the first of its writes.
+        let n_writes = resumed.writes().len() - 1;
+        assert!(n_writes < afresh.writes().len(), "{name} starts afresh");
+    }
 }
 
-/// `cargo test -p mpf-cli --test fuzz -- --ignored` makes the seeds again.
+/// `cargo test -p mpf-cli write_seeds -- --ignored` makes the seeds again.
 #[test]
 #[ignore = "writes fuzz/seeds"]
 fn write_seeds() {
@@ -227,39 +243,12 @@ fn write_seeds() {
     );
     write("model", "table", b"unit,a,b\na,0.5,-1\nb,-1,2\n");
 
-    let work = targets::Checkpointed::new();
-    for (name, method, at) in [
-        ("fit-start", Method::Mpf(work.fit.clone()), 0),
-        ("fit", Method::Mpf(work.fit.clone()), 3),
-        ("rows", Method::Mpf(work.by_rows()), 1),
-        ("updates", Method::ContrastiveDivergence(work.updates), 3),
-    ] {
-        let mut iteration = 0;
-        let fitted = method.fit_with_snapshots(&work.samples, |_, now| {
-            if iteration == at {
-                write(
-                    "checkpoint",
-                    name,
-                    &checkpoint::seal(&now().unwrap()).unwrap(),
-                );
-            }
-            iteration += 1;
-        });
-        drop(fitted.unwrap());
+    let work = targets::LongWork::new();
+    for (name, kind, at) in CHECKPOINTS {
+        let file = targets::Memory::default();
+        drop(work.run(kind, &file.checkpoint(Duration::ZERO)).unwrap());
+        write("checkpoint", name, &file.writes()[at]);
     }
-    let fitter = Fitter::new(work.fit).unwrap();
-    let mpf = Mpf::default();
-    let found =
-        work.path
-            .cross_validate_from(None, &fitter, &mpf, &work.states, &work.folds, |_, now| {
-                write("checkpoint", "path", &checkpoint::seal(&now()).unwrap());
-            });
-    drop(found.unwrap());
-    let mut chains = work.runner.begin(&work.gibbs).unwrap();
-    work.runner
-        .advance(&work.gibbs, &mut chains, 4, |_| {})
-        .unwrap();
-    write("checkpoint", "chains", &checkpoint::seal(&chains).unwrap());
 
     // Units, samples, method, neighbours and support, switches, rows, numbers.
     for (name, input) in [

@@ -11,5 +11,6 @@ mod hostile_sizes;
 mod kill;
 #[cfg(target_os = "linux")]
 mod memory;
+mod own_method;
 mod threads;
 mod wrong_inputs;

@@ -44,7 +44,7 @@ fn write_example(folder: &Path) {
         .map(|_| rng.random_range(-0.6..0.8))
         .collect();
     let couplings = Couplings::unpack(d, &packed).unwrap();
-    let states = Exact::new(&couplings).unwrap().draw(3000, &mut rng);
+    let states = Exact::new(&couplings).unwrap().draw(3000, 3);
     let names: Vec<String> = (0..d).map(|i| format!("u{i}")).collect();
     write_raster(&folder.join("x.csv"), &states, &names, Coding::Binary).unwrap();
     let truth = Model::unfitted(couplings, names);

@@ -1,0 +1,170 @@
+//! The numbers of an evaluation, and the warnings that they give rise to.
+
+use crate::data::Raster;
+use crate::model::Model;
+use mpf_baselines::{Agreement, GoodnessOfFit};
+use mpf_ising::BlockMean;
+use mpf_report::text::digits;
+use mpf_samplers::diagnostics::RunDiagnostics;
+use serde::Serialize;
+use std::path::Path;
+
+/// The moments of a model beside those of data. Triplets are left out: there are too many.
+#[derive(Serialize)]
+pub(super) struct Evaluation {
+    pub(super) model: String,
+    pub(super) data: String,
+    /// Whether the model was fitted to these very data.
+    pub(super) same_data: Option<bool>,
+    pub(super) n_samples: usize,
+    pub(super) units: Vec<String>,
+    /// `enumeration`, or the sampler.
+    pub(super) model_moments_by: String,
+    pub(super) agreement: Agreements,
+    pub(super) means: Vec<Compared>,
+    pub(super) pairs: Vec<ComparedPair>,
+    pub(super) n_active: Vec<Compared>,
+    pub(super) mean_square_error_of_couplings: Option<f64>,
+    pub(super) diagnostics: Option<RunDiagnostics>,
+    pub(super) warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Agreements {
+    pub(super) means: Agreement,
+    pub(super) pairs: Agreement,
+    pub(super) triplets: Option<Agreement>,
+    pub(super) n_active: Agreement,
+}
+
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Compared {
+    pub(super) model: f64,
+    pub(super) model_error: f64,
+    pub(super) data: f64,
+    pub(super) data_error: f64,
+}
+
+#[derive(Serialize)]
+pub(super) struct ComparedPair {
+    pub(super) i: usize,
+    pub(super) j: usize,
+    #[serde(flatten)]
+    pub(super) covariance: Compared,
+}
+
+pub(super) fn compared((model, data): (&BlockMean, &BlockMean)) -> Compared {
+    Compared {
+        model: model.value,
+        model_error: model.standard_error,
+        data: data.value,
+        data_error: data.standard_error,
+    }
+}
+
+impl Evaluation {
+    /// Compares the moments in `goodness`, of the model in `file` and of `raster`.
+    pub(super) fn new(
+        file: &Path,
+        model: &Model,
+        raster: &Raster,
+        truth: Option<&Model>,
+        goodness: &GoodnessOfFit,
+        diagnostics: Option<RunDiagnostics>,
+    ) -> Self {
+        let record = raster.record();
+        let same_data = model
+            .data
+            .as_ref()
+            .map(|d| d.fingerprint == record.fingerprint);
+        let mut warnings = Vec::new();
+        if let Some(fit) = &model.fit {
+            warnings.extend(fit.warnings.iter().cloned());
+        }
+        if let Some(found) = &diagnostics {
+            warnings.extend(found.warnings.iter().cloned());
+        }
+        warnings.extend(disagreements(goodness));
+        let beside =
+            |a: &[BlockMean], b: &[BlockMean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
+        let places = mpf_baselines::pairs(model.names.len());
+        Self {
+            model: file.display().to_string(),
+            data: raster.file.clone(),
+            same_data,
+            n_samples: record.total_count.map_or(record.n_samples, |n| n as usize),
+            units: model.names.clone(),
+            model_moments_by: match &diagnostics {
+                None => "enumeration".into(),
+                Some(found) => format!("{} chains", found.chains),
+            },
+            agreement: Agreements {
+                means: goodness.means,
+                pairs: goodness.pairs,
+                triplets: (!goodness.data.triplets.is_empty()).then_some(goodness.triplets),
+                n_active: goodness.n_active,
+            },
+            means: beside(&goodness.model.means, &goodness.data.means),
+            pairs: beside(&goodness.model.pairs, &goodness.data.pairs)
+                .into_iter()
+                .zip(places)
+                .map(|(covariance, (i, j))| ComparedPair { i, j, covariance })
+                .collect(),
+            n_active: beside(&goodness.model.n_active, &goodness.data.n_active),
+            mean_square_error_of_couplings: truth
+                .map(|truth| model.couplings.mean_square_error(&truth.couplings)),
+            diagnostics,
+            warnings,
+        }
+    }
+
+    /// Returns a row of [`Evaluation::COLUMNS`] for every kind of moment.
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+        let agreement = &self.agreement;
+        let mut kinds = vec![("means", agreement.means), ("pairs", agreement.pairs)];
+        kinds.extend(agreement.triplets.map(|t| ("triplets", t)));
+        kinds.push(("P(n active)", agreement.n_active));
+        let row = |(kind, of): (&str, Agreement)| {
+            vec![
+                kind.to_owned(),
+                digits(of.rms_difference),
+                digits(of.rms_error),
+                format!("{:.1} %", 100.0 * of.within_two_errors),
+                format!("{:.1}", of.largest_z),
+            ]
+        };
+        kinds.into_iter().map(row).collect()
+    }
+
+    /// The titles of the columns of [`Evaluation::rows`].
+    pub(super) const COLUMNS: [&str; 5] = [
+        "model − data",
+        "rms difference",
+        "rms error",
+        "within 2 errors",
+        "largest z",
+    ];
+}
+
+/// Lists the kinds of moments that the model misses by far more than chance.
+fn disagreements(goodness: &GoodnessOfFit) -> Vec<String> {
+    let misses = |of: &Agreement| of.within_two_errors < 0.8 && of.largest_z > 5.0;
+    let share = |of: &Agreement| format!("{:.0} %", 100.0 * of.within_two_errors);
+    let fitted = "the model does not reproduce what it was fitted to";
+    let predicted = "pairwise couplings do not explain all of these data";
+    let kinds = [
+        ("means", &goodness.means, fitted),
+        ("pairs", &goodness.pairs, fitted),
+        ("triplets", &goodness.triplets, predicted),
+        ("chances of n active units", &goodness.n_active, predicted),
+    ];
+    let missed = kinds.into_iter().filter(|(_, of, _)| misses(of));
+    missed
+        .map(|(what, of, meaning)| {
+            format!(
+                "only {} of the {what} are within two standard errors of the data's: {meaning}",
+                share(of)
+            )
+        })
+        .collect()
+}

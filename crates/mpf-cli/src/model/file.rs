@@ -1,0 +1,245 @@
+//! The JSON form of a model, which the other forms contain without its matrix.
+
+use super::record::{FitRecord, StandardErrors};
+use super::{Convention, Model};
+use crate::data::DataRecord;
+use mpf_ising::{Couplings, SpinCouplings};
+use ndarray::{Array1, Array2};
+use serde::{Deserialize, Serialize};
+
+/// The value of `format` in every model file.
+pub(super) const FORMAT: &str = "mpf-model";
+/// The format version that is written and read.
+pub(super) const VERSION: u32 = 1;
+
+/// A list of numbers in which `null` stands for "not free".
+type Numbers = Vec<Option<f64>>;
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ErrorsFile {
+    method: String,
+    fields: Numbers,
+    biases: Numbers,
+    /// Of K in either convention.
+    couplings: Vec<Numbers>,
+}
+
+/// The fields of a model file.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelFile {
+    pub(super) format: String,
+    pub(super) format_version: u32,
+    #[serde(default)]
+    pub(super) program: String,
+    pub(super) convention: Convention,
+    /// Of the model in the paper's convention; a file written by hand has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) checksum: Option<String>,
+    pub(super) units: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) fields: Option<Vec<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) biases: Option<Vec<f64>>,
+    /// J or K; empty where the matrix is kept elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) couplings: Vec<Vec<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) standard_errors: Option<ErrorsFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) fit: Option<FitRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<DataRecord>,
+}
+
+fn optional(values: &[f64]) -> Numbers {
+    values.iter().map(|v| v.is_finite().then_some(*v)).collect()
+}
+
+fn plain(values: &[Option<f64>]) -> Vec<f64> {
+    values.iter().map(|v| v.unwrap_or(f64::NAN)).collect()
+}
+
+impl ErrorsFile {
+    fn new(errors: &StandardErrors) -> Self {
+        // Errors of biases do not follow from those of fields: the file keeps both.
+        Self {
+            method: errors.method.clone(),
+            fields: optional(&errors.fields),
+            biases: optional(&errors.biases),
+            couplings: errors.couplings.iter().map(|r| optional(r)).collect(),
+        }
+    }
+
+    fn read(self, d: usize) -> Result<StandardErrors, String> {
+        let errors = StandardErrors {
+            method: self.method,
+            fields: plain(&self.fields),
+            biases: plain(&self.biases),
+            couplings: self.couplings.iter().map(|r| plain(r)).collect(),
+        };
+        let rows = errors.couplings.iter().map(Vec::len);
+        let lengths = [
+            errors.fields.len(),
+            errors.biases.len(),
+            errors.couplings.len(),
+        ];
+        if lengths.into_iter().chain(rows).any(|n| n != d) {
+            return Err(format!("the standard errors are not of {d} units"));
+        }
+        Ok(errors)
+    }
+}
+
+impl ModelFile {
+    /// Describes `model` without a checksum. Conversions between the conventions are exact: they
+    /// double and halve.
+    pub(super) fn new(model: &Model, convention: Convention) -> Self {
+        let rows = |m: &Array2<f64>| m.rows().into_iter().map(|r| r.to_vec()).collect();
+        let spins = (convention == Convention::Spins).then(|| model.couplings.to_spins());
+        Self {
+            format: FORMAT.into(),
+            format_version: VERSION,
+            program: model.program.clone(),
+            convention,
+            checksum: None,
+            units: model.names.clone(),
+            fields: spins.as_ref().map(|s| s.fields.to_vec()),
+            biases: spins
+                .as_ref()
+                .map(|_| model.couplings.as_array().diag().to_vec()),
+            couplings: match &spins {
+                Some(spins) => rows(&spins.couplings),
+                None => rows(model.couplings.as_array()),
+            },
+            standard_errors: model.errors.as_ref().map(ErrorsFile::new),
+            fit: model.fit.clone(),
+            data: model.data.clone(),
+        }
+    }
+
+    /// Checks format, version, shapes and checksum, and returns the model.
+    pub(super) fn read(self) -> Result<Model, String> {
+        if self.format != FORMAT {
+            return Err(format!("its format is {:?}, not {FORMAT:?}", self.format));
+        }
+        if self.format_version != VERSION {
+            return Err(format!(
+                "it is of version {}, but this program knows {VERSION}",
+                self.format_version
+            ));
+        }
+        let d = self.units.len();
+        let matrix = square(&self.couplings, d)?;
+        let couplings = match self.convention {
+            Convention::Binary => Couplings::new(matrix).map_err(|e| e.to_string())?,
+            Convention::Spins => from_spins(matrix, self.fields, self.biases)?,
+        };
+        let model = Model {
+            program: self.program,
+            couplings,
+            names: self.units,
+            errors: self.standard_errors.map(|e| e.read(d)).transpose()?,
+            fit: self.fit,
+            data: self.data,
+        };
+        match self.checksum {
+            Some(sum) if sum != model.checksum() => {
+                Err("its checksum does not match: it was damaged or edited".into())
+            }
+            _ => Ok(model),
+        }
+    }
+}
+
+/// Returns the rows as a d × d matrix.
+fn square(rows: &[Vec<f64>], d: usize) -> Result<Array2<f64>, String> {
+    if rows.len() != d {
+        return Err(format!("{} rows of couplings for {d} units", rows.len()));
+    }
+    if let Some(row) = rows.iter().position(|r| r.len() != d) {
+        return Err(format!(
+            "row {row} of the couplings has {} entries, but there are {d} units",
+            rows[row].len()
+        ));
+    }
+    Ok(Array2::from_shape_fn((d, d), |(i, j)| rows[i][j]))
+}
+
+/// Converts spin couplings to J. Biases, if the file keeps them, are J's diagonal to the last digit,
+/// and the fields must agree with them.
+fn from_spins(
+    couplings: Array2<f64>,
+    fields: Option<Vec<f64>>,
+    biases: Option<Vec<f64>>,
+) -> Result<Couplings, String> {
+    let fields = fields.ok_or("a model in spins needs its fields")?;
+    let spins = SpinCouplings {
+        fields: Array1::from(fields),
+        couplings,
+    };
+    let model = Couplings::from_spins(&spins).map_err(|e| e.to_string())?;
+    let Some(biases) = biases else {
+        return Ok(model);
+    };
+    let mut j = model.as_array().clone();
+    if biases.len() != j.nrows() {
+        return Err(format!("{} biases for {} units", biases.len(), j.nrows()));
+    }
+    j.diag_mut().assign(&Array1::from(biases));
+    let model = Couplings::new(j).map_err(|e| e.to_string())?;
+    let expected = model.to_spins().fields;
+    match (0..expected.len()).find(|&i| expected[i] != spins.fields[i]) {
+        None => Ok(model),
+        Some(i) => Err(format!(
+            "fields and biases disagree at unit {i}: h = {} but the biases give {}; remove the \
+             biases if the fields are right",
+            spins.fields[i], expected[i]
+        )),
+    }
+}
+
+/// Puts lists of numbers on one line each: a matrix then looks like one.
+pub(super) fn short_rows(pretty: &str) -> String {
+    let mut out = String::with_capacity(pretty.len());
+    let mut list: Option<String> = None;
+    for line in pretty.lines() {
+        let trimmed = line.trim();
+        let opens = trimmed.ends_with('[');
+        match &mut list {
+            // A list within a list: the outer one is not flat.
+            Some(open) if opens => {
+                out.push_str(open);
+                out.push('\n');
+                *open = line.to_owned();
+            }
+            Some(open) if trimmed.starts_with(']') => {
+                out.push_str(open);
+                out.push_str(trimmed);
+                out.push('\n');
+                list = None;
+            }
+            Some(open) if trimmed.ends_with('{') => {
+                out.push_str(open);
+                out.push('\n');
+                out.push_str(line);
+                out.push('\n');
+                list = None;
+            }
+            Some(open) => {
+                open.push_str(trimmed);
+                if trimmed.ends_with(',') {
+                    open.push(' ');
+                }
+            }
+            None if opens => list = Some(line.to_owned()),
+            None => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}

@@ -1,0 +1,177 @@
+//! Model files are read back to the last bit, and damage is noticed.
+
+use super::*;
+use mpf_core::TracePoint;
+use ndarray::array;
+use rayon::prelude::*;
+
+fn example() -> Model {
+    Model {
+        program: "mpf 0.1.0".into(),
+        couplings: Couplings::new(array![
+            [1.0 / 3.0, -0.7, 1e-17],
+            [-0.7, 2.2, 0.1],
+            [1e-17, 0.1, 5e300]
+        ])
+        .unwrap(),
+        names: vec!["a".into(), "b,\"β\"".into(), "c".into()],
+        errors: Some(StandardErrors {
+            method: "sandwich".into(),
+            fields: vec![0.1, f64::NAN, 0.3],
+            biases: vec![0.1, 0.2, 0.3],
+            couplings: vec![vec![f64::NAN, 0.1, 0.2]; 3],
+        }),
+        fit: Some(FitRecord {
+            method: "mpf".into(),
+            value: Some(0.1),
+            trace: vec![TracePoint {
+                iteration: 1,
+                evaluations: 2,
+                value: 0.3,
+                gradient_norm: 1e-7,
+                seconds: 0.25,
+            }],
+            ..Default::default()
+        }),
+        data: None,
+    }
+}
+
+/// NaN differs from itself, so that models are compared as they are written.
+fn same(a: &Model, b: &Model) -> bool {
+    a.to_json(Convention::Binary) == b.to_json(Convention::Binary)
+}
+
+#[test]
+fn every_form_and_convention_is_read_back_to_the_last_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    for convention in [Convention::Binary, Convention::Spins] {
+        // (A .npz file holds both.)
+        for name in ["m.json", "m.npz", "m.csv"] {
+            let path = folder.path().join(name);
+            example().write(&path, convention).unwrap();
+            let back = Model::read(&path, None).unwrap();
+            assert!(same(&example(), &back), "{name} {convention:?}");
+            assert_eq!(example().couplings, back.couplings);
+        }
+    }
+}
+
+#[test]
+fn a_changed_digit_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.json");
+    let text = example().to_json(Convention::Binary);
+    fs::write(&path, text.replace("2.2", "2.3")).unwrap();
+    let failure = Model::read(&path, None).unwrap_err();
+    assert!(failure.message.contains("checksum"), "{failure}");
+    let start = text.find("  \"checksum\"").unwrap();
+    let end = start + text[start..].find('\n').unwrap() + 1;
+    let by_hand = text.replace(&text[start..end], "").replace("2.2", "2.3");
+    fs::write(&path, by_hand).unwrap();
+    let back = Model::read(&path, None).unwrap();
+    assert_eq!(back.couplings.get(1, 1), 2.3);
+}
+
+/// Damages the file of a model at every place, to `values` of the byte that is there, and at
+/// every length. What is still read is the same model. Returns how often it was noticed.
+fn damage(
+    model: &Model,
+    form: Form,
+    convention: Convention,
+    values: impl Fn(u8) -> Vec<u8> + Sync,
+) -> usize {
+    let (name, whole) = match form {
+        Form::Json => ("m.json", model.to_json(convention).into_bytes()),
+        Form::Npz => ("m.npz", npz_form::write(model).unwrap()),
+        Form::Csv => ("m.csv", csv_form::write(model, convention).into_bytes()),
+    };
+    // A convention that may be wrong is only for tables that do not say theirs.
+    let assumptions: &[_] = match form {
+        Form::Csv => &[None, Some(Convention::Spins)],
+        _ => &[None],
+    };
+    let check = |bytes: &[u8], what: &dyn Fn() -> String| {
+        let noticed = assumptions.iter().filter(|assumed| {
+            match Model::from_bytes(Path::new(name), bytes, **assumed) {
+                Ok(read) => {
+                    assert!(same(&read, model), "{form:?} {}", what());
+                    false
+                }
+                Err(failure) => {
+                    assert!(!failure.message.is_empty());
+                    true
+                }
+            }
+        });
+        noticed.count()
+    };
+    assert_eq!(check(&whole, &|| "untouched".into()), 0);
+    let places = whole.par_iter().enumerate().map(|(at, &byte)| {
+        let mut damaged = whole.clone();
+        let mut noticed = check(&whole[..at], &|| format!("cut at {at}"));
+        for value in values(byte) {
+            damaged[at] = value;
+            noticed += check(&damaged, &|| format!("byte {at}: {byte} to {value}"));
+        }
+        noticed
+    });
+    places.sum()
+}
+
+#[test]
+fn every_changed_byte_of_a_small_file_is_noticed_or_harmless() {
+    let couplings = Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap();
+    let model = Model::unfitted(couplings, vec!["a".into(), "b".into()]);
+    for form in [Form::Json, Form::Csv, Form::Npz] {
+        let every = |byte| (0..=255).filter(|v| *v != byte).collect();
+        let noticed = damage(&model, form, Convention::Binary, every);
+        assert!(noticed > 50_000, "{noticed}");
+    }
+}
+
+#[test]
+fn changed_bytes_of_any_form_are_noticed_or_harmless() {
+    // Every bit, and what has a meaning in one of the forms.
+    let some = |byte: u8| {
+        let bits = (0..8).map(|bit| byte ^ (1 << bit));
+        let all = bits.chain(*b"09-.e,:\"#{}[] \n\r\0\xff");
+        all.filter(|v| *v != byte).collect()
+    };
+    let model = Model {
+        couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
+        names: vec!["a".into(), "b,\"β\"".into()],
+        errors: Some(StandardErrors {
+            method: "sandwich".into(),
+            fields: vec![0.1, f64::NAN],
+            biases: vec![0.1, 0.2],
+            couplings: vec![vec![f64::NAN, 0.1]; 2],
+        }),
+        fit: None,
+        ..example()
+    };
+    for (form, convention) in [
+        (Form::Json, Convention::Spins),
+        (Form::Csv, Convention::Spins),
+        // It holds both conventions.
+        (Form::Npz, Convention::Binary),
+    ] {
+        let noticed = damage(&model, form, convention, some);
+        assert!(noticed > 5_000, "{noticed}");
+    }
+}
+
+#[test]
+fn spins_without_biases_are_read() {
+    let text = r#"{"format": "mpf-model", "format_version": 1, "units": ["a", "b"],
+        "convention": "p(s) = exp(sum_i h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s in {-1,+1}^d",
+        "fields": [0.5, 0.25], "couplings": [[0, 1], [1, 0]]}"#;
+    let model = serde_json::from_str::<ModelFile>(text).unwrap().read();
+    assert_eq!(
+        model.unwrap().couplings.as_array(),
+        array![[1.0, -2.0], [-2.0, 1.5]]
+    );
+    let edited = text.replace("[0.5, 0.25]", "[0.5, 0.25], \"biases\": [1.0, 1.0]");
+    let error = serde_json::from_str::<ModelFile>(&edited).unwrap().read();
+    assert!(error.unwrap_err().contains("disagree at unit 1"));
+}
