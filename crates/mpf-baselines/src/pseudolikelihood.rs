@@ -33,7 +33,10 @@ impl MarginLoss for LogisticLoss {
         let (one, two) = (V::splat(1.0), V::splat(2.0));
         let q = (-two * margin.abs()).exp();
         let y = (-two * margin).at_least(V::splat(0.0));
-        (y + q.ln_1p_unit(), -two * ((q + y).at_most(one) / (one + q)))
+        (
+            y + q.ln_1p_unit(),
+            -two * ((q + y).at_most(one) / (one + q)),
+        )
     }
 
     /// 4 q/(1 + q)², even in a.
@@ -51,7 +54,7 @@ impl MarginLoss for LogisticLoss {
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(50_000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(50_000, 1);
 /// let fitter = Fitter::new(Pseudolikelihood, FitOptions::default())?;
 /// let fit = fitter.fit(&Samples::new(&states)?)?;
 /// assert!(fit.stop.is_converged());

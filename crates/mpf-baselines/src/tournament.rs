@@ -144,7 +144,7 @@ pub struct Comparison {
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(2000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(2000, 1);
 /// let methods = Methods::default();
 /// let entered = ["mpf", "independent"].map(|name| (methods.find(name).unwrap(), Default::default()));
 /// let table = Tournament::default().run(&entered, &states, |_, _| {})?;
