@@ -2,13 +2,13 @@
 
 mod contrastive;
 mod drift;
-// mod extremes;
+mod extremes;
 mod goodness;
 mod heldout;
 mod hostile;
 mod lattice;
 mod mean_field;
-// mod methods;
+mod methods;
 mod objectives;
-// mod recipe;
+mod recipe;
 mod reference;
