@@ -51,7 +51,7 @@ use snapshot::Snapshot;
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(20_000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(20_000, 1);
 /// let learner = ContrastiveDivergence::new(ContrastiveOptions {
 ///     updates: 200,
 ///     ..Default::default()

@@ -54,7 +54,7 @@ impl MarginLoss for LogisticLoss {
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
-/// let states = Exact::new(&truth)?.draw(50_000, &mut mpf_core::rng::stream(1, 0));
+/// let states = Exact::new(&truth)?.draw(50_000, 1);
 /// let fitter = Fitter::new(Pseudolikelihood, FitOptions::default())?;
 /// let fit = fitter.fit(&Samples::new(&states)?)?;
 /// assert!(fit.stop.is_converged());

@@ -5,9 +5,9 @@ use mpf_baselines::{
     ContrastiveDivergence, ContrastiveOptions, Error, LearningRate, MaximumLikelihood,
 };
 use mpf_core::rng::stream;
-use mpf_core::{Cancel, StopReason};
-use mpf_ising::{Biases, Couplings, Exact, FitOptions, Samples, Support, Warning};
-use mpf_testkit::{all_states, random_couplings, seed, spin_glass};
+use mpf_core::{Cancel, Checkpoint, StopReason};
+use mpf_ising::{Biases, Couplings, Exact, FitOptions, Fitter, Samples, Support, Warning};
+use mpf_testkit::{StopAfter, all_states, random_couplings, random_samples, seed, spin_glass};
 use ndarray::{Array1, Array2, array};
 use rand::RngExt;
 
@@ -195,7 +195,7 @@ fn the_answer_is_the_same_for_any_number_of_threads() {
     let samples = Samples::new(
         &Exact::new(&random_couplings(9, 1.0, seed()))
             .unwrap()
-            .draw(3000, &mut stream(seed(), 2)),
+            .draw(3000, seed()),
     )
     .unwrap();
     for (batch_size, persistent) in [
@@ -234,11 +234,9 @@ fn the_answer_is_the_same_for_any_number_of_threads() {
 #[test]
 fn persistent_chains_approach_maximum_likelihood() {
     let truth = random_couplings(6, 1.0, seed());
-    let states = Exact::new(&truth)
-        .unwrap()
-        .draw(5000, &mut stream(seed(), 2));
+    let states = Exact::new(&truth).unwrap().draw(5000, seed());
     let samples = Samples::new(&states).unwrap();
-    let best = MaximumLikelihood::new(FitOptions::default())
+    let best = Fitter::new(MaximumLikelihood, FitOptions::default())
         .unwrap()
         .fit(&samples)
         .unwrap();
@@ -260,7 +258,7 @@ fn persistent_chains_approach_maximum_likelihood() {
 
 #[test]
 fn supports_and_biases_stay_as_asked() {
-    let samples = common::random_samples(500, 4, seed());
+    let samples = random_samples(500, 4, seed());
     let fit_with = |biases: Biases| {
         let learner = ContrastiveDivergence::new(ContrastiveOptions {
             updates: 20,
@@ -286,7 +284,7 @@ fn supports_and_biases_stay_as_asked() {
 
 #[test]
 fn observers_limits_and_cancel() {
-    let samples = common::random_samples(300, 5, seed());
+    let samples = random_samples(300, 5, seed());
     let cancel = Cancel::new();
     let learner = ContrastiveDivergence::new(ContrastiveOptions {
         updates: 50,
@@ -334,7 +332,7 @@ fn observers_limits_and_cancel() {
 #[test]
 fn bad_options_are_named() {
     let name = |options| match ContrastiveDivergence::new(options).unwrap_err() {
-        Error::Option { name, .. } => name,
+        Error::Core(mpf_core::Error::Option { name, .. }) => name,
         other => panic!("{other}"),
     };
     let ok = ContrastiveOptions::default;
@@ -361,7 +359,7 @@ fn bad_options_are_named() {
         }),
         "max_seconds"
     );
-    let samples = common::random_samples(30, 4, seed());
+    let samples = random_samples(30, 4, seed());
     let start = Some(Couplings::zeros(3).unwrap());
     let learner = ContrastiveDivergence::new(ContrastiveOptions { start, ..ok() });
     assert!(matches!(
@@ -372,7 +370,7 @@ fn bad_options_are_named() {
 
 #[test]
 fn a_learning_rate_that_diverges_is_told_with_the_unit() {
-    let samples = common::random_samples(300, 5, seed());
+    let samples = random_samples(300, 5, seed());
     let learn = |rate: f64| {
         let learner = ContrastiveDivergence::new(ContrastiveOptions {
             updates: 30,
@@ -434,7 +432,7 @@ fn a_constant_unit_gets_no_couplings_and_a_warning() {
 #[test]
 fn a_stopped_run_goes_on_to_the_same_bits() {
     let truth = random_couplings(7, 1.0, 21);
-    let states = Exact::new(&truth).unwrap().draw(1500, &mut stream(21, 1));
+    let states = Exact::new(&truth).unwrap().draw(1500, 21);
     let counted = Samples::new(&states).unwrap();
     let weights: Vec<f64> = (0..1500).map(|m| 0.5 + f64::from(m % 3)).collect();
     let weighted = Samples::weighted(&states, &weights).unwrap();
@@ -454,30 +452,23 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
             seed: seed(),
             ..Default::default()
         };
-        let learner = ContrastiveDivergence::new(options.clone()).unwrap();
-        let mut seen = Vec::new();
-        let (whole, last) = learner
-            .fit_with_snapshots(samples, |_, snapshot| seen.push(snapshot()))
-            .unwrap();
-        assert_eq!((seen.len(), last.updates()), (updates, updates));
-        let unmoved = ContrastiveOptions {
-            max_seconds: 0.0,
-            ..options.clone()
-        };
-        let unmoved = ContrastiveDivergence::new(unmoved).unwrap();
-        let (_, start) = unmoved.fit_with_snapshots(samples, |_, _| {}).unwrap();
-        assert_eq!(start.updates(), 0);
-        seen.insert(0, start);
-        for (done, snapshot) in seen.iter().enumerate() {
-            assert_eq!(snapshot.updates(), done);
-            let stored = mpf_core::checkpoint::seal(snapshot).unwrap();
-            let resumed = ContrastiveDivergence::new(ContrastiveOptions {
-                resume: Some(mpf_core::checkpoint::open(&stored).unwrap()),
+        let run = |checkpoint: Checkpoint, cancel: &Cancel| {
+            let learner = ContrastiveDivergence::new(ContrastiveOptions {
+                checkpoint,
+                cancel: cancel.clone(),
                 ..options.clone()
             });
             let mut made = 0;
-            let resumed = resumed.unwrap().fit_observed(samples, |_| made += 1);
-            let resumed = resumed.unwrap();
+            let fit = learner.unwrap().fit_observed(samples, |_| made += 1);
+            (fit.unwrap(), made)
+        };
+        let (whole, made) = run(Checkpoint::default(), &Cancel::new());
+        assert_eq!(made, updates);
+        for done in 1..=updates {
+            let file = StopAfter::new(done);
+            let (stopped, made) = run(file.checkpoint(), file.cancel());
+            assert_eq!((stopped.iterations, made), (done, done));
+            let (resumed, made) = run(file.resumed().1, &Cancel::new());
             assert_eq!(made, updates - done, "nothing is done twice");
             assert_eq!(
                 resumed.couplings, whole.couplings,
@@ -487,15 +478,13 @@ fn a_stopped_run_goes_on_to_the_same_bits() {
             assert_eq!(resumed.iterations, updates);
             assert_eq!(resumed.stop, whole.stop);
         }
-        let other = ContrastiveDivergence::new(ContrastiveOptions {
-            resume: Some(last),
-            persistent: !persistent,
-            ..options
-        });
-        assert!(matches!(
-            other.unwrap().fit(samples),
-            Err(Error::OtherSnapshot { .. })
-        ));
+        // A run that was stopped before its first update starts from its beginning.
+        let cancelled = Cancel::new();
+        cancelled.cancel();
+        let checkpoint = StopAfter::new(usize::MAX).checkpoint();
+        assert_eq!(run(checkpoint.clone(), &cancelled).1, 0);
+        let (started, made) = run(checkpoint, &Cancel::new());
+        assert_eq!((made, started.couplings), (updates, whole.couplings));
     }
 }
 
@@ -512,7 +501,7 @@ fn cancelled_soon(milliseconds: u64) -> Cancel {
 
 #[test]
 fn an_update_that_is_cut_short_is_made_again() {
-    let samples = common::random_samples(60, 5, seed());
+    let samples = random_samples(60, 5, seed());
     let mut options = ContrastiveOptions {
         updates: 12,
         sweeps: 2000,
@@ -523,18 +512,22 @@ fn an_update_that_is_cut_short_is_made_again() {
     let whole = ContrastiveDivergence::new(options.clone()).unwrap();
     let whole = whole.fit(&samples).unwrap();
     let mut patience = 1;
+    // The state of a run that ends is in here, where the next one finds it.
+    options.checkpoint = StopAfter::new(usize::MAX).checkpoint();
+    let mut done = 0;
     let found = loop {
         // Longer every time, so that an update is done in the end on any machine.
         options.cancel = cancelled_soon(patience);
         patience += 1;
         let learner = ContrastiveDivergence::new(options.clone()).unwrap();
-        let (fit, snapshot) = learner.fit_with_snapshots(&samples, |_, _| {}).unwrap();
-        assert_eq!(fit.iterations, snapshot.updates());
+        let mut made = 0;
+        let fit = learner.fit_observed(&samples, |_| made += 1).unwrap();
+        done += made;
+        assert_eq!(fit.iterations, done, "nothing is done twice");
         if fit.stop == StopReason::IterationLimit {
             break fit;
         }
         assert_eq!(fit.stop, StopReason::Cancelled);
-        options.resume = Some(snapshot);
     };
     assert_eq!(found.couplings, whole.couplings);
 

@@ -1,6 +1,6 @@
 //! A model that agrees with its data stays there; one with a mode of its own elsewhere leaves.
 
-use mpf_baselines::drift::Drift;
+use mpf_baselines::Drift;
 use mpf_ising::{Couplings, Samples, States};
 use mpf_samplers::{ChainOptions, ChainRunner, Gibbs};
 use ndarray::Array2;
@@ -16,7 +16,7 @@ fn the_true_model_stays_and_a_runaway_leaves() {
     let run = runner.unwrap().run(&Gibbs::new(&truth).unwrap()).unwrap();
     let samples = Samples::new(&run.pooled()).unwrap();
     let stays = Drift::measure(&truth, &samples, 50, 1).unwrap();
-    assert!(!stays.is_away(), "{stays:?}");
+    assert!(!stays.has_drifted(), "{stays:?}");
 
     // All units excite all others: silence is stable for a sweep or two only.
     let d = 30;
@@ -27,5 +27,5 @@ fn the_true_model_stays_and_a_runaway_leaves() {
     (0..100).for_each(|_| silent.push(&[0]));
     let samples = Samples::new(&silent).unwrap();
     let leaves = Drift::measure(&runaway.unwrap(), &samples, 50, 1).unwrap();
-    assert!(leaves.is_away() && leaves.after > 0.9, "{leaves:?}");
+    assert!(leaves.has_drifted() && leaves.after > 0.9, "{leaves:?}");
 }

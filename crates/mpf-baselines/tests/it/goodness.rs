@@ -1,9 +1,7 @@
 //! Moments, their errors and entropies against plain sums.
 
-use mpf_baselines::goodness::{Entropies, GoodnessOfFit, Moments, pairs, triplets};
-use mpf_core::rng::stream;
-use mpf_ising::BlockMean;
-use mpf_ising::{Couplings, Exact, States};
+use mpf_baselines::{Entropies, GoodnessOfFit, Moments, pairs, triplets};
+use mpf_ising::{BlockMean, Couplings, Exact, States};
 use mpf_testkit::{random_couplings, seed};
 
 fn exact(d: usize) -> Exact {
@@ -23,7 +21,7 @@ fn exact_moments_are_sums_over_states() {
     let found = Moments::exact(&exact);
     let m: Vec<f64> = (0..d).map(|i| mean(&|x| bit(x, i))).collect();
     // Sums of 64 probabilities.
-    let close = |a: &Mean, b: f64| a.standard_error == 0.0 && (a.value - b).abs() < 1e-14;
+    let close = |a: &BlockMean, b: f64| a.standard_error == 0.0 && (a.value - b).abs() < 1e-14;
     assert!(found.means.iter().zip(&m).all(|(a, b)| close(a, *b)));
     for (found, (i, j)) in found.pairs.iter().zip(pairs(d)) {
         assert!(close(
@@ -47,7 +45,7 @@ fn exact_moments_are_sums_over_states() {
 #[test]
 fn moments_of_samples_and_their_jackknife() {
     // Leaving out one block at a time gives the influence of each to first order in 1/B.
-    let states = exact(5).draw(900, &mut stream(seed(), 0));
+    let states = exact(5).draw(900, seed());
     let block = 9;
     let found = Moments::of_states(&states, block).unwrap();
     let n_blocks = 100;
@@ -58,7 +56,7 @@ fn moments_of_samples_and_their_jackknife() {
             Moments::of_states(&rest, 1).unwrap()
         })
         .collect();
-    let check = |get: &dyn Fn(&Moments) -> Vec<Mean>| {
+    let check = |get: &dyn Fn(&Moments) -> Vec<BlockMean>| {
         for (at, mean) in get(&found).iter().enumerate() {
             let values: Vec<f64> = without.iter().map(|m| get(m)[at].value).collect();
             let centre = values.iter().sum::<f64>() / 100.0;
@@ -81,7 +79,7 @@ fn moments_of_samples_and_their_jackknife() {
 #[test]
 fn the_right_model_agrees_and_a_wrong_one_does_not() {
     let exact = exact(8);
-    let states = exact.draw(20_000, &mut stream(seed(), 1));
+    let states = exact.draw(20_000, seed());
     let data = Moments::of_states(&states, 1).unwrap();
     let right = GoodnessOfFit::new(Moments::exact(&exact), data.clone()).unwrap();
     for agreement in [right.means, right.pairs, right.triplets] {
@@ -100,7 +98,7 @@ fn the_right_model_agrees_and_a_wrong_one_does_not() {
 #[test]
 fn entropies_are_their_sums() {
     let exact = exact(6);
-    let log_z = Mean {
+    let log_z = BlockMean {
         value: exact.log_z(),
         standard_error: 0.0,
     };
@@ -132,8 +130,8 @@ fn entropies_are_their_sums() {
     assert!((found.multi_information.value - divergence).abs() < 1e-12);
     assert_eq!(found.entropy.standard_error, 0.0);
     // Draws: within the errors that it claims.
-    let draws = Moments::of_states(&exact.draw(20_000, &mut stream(seed(), 2)), 1).unwrap();
-    let log_z = Mean {
+    let draws = Moments::of_states(&exact.draw(20_000, seed()), 1).unwrap();
+    let log_z = BlockMean {
         standard_error: 0.02,
         ..log_z
     };
@@ -149,7 +147,7 @@ fn other_sizes_are_errors() {
     let states = States::from_binary(ndarray::Array2::<u8>::zeros((10, 5)).view()).unwrap();
     let data = Moments::of_states(&states, 1).unwrap();
     assert!(GoodnessOfFit::new(model.clone(), data).is_err());
-    let log_z = Mean {
+    let log_z = BlockMean {
         value: 0.0,
         standard_error: 0.0,
     };

@@ -1,40 +1,44 @@
 //! The tournament against fits and scores by hand.
 
-use mpf_baselines::heldout::{Criterion, LogZSource};
-use mpf_baselines::{Error, Expansion, Method, Objectives, Tournament, TournamentOptions};
+use mpf_baselines::{
+    Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Tournament,
+    TournamentOptions,
+};
 use mpf_core::rng::stream;
-use mpf_ising::{Boundary, Exact, FitOptions, FoldAssignment, Folds, Lattice, Samples, States};
+use mpf_ising::{Boundary, Exact, FoldAssignment, Folds, Lattice, Samples, States, Support};
 use mpf_samplers::{AnnealedOptions, ExactLattice};
 use mpf_testkit::{random_couplings, seed};
 
-fn methods() -> Vec<Method> {
-    vec![
-        Method::Mpf(FitOptions::default()),
-        Method::Pseudolikelihood(FitOptions::default()),
-        Method::Rise {
-            lambda: 0.01,
-            options: FitOptions::default(),
-        },
-        Method::LogRise {
-            lambda: 0.01,
-            options: FitOptions::default(),
-        },
-        Method::ContrastiveDivergence(mpf_baselines::ContrastiveOptions {
-            updates: 50,
-            ..Default::default()
-        }),
-        Method::MeanField {
-            expansion: Expansion::Tap,
-            lambda: 0.0,
-        },
-        Method::MaximumLikelihood(FitOptions::default()),
-        Method::Independent,
-    ]
+type Entered = (&'static dyn Method, MethodOptions);
+
+fn method(name: &str, options: MethodOptions) -> Entered {
+    (Methods::default().find(name).unwrap(), options)
+}
+
+/// Every method, with options for those that have their own.
+fn methods() -> Vec<Entered> {
+    let options = MethodOptions {
+        updates: 50,
+        damping: 0.0,
+        ..Default::default()
+    };
+    // RISE's λ = 0.01.
+    let sparse = MethodOptions {
+        l1: 0.02,
+        ..options.clone()
+    };
+    Methods::default()
+        .iter()
+        .map(|method| match method.describe().name {
+            "rise" | "logrise" => (method, sparse.clone()),
+            _ => (method, options.clone()),
+        })
+        .collect()
 }
 
 fn draws(d: usize, n: usize) -> States {
     let truth = random_couplings(d, 0.8, 7);
-    Exact::new(&truth).unwrap().draw(n, &mut stream(seed(), 2))
+    Exact::new(&truth).unwrap().draw(n, seed())
 }
 
 #[test]
@@ -45,13 +49,14 @@ fn scores_are_those_of_every_objective_by_hand() {
         .unwrap();
     assert!(found.dropouts.is_empty());
     let folds = Folds::new(500, 5, FoldAssignment::Blocks).unwrap();
-    for (method, entrant) in methods().iter().zip(&found.entrants) {
-        assert_eq!(entrant.name, method.name());
+    for ((method, options), entrant) in methods().iter().zip(&found.entrants) {
+        assert_eq!(entrant.name, method.describe().title);
         assert_eq!(entrant.log_z, Some(LogZSource::Enumeration));
         let (mut mpf, mut pl, mut ll, mut log_rise) = (0.0, 0.0, 0.0, 0.0);
         for fold in 0..5 {
             let (training, held_out) = folds.split(&states, fold).unwrap();
-            let fitted = method.fit(&Samples::new(&training).unwrap()).unwrap();
+            let training = Samples::new(&training).unwrap();
+            let fitted = method.fit(&training, options, &mut |_| {}).unwrap();
             let held_out = Samples::new(&held_out).unwrap();
             let scores = Objectives::of(&fitted.couplings, &held_out).unwrap();
             mpf += scores.mpf / 5.0;
@@ -114,13 +119,13 @@ fn annealed_and_lattice_likelihoods_agree() {
     let states = ExactLattice::new(&truth, &lattice)
         .unwrap()
         .draw(600, seed());
-    let on_lattice = FitOptions {
-        support: mpf_ising::Support::lattice(&lattice),
+    let on_lattice = MethodOptions {
+        support: Support::lattice(&lattice),
         ..Default::default()
     };
     let methods = [
-        Method::Pseudolikelihood(on_lattice),
-        Method::Pseudolikelihood(FitOptions::default()),
+        method("pl", on_lattice),
+        method("pl", MethodOptions::default()),
     ];
     let options = TournamentOptions {
         n_folds: 2,
@@ -167,12 +172,13 @@ fn annealed_and_lattice_likelihoods_agree() {
 #[test]
 fn methods_that_fail_drop_out_and_bad_options_are_errors() {
     let states = draws(6, 100);
+    let negative = MethodOptions {
+        l1: -1.0,
+        ..Default::default()
+    };
     let methods = [
-        Method::MaximumLikelihood(FitOptions {
-            l1: -1.0,
-            ..Default::default()
-        }),
-        Method::Independent,
+        method("ml", negative),
+        method("independent", MethodOptions::default()),
     ];
     let found = Tournament::default()
         .run(&methods, &states, |_, _| {})

@@ -2,17 +2,18 @@
 //! `cargo xtask compare-estimators` runs them over all seeds.
 
 use mpf_baselines::Pseudolikelihood;
-use mpf_ising::{FitOptions, Fitter, Support};
+use mpf_ising::{FitOptions, Fitter, Mpf, Support};
 use mpf_testkit::{seed, spin_glass};
 
 /// (ε_J of MPF, ε_J of PL).
 fn errors(variance: f64, n_samples: usize, options: impl Fn(Support) -> FitOptions) -> (f64, f64) {
     let (lattice, truth, samples) = spin_glass(variance, n_samples, seed());
     let options = options(Support::lattice(&lattice));
-    let mpf = Fitter::new(options.clone()).unwrap().fit(&samples).unwrap();
-    let pl = Pseudolikelihood::new(options)
-        .unwrap()
-        .fit(&samples)
+    let mpf = Fitter::new(Mpf::default(), options.clone())
+        .and_then(|fitter| fitter.fit(&samples))
+        .unwrap();
+    let pl = Fitter::new(Pseudolikelihood, options)
+        .and_then(|fitter| fitter.fit(&samples))
         .unwrap();
     for fit in [&mpf, &pl] {
         assert!(fit.stop.is_converged(), "{} {:?}", fit.stop, fit.warnings);

@@ -2,14 +2,13 @@
 
 mod contrastive;
 mod drift;
-mod errors;
 mod extremes;
 mod goodness;
 mod heldout;
 mod hostile;
 mod lattice;
 mod mean_field;
-mod missing;
+mod methods;
 mod objectives;
-mod path;
+mod recipe;
 mod reference;

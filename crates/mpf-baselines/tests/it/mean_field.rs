@@ -32,7 +32,7 @@ fn two_spins_with_fields_by_hand() {
         let expected = Couplings::from_spins(&expected).unwrap();
         // A dozen roundings, blown up by an inverse of order one.
         let close = |a: &Couplings, b: &Couplings| a.mean_square_error(b).sqrt() < 1e-13;
-        assert!(close(&found.couplings, &expected));
+        assert!(close(&found.fit.couplings, &expected));
         assert!(found.clipped.is_empty());
 
         // The root of 2 m₀m₁ K² + K + (C⁻¹)₀₁ = 0 by the textbook formula.
@@ -53,7 +53,7 @@ fn two_spins_with_fields_by_hand() {
         assert_eq!(found.clipped_fraction, found.clipped.len() as f64);
         let expected = Couplings::from_spins(&expected).unwrap();
         // The textbook formula divides rounding by m₀ m₁, which may be small.
-        assert!(found.couplings.mean_square_error(&expected).sqrt() < 1e-13 / a.abs());
+        assert!(found.fit.couplings.mean_square_error(&expected).sqrt() < 1e-13 / a.abs());
     }
 }
 
@@ -63,12 +63,12 @@ fn a_negative_discriminant_is_clipped_and_counted() {
     let states = States::from_binary(array![[1, 1], [1, 0], [0, 1]].view()).unwrap();
     let samples = Samples::weighted(&states, &[8.0, 3.0, 3.0]).unwrap();
     let tap = MeanField::new(Expansion::Tap, 0.0).unwrap();
-    let fit = tap.fit(&samples).unwrap();
-    assert_eq!(fit.clipped, [(0, 1)]);
-    assert_eq!(fit.clipped_fraction, 1.0);
+    let found = tap.fit(&samples).unwrap();
+    assert_eq!(found.clipped, [(0, 1)]);
+    assert_eq!(found.clipped_fraction, 1.0);
     // D = 0: K = −2 (C⁻¹)₀₁, J = −2K.
     let (_, inverse) = two_spins(&samples);
-    assert!((fit.couplings.get(0, 1) - 4.0 * inverse[[0, 1]]).abs() < 1e-12);
+    assert!((found.fit.couplings.get(0, 1) - 4.0 * inverse[[0, 1]]).abs() < 1e-12);
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn second_order_is_better_than_first_with_fields() {
     let truth = Couplings::new(j).unwrap();
     let samples = exact_samples(&truth);
     let error = |expansion| {
-        let fit = MeanField::new(expansion, 0.0)
+        let found = MeanField::new(expansion, 0.0)
             .unwrap()
             .fit(&samples)
             .unwrap();
-        fit.couplings.mean_square_error(&truth)
+        found.fit.couplings.mean_square_error(&truth)
     };
     assert!(error(Expansion::Tap) < 0.1 * error(Expansion::Naive));
 }
@@ -94,7 +94,7 @@ fn second_order_is_better_than_first_with_fields() {
 #[test]
 fn tap_is_excellent_in_its_own_regime() {
     let (_, truth, samples) = spin_glass(0.1, 100_000, seed());
-    let fit = MeanField::new(Expansion::Tap, 0.0)
+    let found = MeanField::new(Expansion::Tap, 0.0)
         .unwrap()
         .fit(&samples)
         .unwrap();
@@ -102,21 +102,21 @@ fn tap_is_excellent_in_its_own_regime() {
     let null = zero.mean_square_error(&truth);
     // EXPERIMENTS.md §2: .0005 against .0065.
     assert!((0.004..0.010).contains(&null), "{null}");
-    let error = fit.couplings.mean_square_error(&truth);
+    let error = found.fit.couplings.mean_square_error(&truth);
     assert!(error <= 0.001, "{error}");
-    assert!(fit.warnings.is_empty());
+    assert!(found.fit.warnings.is_empty());
 }
 
 #[test]
 fn in_the_cold_lambda_decides() {
     let (_, truth, samples) = spin_glass(10.0, 20_000, seed());
     let error = |lambda| {
-        let fit = MeanField::new(Expansion::Tap, lambda)
+        let found = MeanField::new(Expansion::Tap, lambda)
             .unwrap()
             .fit(&samples)
             .unwrap();
-        assert!(fit.couplings.as_array().iter().all(|v| v.is_finite()));
-        fit.couplings.mean_square_error(&truth)
+        assert!(found.fit.couplings.as_array().iter().all(|v| v.is_finite()));
+        found.fit.couplings.mean_square_error(&truth)
     };
     let errors = [1e-5, 1e-4, 0.1].map(error);
     assert!(
@@ -131,7 +131,7 @@ fn what_cannot_be_inverted_is_named() {
     for lambda in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(
             MeanField::new(Expansion::Tap, lambda),
-            Err(Error::Option { name: "lambda", .. })
+            Err(Error::Core(mpf_core::Error::Option { name: "lambda", .. }))
         ));
     }
     let constant = array![[0, 1, 0], [1, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]];
@@ -142,7 +142,7 @@ fn what_cannot_be_inverted_is_named() {
         Error::ConstantUnit { unit: 1, value: 1 }
     );
     // With λ there is an answer, a warning, and no couplings of that unit.
-    let fit = MeanField::new(Expansion::Tap, 1e-3)
+    let found = MeanField::new(Expansion::Tap, 1e-3)
         .unwrap()
         .fit(&constant)
         .unwrap();
@@ -150,9 +150,9 @@ fn what_cannot_be_inverted_is_named() {
         zeros: vec![],
         ones: vec![1],
     };
-    assert!(fit.warnings.contains(&expected));
-    assert_eq!(fit.couplings.get(0, 1), 0.0);
-    assert!((fit.couplings.get(1, 1) + 11f64.ln()).abs() < 1e-12);
+    assert!(found.fit.warnings.contains(&expected));
+    assert_eq!(found.fit.couplings.get(0, 1), 0.0);
+    assert!((found.fit.couplings.get(1, 1) + 11f64.ln()).abs() < 1e-12);
 
     // Unit 2 repeats unit 0.
     let copied = array![[0, 1, 0], [1, 1, 1], [1, 0, 1], [0, 0, 0], [0, 1, 0]];
@@ -163,17 +163,22 @@ fn what_cannot_be_inverted_is_named() {
         "{error}"
     );
     assert!(error.to_string().contains("λ > 0"));
-    let fit = MeanField::new(Expansion::Tap, 1e-3)
+    let found = MeanField::new(Expansion::Tap, 1e-3)
         .unwrap()
         .fit(&copied)
         .unwrap();
-    assert!(fit.couplings.as_array().iter().all(|v| v.is_finite()));
+    assert!(found.fit.couplings.as_array().iter().all(|v| v.is_finite()));
     // Nothing varies at all.
     let still = Samples::from_binary(array![[0, 1], [0, 1]].view()).unwrap();
     assert!(plain.fit(&still).is_err());
-    let fit = MeanField::new(Expansion::Naive, 0.1)
+    let found = MeanField::new(Expansion::Naive, 0.1)
         .unwrap()
         .fit(&still)
         .unwrap();
-    assert!(Exact::new(&fit.couplings).unwrap().log_z().is_finite());
+    assert!(
+        Exact::new(&found.fit.couplings)
+            .unwrap()
+            .log_z()
+            .is_finite()
+    );
 }

@@ -1,18 +1,22 @@
 //! Pseudolikelihood and exact likelihood as objectives: gradients, exact populations, and all
 //! objectives side by side against plain sums.
 
-use mpf_baselines::max_likelihood::NegativeLogLikelihood;
-use mpf_baselines::pseudolikelihood::LogisticLoss;
-use mpf_baselines::{Error, MaximumLikelihood, Objectives, Pseudolikelihood, independent};
-use mpf_core::gradient_error;
-use mpf_core::{Form, MinimizerOptions, Objective, StopReason};
-use mpf_ising::{
-    Biases, Couplings, Exact, FitOptions, Fitter, Mode, Neighbourhood, Samples, States, Support,
-    Warning,
+use mpf_baselines::{
+    LogisticLoss, MaximumLikelihood, NegativeLogLikelihood, Objectives, Pseudolikelihood,
+    independent,
 };
-use mpf_ising::{MarginSum, Terms};
-use mpf_testkit::{all_states, exact_samples, random_couplings, random_samples, seed, spin_theta};
-use ndarray::{Array2, array};
+use mpf_core::{MinimizerOptions, Objective, StopReason, gradient_error};
+use mpf_ising::{
+    Biases, Couplings, Error, Estimator, Exact, Fit, FitOptions, Fitter, MarginSum, Mode, Mpf,
+    Samples, Support, Terms, Warning,
+};
+use mpf_testkit::{exact_samples, random_couplings, random_samples, seed, spin_theta};
+use ndarray::array;
+
+fn fit(estimator: impl Estimator, options: &FitOptions, samples: &Samples) -> Fit {
+    let fitter = Fitter::new(estimator, options.clone()).unwrap();
+    fitter.fit(samples).unwrap()
+}
 
 /// PL over all units of `samples`.
 fn pseudolikelihood(samples: &Samples) -> MarginSum<'_, LogisticLoss> {
@@ -126,15 +130,9 @@ fn for_one_unit_all_estimators_agree() {
         ..Default::default()
     };
     let fits = [
-        Fitter::new(tight.clone()).unwrap().fit(&samples).unwrap(),
-        Pseudolikelihood::new(tight.clone())
-            .unwrap()
-            .fit(&samples)
-            .unwrap(),
-        MaximumLikelihood::new(tight)
-            .unwrap()
-            .fit(&samples)
-            .unwrap(),
+        fit(Mpf::default(), &tight, &samples),
+        fit(Pseudolikelihood, &tight, &samples),
+        fit(MaximumLikelihood, &tight, &samples),
         independent(&samples).unwrap(),
     ];
     for fit in fits {
@@ -153,16 +151,14 @@ fn every_estimator_finds_the_truth_in_exact_data() {
         },
         ..Default::default()
     };
-    let pl = Pseudolikelihood::new(options.clone()).unwrap();
-    let by_node = Pseudolikelihood::new(FitOptions {
+    let by_node = FitOptions {
         mode: Mode::NodeWise,
         ..options.clone()
-    });
-    let ml = MaximumLikelihood::new(options).unwrap();
+    };
     for fit in [
-        pl.fit(&samples).unwrap(),
-        by_node.unwrap().fit(&samples).unwrap(),
-        ml.fit(&samples).unwrap(),
+        fit(Pseudolikelihood, &options, &samples),
+        fit(Pseudolikelihood, &by_node, &samples),
+        fit(MaximumLikelihood, &options, &samples),
     ] {
         // A gradient of 1e-9 in standardised units, over curvatures of order 0.1.
         assert!(fit.couplings.mean_square_error(&truth) < 1e-14);
@@ -173,10 +169,10 @@ fn every_estimator_finds_the_truth_in_exact_data() {
 fn maximum_likelihood_has_the_largest_likelihood_and_the_moments_of_the_data() {
     let states = Exact::new(&random_couplings(8, 1.0, seed()))
         .unwrap()
-        .draw(3000, &mut mpf_core::rng::stream(seed(), 1));
+        .draw(3000, seed());
     let samples = Samples::new(&states).unwrap();
     let mut updates = 0;
-    let ml = MaximumLikelihood::new(FitOptions::default())
+    let ml = Fitter::new(MaximumLikelihood, FitOptions::default())
         .unwrap()
         .fit_observed(&samples, |progress| updates = progress.iteration)
         .unwrap();
@@ -188,8 +184,9 @@ fn maximum_likelihood_has_the_largest_likelihood_and_the_moments_of_the_data() {
     let off = exact.pair_means() - samples.pair_means();
     // The tolerance of 1e-6 is on standardised units; σ_i σ_j ≤ ¼.
     assert!(off.iter().all(|e| e.abs() < 1e-6));
-    let mpf = Fitter::default().fit(&samples).unwrap();
-    let pl = Pseudolikelihood::default().fit(&samples).unwrap();
+    let plain = FitOptions::default();
+    let mpf = fit(Mpf::default(), &plain, &samples);
+    let pl = fit(Pseudolikelihood, &plain, &samples);
     let null = independent(&samples).unwrap();
     let likelihood = |c: &Couplings| Objectives::of(c, &samples).unwrap().log_likelihood.unwrap();
     for rival in [&mpf, &pl, &null] {
@@ -214,13 +211,11 @@ fn supports_biases_and_penalties_hold_for_both() {
         ..Default::default()
     };
     let fits = [
-        Pseudolikelihood::new(options.clone())
-            .unwrap()
-            .fit(&samples),
-        MaximumLikelihood::new(options).unwrap().fit(&samples),
+        fit(Pseudolikelihood, &options, &samples),
+        fit(MaximumLikelihood, &options, &samples),
     ];
     for fit in fits {
-        let spins = fit.unwrap().couplings.to_spins();
+        let spins = fit.couplings.to_spins();
         assert!((spins.fields[2] - 0.3).abs() < 1e-14);
         assert_ne!(spins.couplings[[4, 1]], 0.0);
         assert_eq!(spins.couplings[[0, 2]], 0.0);
@@ -230,13 +225,13 @@ fn supports_biases_and_penalties_hold_for_both() {
         ..Default::default()
     };
     let fits = [
-        Pseudolikelihood::new(sparse.clone()).unwrap().fit(&samples),
-        MaximumLikelihood::new(sparse).unwrap().fit(&samples),
+        fit(Pseudolikelihood, &sparse, &samples),
+        fit(MaximumLikelihood, &sparse, &samples),
     ];
     let null = independent(&samples).unwrap().couplings;
     for fit in fits {
         // λ beyond every slope: no coupling is left, and then only independent units are.
-        let couplings = fit.unwrap().couplings;
+        let couplings = fit.couplings;
         assert!(
             (couplings.as_array() - null.as_array())
                 .iter()
@@ -248,37 +243,29 @@ fn supports_biases_and_penalties_hold_for_both() {
 
 #[test]
 fn bad_input_is_named() {
-    for options in [
-        FitOptions {
-            neighbourhood: Neighbourhood::OutsideData,
-            ..Default::default()
-        },
-        FitOptions {
-            form: Form::Log,
-            ..Default::default()
-        },
-        FitOptions {
-            mode: Mode::NodeWise,
-            ..Default::default()
-        },
-    ] {
-        let error = MaximumLikelihood::new(options).unwrap_err();
-        assert!(matches!(error, Error::NotOffered { .. }), "{error}");
-    }
+    let by_node = FitOptions {
+        mode: Mode::NodeWise,
+        ..Default::default()
+    };
+    let error = Fitter::new(MaximumLikelihood, by_node).unwrap_err();
+    assert!(matches!(error, Error::NotOffered { .. }), "{error}");
+    let plain = FitOptions::default();
     let wide = random_samples(10, 21, seed());
-    assert_eq!(
-        MaximumLikelihood::default().fit(&wide).unwrap_err(),
-        Error::TooManyUnits {
-            n_units: 21,
-            limit: 20
-        }
-    );
+    let fitter = Fitter::new(MaximumLikelihood, plain.clone()).unwrap();
+    let expected = Error::TooManyUnitsForLikelihood {
+        n_units: 21,
+        limit: 20,
+    };
+    assert_eq!(fitter.fit(&wide).unwrap_err(), expected);
+    let pairs = Support::Full.pairs(21).unwrap();
+    let objective = NegativeLogLikelihood::new(&wide, pairs);
+    assert_eq!(objective.err(), Some(expected.into()));
     // Unit 1 is always 1: a finite model, and a warning with its index.
     let data = array![[0, 1, 1], [1, 1, 0], [0, 1, 0], [1, 1, 1]];
     let samples = Samples::from_binary(data.view()).unwrap();
     for fit in [
-        Pseudolikelihood::default().fit(&samples).unwrap(),
-        MaximumLikelihood::default().fit(&samples).unwrap(),
+        fit(Pseudolikelihood, &plain, &samples),
+        fit(MaximumLikelihood, &plain, &samples),
         independent(&samples).unwrap(),
     ] {
         let expected = Warning::ConstantUnits {
@@ -293,8 +280,8 @@ fn bad_input_is_named() {
     // Two units that are always equal: no finite optimum, so a warning and finite numbers.
     let equal = Samples::from_binary(array![[0, 0], [1, 1], [1, 1]].view()).unwrap();
     for fit in [
-        Pseudolikelihood::default().fit(&equal).unwrap(),
-        MaximumLikelihood::default().fit(&equal).unwrap(),
+        fit(Pseudolikelihood, &plain, &equal),
+        fit(MaximumLikelihood, &plain, &equal),
     ] {
         let expected = Warning::SeparablePairs {
             pairs: vec![(0, 1)],
@@ -302,7 +289,4 @@ fn bad_input_is_named() {
         assert!(fit.warnings.contains(&expected));
         assert!(fit.couplings.as_array().iter().all(|v| v.is_finite()));
     }
-    let none = States::from_binary(Array2::<u8>::zeros((0, 3)).view());
-    assert!(none.is_err());
-    assert_eq!(all_states(2).n_samples(), 4);
 }

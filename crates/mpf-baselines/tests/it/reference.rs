@@ -1,11 +1,10 @@
 //! Node-wise ℓ1 fits against couplings that Julia and Ipopt learned (GraphicalModelLearning.jl).
 //!
-//! Runs when `MPF_REFERENCE_DATA` names the folder with `gml_{a,b}_*.npy`.
-#![allow(clippy::print_stdout)] // A skipped test says so.
+//! Runs if `MPF_REFERENCE_DATA` names the folder with `gml_{a,b}_*.npy`, and says so if it does not.
 
 use mpf_baselines::{Pseudolikelihood, log_rise, rise};
 use mpf_core::MinimizerOptions;
-use mpf_ising::{Fit, FitOptions, Mode, Samples, States};
+use mpf_ising::{Fit, FitOptions, Fitter, Mode, Samples, States};
 use ndarray::{Array2, s};
 use std::path::Path;
 
@@ -29,7 +28,7 @@ fn off(folder: &Path, which: char, method: &str, fit: &Fit) -> f64 {
 #[test]
 fn node_wise_fits_reproduce_the_reference() {
     let Some(folder) = std::env::var_os("MPF_REFERENCE_DATA") else {
-        println!("skipped: MPF_REFERENCE_DATA does not name the folder of the reference files");
+        eprintln!("SKIPPED: no reference data (MPF_REFERENCE_DATA)");
         return;
     };
     let folder = Path::new(&folder);
@@ -45,13 +44,14 @@ fn node_wise_fits_reproduce_the_reference() {
             },
             ..Default::default()
         };
-        let pl = Pseudolikelihood::new(FitOptions {
+        let by_node = FitOptions {
             l1: 2.0 * lambda(0.2),
             mode: Mode::NodeWise,
             ..tight.clone()
-        });
+        };
+        let pl = Fitter::new(Pseudolikelihood, by_node).unwrap();
         let fits = [
-            ("RPLE", pl.unwrap().fit(&samples).unwrap()),
+            ("RPLE", pl.fit(&samples).unwrap()),
             (
                 "RISE",
                 rise(lambda(0.4), tight.clone())
@@ -66,7 +66,7 @@ fn node_wise_fits_reproduce_the_reference() {
         ];
         for (method, fit) in fits {
             let off = off(folder, which, method, &fit);
-            println!(
+            eprintln!(
                 "{which} {method}: {off:.1e} ({}, {:.1e})",
                 fit.stop, fit.kkt_residual
             );

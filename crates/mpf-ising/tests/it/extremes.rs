@@ -8,10 +8,11 @@ use mpf_ising::internal::{Algorithm, Kernel, bytes_of_fit, n_blocks, part};
 use mpf_ising::{
     Biases, BootstrapOptions, Boundary, Couplings, ErrorBars, Exact, Finding, Fit, FitOptions,
     Fitter, FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf,
-    Neighbourhood, PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, States, Support,
-    Warning, block_mean, bootstrap, flip_bit, mosaic_couplings,
+    Neighbourhood, PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, SpinCouplings,
+    States, Support, Warning, block_mean, bootstrap, flip_bit, mosaic_couplings,
 };
 use mpf_testkit::{all_finite, cycle, few, finite, number};
+use ndarray::Array2;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Mutex;
@@ -377,6 +378,93 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(few(1500))]
+
+    #[test]
+    fn couplings_are_refused_or_everything_about_them_is_finite(
+        d in 1..7usize,
+        values in vec(number(), 1..30),
+    ) {
+        let spins = SpinCouplings {
+            fields: values.iter().copied().cycle().take(d).collect(),
+            couplings: Array2::from_shape_fn((d, d), |(i, j)| values[(i + j) % values.len()]),
+        };
+        if let Ok(model) = Couplings::from_spins(&spins) {
+            all_finite("J of spins", model.as_array())?;
+        }
+        let used = cycle(&values, d * (d + 1) / 2);
+        let model = couplings(d, &values);
+        if used.iter().any(|v| !v.is_finite()) {
+            prop_assert!(model.is_err());
+        } else if used.iter().all(|v| v.abs() < 1e300) {
+            prop_assert!(model.is_ok(), "{model:?}");
+        }
+        let Ok(model) = model else { return Ok(()) };
+        let spins = model.to_spins();
+        all_finite("fields", &spins.fields)?;
+        all_finite("K", &spins.couplings)?;
+        let exact = Exact::new(&model).unwrap();
+        all_finite("exact", [&exact.log_z(), &exact.mean_energy(), &exact.entropy()])?;
+        all_finite("pair means", exact.pair_means())?;
+        shares("means", &exact.means())?;
+        let p = exact.probabilities();
+        prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{}", p.iter().sum::<f64>());
+        if is_moderate(&model) {
+            let back = Couplings::from_spins(&spins).unwrap();
+            for (found, expected) in back.pack().iter().zip(model.pack()) {
+                close("J there and back", *found, expected)?;
+            }
+            // ln Z + ⟨E⟩ = S.
+            close("entropy", exact.log_z() + exact.mean_energy(), exact.entropy())?;
+        }
+    }
+
+    #[test]
+    fn fits_are_finite_or_refused(
+        states in prop_oneof![3 => data(8), 1 => data(63)],
+        weights in proptest::option::of(vec(number(), 1..20)),
+        start in proptest::option::of(vec(finite(), 1..10)),
+        (l1, l2) in (prop_oneof![4 => Just(0.0), 1 => number()], prop_oneof![4 => Just(0.0), 1 => number()]),
+        fixed in proptest::option::weighted(0.2, vec(number(), 63)),
+        (hood, log, nodewise) in (0..3usize, any::<bool>(), any::<bool>()),
+    ) {
+        let d = states.n_units();
+        let plain = weights.is_none() && start.is_none() && fixed.is_none() && (l1, l2) == (0.0, 0.0);
+        let samples = match weights {
+            None => Samples::new(&states),
+            Some(weights) => Samples::weighted(&states, &cycle(&weights, states.n_samples())),
+        };
+        let Ok(samples) = samples else { return Ok(()) };
+        let neighbourhood = [
+            Neighbourhood::SingleFlips,
+            Neighbourhood::SingleFlipsAndComplement,
+            Neighbourhood::OutsideData,
+        ][hood];
+        let mut options = FitOptions {
+            l1,
+            l2,
+            l2_on_fields: log,
+            mode: mode(nodewise),
+            biases: fixed.map_or(Biases::Free, |values| Biases::Fixed(values[..d].to_vec())),
+            start: start.and_then(|values| couplings(d, &values).ok()),
+            ..Default::default()
+        };
+        options.minimizer.max_iterations = 12;
+        let estimator = Mpf { neighbourhood, ..mpf(log) };
+        let fit = Fitter::new(estimator, options).and_then(|fitter| fitter.fit(&samples));
+        // Plain data in which something changes can be fitted.
+        let varies = samples.means().iter().any(|m| *m > 0.0 && *m < 1.0);
+        prop_assert!(!(plain && varies && hood == 0) || fit.is_ok(), "{fit:?}");
+        let Ok(fit) = fit else { return Ok(()) };
+        whole(&fit)?;
+        if plain && hood == 0 && !nodewise && is_moderate(&fit.couplings) {
+            let flow = plain_flow(&fit.couplings, &samples);
+            close("value / flow", if log { fit.value.exp() } else { fit.value } / flow, 1.0)?;
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(few(400))]
 
     #[test]
@@ -582,4 +670,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn cases_that_once_failed() {
+    let model = Couplings::unpack(2, &[0.0, 0.0, -1e154]).unwrap();
+    let exact = Exact::new(&model).unwrap();
+    assert!(exact.log_z().is_finite() && exact.entropy().is_finite());
+    // One sample of weight 1e16, of one unit.
+    let mut one = States::new(1).unwrap();
+    one.push(&[1]);
+    let samples = Samples::weighted(&one, &[1e16]).unwrap();
+    let plain: Fitter = Fitter::default();
+    let fit = plain.fit(&samples).unwrap();
+    assert!(fit.couplings.get(0, 0).is_finite() && fit.value.is_finite());
+    let mut rows = States::new(2).unwrap();
+    [2, 0, 3].iter().for_each(|row| rows.push(&[*row]));
+    assert!(Samples::weighted(&rows, &[0.6, 0.3, f64::MAX]).is_err());
 }

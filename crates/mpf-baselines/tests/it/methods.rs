@@ -1,0 +1,150 @@
+//! A method of one's own is one implementation of `Method`: it then enters tournaments and recipes
+//! like those of this crate.
+
+use mpf_baselines::{
+    Criterion, Description, Error, ErrorBarsBy, Method, MethodOptions, Methods, Recipe, Result,
+    Takes, Tournament, TrainingData,
+};
+use mpf_core::Objective;
+use mpf_ising::{
+    CrossValidation, Estimator, Exact, Fit, FitProgress, Fitter, Lanes, MarginLoss, MarginSum,
+    PathOptions, PathProgress, PenaltyPath, Samples, States, Terms,
+};
+use mpf_testkit::{random_couplings, seed};
+
+/// φ(a) = max(1 − a, 0)².
+#[derive(Clone, Copy)]
+struct SquaredHinge;
+
+impl MarginLoss for SquaredHinge {
+    #[inline(always)]
+    fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V) {
+        let short = (V::splat(1.0) - margin).at_least(V::splat(0.0));
+        (short * short, V::splat(-2.0) * short)
+    }
+
+    fn curvature(self, margin: f64) -> f64 {
+        if margin < 1.0 { 2.0 } else { 0.0 }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Hinge;
+
+impl Estimator for Hinge {
+    fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
+        Box::new(MarginSum::new(terms, SquaredHinge))
+    }
+}
+
+impl Method for Hinge {
+    fn describe(&self) -> Description {
+        Description {
+            name: "hinge",
+            title: "hinge",
+            summary: "A squared hinge of the margins",
+            takes: &[Takes::Penalties],
+            objective: None,
+            max_units: usize::MAX,
+            is_local: true,
+            competes: true,
+        }
+    }
+
+    fn fit(
+        &self,
+        samples: &Samples,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        Ok(Fitter::new(*self, options.fit_options())?.fit_observed(samples, observer)?)
+    }
+
+    fn cross_validate(
+        &self,
+        path: &PenaltyPath,
+        states: &States,
+        options: &MethodOptions,
+        observer: &mut dyn FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        let fitter = Fitter::new(*self, options.fit_options())?;
+        Ok(path.cross_validate(&fitter, states, observer)?)
+    }
+}
+
+fn methods() -> Methods {
+    Methods::default().with(&Hinge)
+}
+
+fn draws() -> States {
+    let truth = random_couplings(5, 0.8, 7);
+    Exact::new(&truth).unwrap().draw(800, seed())
+}
+
+#[test]
+fn it_enters_the_tournament() {
+    let states = draws();
+    let competing: Vec<(&dyn Method, MethodOptions)> = methods()
+        .iter()
+        .filter(|method| method.describe().competes)
+        .map(|method| (method as &dyn Method, MethodOptions::default()))
+        .collect();
+    let found = Tournament::default()
+        .run(&competing, &states, |_, _| {})
+        .unwrap();
+    assert!(found.dropouts.is_empty());
+    let at = |name: &str| found.entrants.iter().position(|e| e.name == name).unwrap();
+    let (toy, null) = (at("hinge"), at("independent"));
+    assert_eq!(found.entrants[toy].own, None);
+    let better = found
+        .difference(toy, null, Criterion::LogLikelihood)
+        .unwrap()
+        .unwrap();
+    assert!(better.value > 2.0 * better.standard_error, "{better:?}");
+    assert!(found.to_string().contains("hinge"));
+}
+
+#[test]
+fn its_penalty_is_chosen_by_cross_validation() {
+    let states = draws();
+    let samples = Samples::new(&states).unwrap();
+    let choose = PathOptions {
+        n_lambdas: 6,
+        ..Default::default()
+    };
+    let recipe = Recipe {
+        method: methods().find("hinge").unwrap(),
+        choose: Some(choose.clone()),
+        ..Default::default()
+    };
+    let data = TrainingData {
+        samples: &samples,
+        states: Some(&states),
+    };
+    let trained = recipe.run(data, &|_| {}).unwrap();
+    let plain = Fitter::new(Hinge, MethodOptions::default().fit_options()).unwrap();
+    let path = PenaltyPath::new(choose).unwrap();
+    let by_hand = path.cross_validate(&plain, &states, |_| {}).unwrap();
+    assert_eq!(trained.options.l1, by_hand.chosen().lambda);
+    assert_eq!(trained.fit.couplings, by_hand.chosen().fit.couplings);
+    assert_ne!(trained.options.l1, 0.0);
+
+    // What it does not offer is refused in its name.
+    let bars = Recipe {
+        errors: ErrorBarsBy::Sandwich,
+        choose: None,
+        ..recipe
+    };
+    assert!(matches!(
+        bars.run(data, &|_| {}),
+        Err(Error::Ising(mpf_ising::Error::NotOffered {
+            method: "hinge",
+            ..
+        }))
+    ));
+    let options = MethodOptions {
+        node_wise: true,
+        ..Default::default()
+    };
+    assert_eq!(options.refused_by(&Hinge.describe()), Some(Takes::NodeWise));
+}
