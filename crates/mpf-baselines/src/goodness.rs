@@ -16,7 +16,7 @@
 use crate::Result;
 use crate::error::{Error, check_mean};
 use mpf_ising::internal::{n_blocks, part};
-use mpf_ising::{BlockMean, Couplings, Exact, States};
+use mpf_ising::{BlockMean, Couplings, Exact, Samples, States};
 use serde::Serialize;
 
 /// The first three central moments and the distribution of the number of active units. Finite, and
@@ -464,6 +464,33 @@ impl Entropies {
         })
     }
 }
+
+/// Returns the share of the multi-information of the data that a model explains, up to
+/// 20 units: (H₁ + LL)/(H₁ − H), where H₁ is the entropy of independent units
+/// with the means of the data, H that of the observed states, and LL the mean log-likelihood of the
+/// samples. Few samples make H too small, and the share with it. `None` for more units, and for data
+/// whose units are independent.
+///
+/// # Errors
+/// Those of [`Exact`].
+pub fn multi_information_share(couplings: &Couplings, samples: &Samples) -> Result<Option<f64>> {
+    if couplings.n_units() > MULTI_INFORMATION_UNITS {
+        return Ok(None);
+    }
+    let own = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+    let means = samples.means();
+    let independent: f64 = means.iter().map(|&m| own(m) + own(1.0 - m)).sum();
+    let total = samples.total_weight();
+    let observed: f64 = (0..samples.n_distinct())
+        .map(|m| own(samples.weight(m) / total))
+        .sum();
+    let explained = independent + Exact::new(couplings)?.log_likelihood(samples)?;
+    let information = independent - observed;
+    Ok((information > 1e-9).then(|| explained / information))
+}
+
+/// The most units for which [`multi_information_share`] sums over all states.
+const MULTI_INFORMATION_UNITS: usize = 20;
 
 /// √Σ e², where the squares may overflow but the root does not.
 fn root_of_squares(errors: &[f64]) -> f64 {

@@ -17,6 +17,7 @@ Exit codes:
   1    something failed on the way, such as a full disk
   2    wrong input or option; nothing was written
   3    the model is written, but the fit did not converge
+  4    the model is written, but a step after the fit failed, such as the error bars
   130  interrupted; nothing was written except the checkpoint, with --checkpoint
 
 Results go to standard output, everything else to standard error. Colours appear only on a terminal,

@@ -4,11 +4,11 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::memory::{self, MemoryLimit};
-use crate::methods::{MethodArgs, Strength, find};
+use crate::methods::{AUTO, MethodArgs, Strength, find};
 use crate::{figures, output};
 use clap::Args;
 use mpf_baselines::{
-    Comparison, Criterion, Method, MethodOptions, Methods, Tournament, TournamentOptions,
+    Comparison, Contender, Criterion, Methods, Polish, Refine, Takes, Tournament, TournamentOptions,
 };
 use mpf_core::Cancel;
 use mpf_ising::Support;
@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 pub struct CompareArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// The methods to compare; by default all that can fit these data, except CD
+    /// The methods to compare, each as `mpf fit` would deliver it and, where that has a penalty, a
+    /// refinement or polishing, also without; by default all that can fit these data, except CD
     #[arg(long, value_delimiter = ',', help_heading = "Method")]
     methods: Option<Vec<String>>,
     #[command(flatten)]
@@ -56,7 +57,7 @@ pub fn run(
         output::check_extension(path, &["html", "svg", "json"])?;
         output::check_writable(path)?;
     }
-    if args.options.l1 == Strength::Auto || args.options.l2 == Strength::Auto {
+    if [args.options.l1, args.options.l2].contains(&Some(Strength::Auto)) {
         return Err(
             Failure::input("mpf compare has no --l1 auto and no --l2 auto")
                 .hint("choose a penalty with `mpf fit --l1 auto` and give it here"),
@@ -64,7 +65,7 @@ pub fn run(
     }
     let raster = Raster::read(&args.data)?;
     let states = raster.every_sample("mpf compare")?;
-    let entrants = entrants(args, methods, states.n_units(), cancel)?;
+    let contenders = contenders(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
     // Methods are fitted one at a time, but the samples of all folds are held.
     let samples = raster.samples()?;
@@ -88,11 +89,11 @@ pub fn run(
         cancel: cancel.clone(),
         ..Default::default()
     });
-    let n_fits = entrants.len().saturating_mul(args.folds);
+    let n_fits = contenders.len().saturating_mul(args.folds);
     let bar = progress::bar(n_fits as u64).with_prefix("fits");
-    let comparison = tournament.run(&entrants, &states, |at, _| {
+    let comparison = tournament.run(&contenders, &states, |at, _| {
         bar.inc(1);
-        bar.set_message(entrants[at].0.describe().title);
+        bar.set_message(contenders[at].name.clone());
     });
     bar.finish_and_clear();
     let comparison = comparison?;
@@ -118,40 +119,52 @@ pub fn run(
     Ok(0)
 }
 
-/// Returns the methods that compete, with their options.
-fn entrants(
+/// Returns what competes: every method as `mpf fit` would deliver it, and the plain one beside it.
+fn contenders(
     args: &CompareArgs,
     methods: &Methods,
     d: usize,
     cancel: &Cancel,
-) -> Result<Vec<(&'static dyn Method, MethodOptions)>, Failure> {
-    let options = args.options.options(Support::Full, cancel);
-    if let Some(names) = &args.methods {
-        let enter = |name: &String| {
-            let method = find(methods, name)?;
-            args.options.check(method, &options)?;
-            Ok((method, options.clone()))
-        };
-        return names.iter().map(enter).collect();
-    }
-    // A method that nobody named runs without the options that it does not take.
-    let plain = MethodOptions {
-        l1: 0.0,
-        l2: 0.0,
-        node_wise: false,
-        neighbourhood: Default::default(),
-        ..options.clone()
+) -> Result<Vec<Contender>, Failure> {
+    let names: Vec<&str> = match &args.methods {
+        Some(names) => names.iter().map(String::as_str).collect(),
+        None => {
+            let competing = methods.iter().filter(|method| {
+                let description = method.describe();
+                // A method that nobody named stays out if it does not take the options.
+                let refuses = args.options.refused(*method, &Support::Full).is_some();
+                description.competes && d <= description.max_units && !refuses
+            });
+            let names = competing.map(|method| method.describe().name);
+            std::iter::once(AUTO).chain(names).collect()
+        }
     };
-    let competing = methods.iter().filter(|method| {
-        let description = method.describe();
-        description.competes && d <= description.max_units
-    });
-    Ok(competing
-        .map(|method| match options.refused_by(&method.describe()) {
-            None => (method, options.clone()),
-            Some(_) => (method, plain.clone()),
-        })
-        .collect())
+    let mut contenders = Vec::new();
+    for name in names {
+        let recipe = args.options.recipe(methods, name, Support::Full, cancel)?;
+        let mut plain = recipe.clone();
+        plain.refine = Refine::Nothing;
+        plain.polish = Polish::Updates(0);
+        plain.options.l2 = Some(0.0);
+        let has_plain = name != AUTO
+            && args.options.l2.is_none()
+            && recipe.method.describe().takes.contains(&Takes::Penalties);
+        let title = match name {
+            AUTO => AUTO,
+            _ => find(methods, name)?.describe().title,
+        };
+        contenders.push(Contender {
+            name: title.to_owned(),
+            recipe,
+        });
+        if has_plain {
+            contenders.push(Contender {
+                name: format!("{title}, plain"),
+                recipe: plain,
+            });
+        }
+    }
+    Ok(contenders)
 }
 
 /// Returns the criterion of the plot: the likelihood if all methods have one.
@@ -170,11 +183,11 @@ fn criterion(comparison: &Comparison) -> (Criterion, &'static str) {
 /// Draws how much worse every method is than the best.
 fn plot(comparison: &Comparison) -> Result<String, Failure> {
     let (criterion, what) = criterion(comparison);
-    let best = comparison.best(criterion).map(|e| e.name);
+    let best = comparison.best(criterion).map(|e| &e.name);
     let best = comparison
         .entrants
         .iter()
-        .position(|e| Some(e.name) == best)
+        .position(|e| Some(&e.name) == best)
         .unwrap_or(0);
     let mut rows = Vec::new();
     for (at, entrant) in comparison.entrants.iter().enumerate() {
@@ -185,7 +198,7 @@ fn plot(comparison: &Comparison) -> Result<String, Failure> {
                 _ => -1.0,
             };
             rows.push((
-                entrant.name.to_owned(),
+                entrant.name.clone(),
                 sign * found.value,
                 found.standard_error,
             ));
@@ -227,7 +240,7 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
         .map(|e| {
             let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), digits);
             vec![
-                e.name.to_owned(),
+                e.name.clone(),
                 number(e.log_likelihood.map(|m| m.value)),
                 number(Some(e.pseudolikelihood.value)),
                 number(Some(e.mpf.value)),

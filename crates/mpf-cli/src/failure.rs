@@ -9,6 +9,8 @@ pub const FAILED: u8 = 1;
 pub const WRONG_INPUT: u8 = 2;
 /// The result is written, but the fit did not converge.
 pub const NOT_CONVERGED: u8 = 3;
+/// The result is written, but a step after the fit failed.
+pub const STEP_FAILED: u8 = 4;
 /// Stopped by Ctrl-C or SIGTERM; nothing was written but a checkpoint.
 pub const INTERRUPTED: u8 = mpf_report::interrupt::INTERRUPTED;
 

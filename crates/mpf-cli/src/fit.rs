@@ -9,13 +9,17 @@ mod settings;
 use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
-use crate::failure::{Failure, NOT_CONVERGED};
+use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output;
 use args::ErrorsName;
 use clap::ValueEnum;
-use messages::{drift_in_words, largest_coupling, refuse_constant, summary, tell_preflight};
-use mpf_baselines::{Methods, Recipe, RecipeProgress, Trained, TrainingData};
+use messages::{
+    doubts, drift_in_words, largest_coupling, refuse_constant, summary, tell_preflight,
+};
+use mpf_baselines::{
+    Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
+};
 use mpf_core::Cancel;
 use mpf_ising::{Preflight, Samples, Support};
 use progress::Bars;
@@ -87,7 +91,7 @@ fn make(
             bars.show(progress);
             if let RecipeProgress::Drifting(drift, updates) = progress {
                 console.note(&format!(
-                    "note: {}; polishing with {updates} updates (--polish 0 leaves it as it is)",
+                    "note: {}; trying {updates} updates of polishing (--polish 0 leaves it out)",
                     drift_in_words(drift)
                 ));
             }
@@ -96,6 +100,8 @@ fn make(
     bars.clear();
     let trained = trained?;
     let record = record(args, recipe, &trained, names.len())?;
+    let failed = !trained.failures.is_empty();
+    let share = multi_information_share(&trained.fit.couplings, samples)?;
     let model = Model {
         program: Model::this_program(),
         couplings: trained.fit.couplings,
@@ -111,7 +117,7 @@ fn make(
 
     record.warnings.iter().for_each(|w| console.warning(w));
     let largest = largest_coupling(&model);
-    console.result(&summary(args, &model, &record, largest))?;
+    console.result(&summary(args, &model, &record, share, largest))?;
     console.json(&Report {
         model: args.output.display().to_string(),
         preflight: &preflight,
@@ -119,7 +125,11 @@ fn make(
         fit: &record,
         largest_coupling: largest,
     })?;
-    Ok(if record.converged { 0 } else { NOT_CONVERGED })
+    Ok(match (record.converged, failed) {
+        (_, true) => STEP_FAILED,
+        (false, _) => NOT_CONVERGED,
+        (true, false) => 0,
+    })
 }
 
 /// Describes the fit for the model file.
@@ -132,24 +142,26 @@ fn record(
     let mut record = FitRecord::new(&trained.fit);
     record.method = args.method.clone();
     record.l1 = trained.options.l1;
-    record.l2 = trained.options.l2;
-    record.neighbours = args.options.neighbours.as_str().into();
+    record.l2 = trained.l2;
+    record.neighbours = args.options.neighbours.unwrap_or_default().as_str().into();
     record.nodewise = recipe.method.steps(n_units, &recipe.options).0 == "units";
-    record.polish = trained.polish_updates;
+    let polishing = trained.polishing.filter(|polishing| polishing.is_kept);
+    record.polish = polishing.map_or(0, |polishing| polishing.updates);
+    record.stages = trained.stages.clone();
+    record.held_out = trained.held_out;
+    record.polishing = trained.polishing;
     record.n_free_couplings = recipe.options.support.pairs(n_units)?.len();
     record.seed = args.options.seed;
     record.tolerance = args.options.tolerance;
     if let Some(path) = &trained.path {
-        let rule = args.rule.to_possible_value();
+        let rule = args.rule_or_default().to_possible_value();
         let rule = rule.as_ref().map_or("", |r| r.get_name());
         record.set_path(path);
-        record.chosen_by = Some(format!("{}-fold cross-validation, rule {rule}", args.folds));
-    }
-    if trained.drift.has_drifted() {
-        record.warnings.push(format!(
-            "{}: it has probable states which the data never show; use --polish 500, or a penalty",
-            drift_in_words(&trained.drift)
+        record.chosen_by = Some(format!(
+            "{}-fold cross-validation, rule {rule}",
+            args.n_folds()
         ));
     }
+    record.warnings.extend(doubts(trained));
     Ok(record)
 }

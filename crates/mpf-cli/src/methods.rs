@@ -3,17 +3,22 @@
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use mpf_baselines::{Method, MethodOptions, Methods, Takes};
+use mpf_baselines::{Method, MethodOptions, Methods, Recipe, Refine, Takes};
 use mpf_core::{Cancel, MinimizerOptions};
 use mpf_ising::{Neighbourhood, Support};
 use std::str::FromStr;
 
-/// Parses the name of one of `methods`; the help lists them.
+/// The name of the default recipe.
+pub const AUTO: &str = "auto";
+
+/// Parses `auto` or the name of one of `methods`; the help lists them.
 pub fn name_parser(methods: &Methods) -> PossibleValuesParser {
-    PossibleValuesParser::new(methods.iter().map(|method| {
+    let auto = PossibleValue::new(AUTO)
+        .help("MPF, refined by exact maximum likelihood (up to 16 units) or pseudolikelihood");
+    PossibleValuesParser::new(std::iter::once(auto).chain(methods.iter().map(|method| {
         let description = method.describe();
         PossibleValue::new(description.name).help(description.summary)
-    }))
+    })))
 }
 
 /// Returns the method called `name`.
@@ -91,38 +96,54 @@ impl Neighbours {
     }
 }
 
-/// Options of `mpf fit` and `mpf compare`.
+/// The argument of `--refine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RefineName {
+    /// No refinement: the default of every method but `auto`
+    None,
+    /// By pseudolikelihood
+    Pl,
+    /// By exact maximum likelihood, up to 20 units
+    Ml,
+}
+
+/// Options of `mpf fit` and `mpf compare`. Those that are not given are `None`, so that options which
+/// cannot apply are noticed.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Method")]
 pub struct MethodArgs {
-    /// λ₁ on Σ|K_ij| (spin couplings); `auto` chooses it by cross-validation
-    #[arg(long, value_name = "λ|auto", default_value = "0")]
-    pub l1: Strength,
-    /// λ₂ on ½ΣK_ij²; `auto` chooses it by cross-validation
-    #[arg(long, value_name = "λ|auto", default_value = "0")]
-    pub l2: Strength,
-    /// MPF: the states that probability may flow to
-    #[arg(long, value_enum, default_value_t)]
-    pub neighbours: Neighbours,
+    /// Refine the fit, starting from its solution, with the same penalty
+    #[arg(long, value_enum)]
+    pub refine: Option<RefineName>,
+    /// λ₁ on Σ|K_ij| (spin couplings), or `auto`: by cross-validation [default: 0]
+    #[arg(long, value_name = "λ|auto")]
+    pub l1: Option<Strength>,
+    /// λ₂ on ½ΣK_ij², or `auto`: by cross-validation; 0 for none
+    /// [default: 1/M for M samples, if the method takes penalties]
+    #[arg(long, value_name = "λ|auto")]
+    pub l2: Option<Strength>,
+    /// MPF: states that probability may flow to [default: single]
+    #[arg(long, value_enum)]
+    pub neighbours: Option<Neighbours>,
     /// Fit every row by itself and average (RISE always does)
     #[arg(long)]
     pub nodewise: bool,
-    /// TAP: damping of the inverse covariance
-    #[arg(long, value_name = "λ", default_value_t = 1e-4)]
-    pub damping: f64,
-    /// CD: number of updates
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub updates: usize,
-    /// CD: number of Gibbs sweeps per update
-    #[arg(long, value_name = "K", default_value_t = 1)]
-    pub sweeps: usize,
-    /// Largest gradient, in standardised units, of a converged fit
+    /// TAP: damping of the inverse covariance [default: 0.0001]
+    #[arg(long, value_name = "λ")]
+    pub damping: Option<f64>,
+    /// CD: number of updates [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub updates: Option<usize>,
+    /// CD: Gibbs sweeps per update [default: 1]
+    #[arg(long, value_name = "K")]
+    pub sweeps: Option<usize>,
+    /// Converged when no gradient in standardised units is larger
     #[arg(long, value_name = "G", default_value_t = 1e-6)]
     pub tolerance: f64,
-    /// Iteration limit
+    /// Most iterations
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_iterations: usize,
-    /// Time limit of learning, in seconds
+    /// Most seconds of learning
     #[arg(long, value_name = "S")]
     pub max_seconds: Option<f64>,
     /// Seed of everything random
@@ -131,14 +152,49 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
+    /// Returns the recipe called `name`, without what only one command adds to it.
+    ///
+    /// # Errors
+    /// A name that is not listed, and options that the recipe would silently ignore.
+    pub fn recipe(
+        &self,
+        methods: &Methods,
+        name: &str,
+        support: Support,
+        cancel: &Cancel,
+    ) -> Result<Recipe, Failure> {
+        let method = find(methods, if name == AUTO { "mpf" } else { name })?;
+        self.check(method, &support)?;
+        let refine = match self.refine {
+            None if name == AUTO => Refine::Auto,
+            None | Some(RefineName::None) => Refine::Nothing,
+            Some(RefineName::Pl) => Refine::By(find(methods, "pl")?),
+            Some(RefineName::Ml) => Refine::By(find(methods, "ml")?),
+        };
+        if self.nodewise && self.refine == Some(RefineName::Ml) {
+            return Err(Failure::input("--refine ml cannot fit every row by itself")
+                .hint("leave out --nodewise, or use --refine pl"));
+        }
+        Ok(Recipe {
+            method,
+            refine,
+            options: self.options(support, cancel),
+            ..Default::default()
+        })
+    }
+
     /// Returns the options of the methods; a penalty that is still to be chosen is 0.
-    pub fn options(&self, support: Support, cancel: &Cancel) -> MethodOptions {
+    fn options(&self, support: Support, cancel: &Cancel) -> MethodOptions {
+        let plain = MethodOptions::default();
         MethodOptions {
-            l1: self.l1.number(),
-            l2: self.l2.number(),
-            neighbourhood: self.neighbours.rule(),
+            l1: self.l1.map_or(plain.l1, Strength::number),
+            l2: self.l2.map(Strength::number),
+            neighbourhood: self
+                .neighbours
+                .map_or(plain.neighbourhood, Neighbours::rule),
             node_wise: self.nodewise,
             support,
+            start: None,
             minimizer: MinimizerOptions {
                 gradient_tolerance: self.tolerance,
                 max_iterations: self.max_iterations,
@@ -146,34 +202,53 @@ impl MethodArgs {
                 cancel: cancel.clone(),
                 ..Default::default()
             },
-            damping: self.damping,
-            updates: self.updates,
-            sweeps: self.sweeps,
+            damping: self.damping.unwrap_or(plain.damping),
+            updates: self.updates.unwrap_or(plain.updates),
+            sweeps: self.sweeps.unwrap_or(plain.sweeps),
             seed: self.seed,
         }
     }
 
-    /// Refuses options that `method` would silently ignore.
-    ///
-    /// # Errors
-    /// A [`Failure`] that names the first of them.
-    pub fn check(&self, method: &dyn Method, options: &MethodOptions) -> Result<(), Failure> {
-        let description = method.describe();
-        let is_auto = [self.l1, self.l2].contains(&Strength::Auto);
-        let penalised = is_auto && !description.takes.contains(&Takes::Penalties);
-        let refused = penalised.then_some(Takes::Penalties);
-        let option = match refused.or_else(|| options.refused_by(&description)) {
-            None => return Ok(()),
-            Some(Takes::Penalties) => "--l1 and --l2",
-            Some(Takes::NodeWise) => "--nodewise",
-            Some(Takes::Support) => "--support",
-            Some(Takes::Neighbourhoods) => "--neighbours",
-            Some(Takes::Sandwich) => "--errors sandwich",
-            Some(Takes::Damping) => "--damping",
-            Some(Takes::Updates) => "--updates and --sweeps",
+    /// Returns the first option that is given and that `method` does not take.
+    pub fn refused(&self, method: &dyn Method, support: &Support) -> Option<&'static str> {
+        let takes = method.describe().takes;
+        let given = [
+            (
+                self.l1.is_some() || self.l2.is_some(),
+                Takes::Penalties,
+                "--l1 and no --l2",
+            ),
+            (
+                self.neighbours.is_some(),
+                Takes::Neighbourhoods,
+                "--neighbours",
+            ),
+            (self.nodewise, Takes::NodeWise, "--nodewise"),
+            (*support != Support::Full, Takes::Support, "--support"),
+            (self.damping.is_some(), Takes::Damping, "--damping"),
+            (
+                self.updates.is_some() || self.sweeps.is_some(),
+                Takes::Updates,
+                "--updates and no --sweeps",
+            ),
+        ];
+        let refused = given
+            .into_iter()
+            .find(|(is_given, option, _)| *is_given && !takes.contains(option));
+        refused.map(|(_, _, name)| name)
+    }
+
+    fn check(&self, method: &dyn Method, support: &Support) -> Result<(), Failure> {
+        let Some(option) = self.refused(method, support) else {
+            return Ok(());
         };
-        let name = description.name;
-        Err(Failure::input(format!("the method {name} has no {option}"))
-            .hint("leave the option out, or use --method mpf or pl"))
+        let name = method.describe().name;
+        Err(
+            Failure::input(format!("the method {name} has no {option}")).hint(match option {
+                "--damping" => "leave the option out, or use --method tap",
+                "--updates and no --sweeps" => "leave the option out, or use --method cd",
+                _ => "leave the option out, or use --method mpf or pl",
+            }),
+        )
     }
 }

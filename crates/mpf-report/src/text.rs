@@ -50,6 +50,31 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// Formats a time as people write it: "0.7 ms", "12 s", "3 min 5 s", "2 h 10 min".
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.0} µs", 1e6 * s),
+        s if s < 0.01 => format!("{:.1} ms", 1e3 * s),
+        s if s < 1.0 => format!("{:.0} ms", 1e3 * s),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 99.5 => format!("{s:.0} s"),
+        s if s < 5970.0 => format!(
+            "{:.0} min {:.0} s",
+            (s.round() / 60.0).floor(),
+            s.round() % 60.0
+        ),
+        s if s.is_finite() => {
+            let minutes = (s / 60.0).round();
+            format!(
+                "{:.0} h {:.0} min",
+                (minutes / 60.0).floor(),
+                minutes % 60.0
+            )
+        }
+        s => format!("{s} s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +103,28 @@ mod tests {
             markdown_table(&["method", "ε_J"], &rows),
             "| method  | ε_J |\n| ------- | --: |\n| MPF     | 0.5 |\n| MFT+TAP |  12 |\n"
         );
+    }
+
+    #[test]
+    fn times_are_written_as_people_do() {
+        let shown: Vec<String> = [
+            3e-5, 7e-4, 0.0071, 0.25, 2.34, 9.96, 42.4, 99.7, 185.0, 7800.0,
+        ]
+        .into_iter()
+        .map(duration)
+        .collect();
+        let expected = [
+            "30 µs",
+            "700 µs",
+            "7.1 ms",
+            "250 ms",
+            "2.3 s",
+            "10 s",
+            "42 s",
+            "1 min 40 s",
+            "3 min 5 s",
+            "2 h 10 min",
+        ];
+        assert_eq!(shown, expected);
     }
 }

@@ -4,9 +4,9 @@ use crate::checkpoint::CheckpointArgs;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::memory::MemoryLimit;
-use crate::methods::{MethodArgs, Strength, find};
+use crate::methods::{AUTO, MethodArgs, Strength};
 use clap::{Args, ValueEnum};
-use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe};
+use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Takes};
 use mpf_core::Cancel;
 use mpf_ising::{PathOptions, Penalty, Rule, States, Support};
 use std::borrow::Cow;
@@ -65,18 +65,27 @@ pub struct FitArgs {
     #[arg(short, long, value_name = "MODEL")]
     pub(super) output: PathBuf,
     /// Method of the fit
-    #[arg(long, default_value = "mpf", help_heading = "Method")]
+    #[arg(long, default_value = AUTO, help_heading = "Method")]
     pub(super) method: String,
     #[command(flatten)]
     pub(super) options: MethodArgs,
-    /// With `auto`, how the penalty is chosen
-    #[arg(long, value_enum, default_value_t, help_heading = "Method")]
-    pub(super) rule: RuleName,
-    /// With `auto`, the number of folds
-    #[arg(long, default_value_t = 5, help_heading = "Method")]
-    pub(super) folds: usize,
-    /// Updates of stochastic maximum likelihood (persistent CD) after the fit;
-    /// `auto`: 300 if the model does not stay with its data and has no penalty nor error bars
+    /// With `--l1 auto` or `--l2 auto`, how the penalty is chosen [default: min]
+    #[arg(long, value_enum, help_heading = "Method")]
+    pub(super) rule: Option<RuleName>,
+    /// With `--l1 auto` or `--l2 auto`, the number of folds [default: 5]
+    #[arg(long, help_heading = "Method")]
+    pub(super) folds: Option<usize>,
+    /// Part of the samples, the last ones, that a second fit leaves out to judge the model; 0 for
+    /// no such fit
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.2,
+        help_heading = "Method"
+    )]
+    pub(super) held_out: f64,
+    /// Updates of stochastic maximum likelihood (persistent CD) after the fit, which are kept;
+    /// `auto`: 300 if the model drifts off its data, kept if held-out samples get likelier
     #[arg(
         long,
         value_name = "N|auto",
@@ -90,9 +99,9 @@ pub struct FitArgs {
     /// Error bars of the couplings
     #[arg(long, value_enum, default_value_t, help_heading = "Error bars")]
     pub(super) errors: ErrorsName,
-    /// Bootstrap: number of resamples
-    #[arg(long, default_value_t = 200, help_heading = "Error bars")]
-    pub(super) resamples: usize,
+    /// Bootstrap: number of resamples [default: 200]
+    #[arg(long, help_heading = "Error bars")]
+    pub(super) resamples: Option<usize>,
     /// Number of successive samples that are correlated; 1 for independent samples
     #[arg(
         long,
@@ -108,24 +117,51 @@ pub struct FitArgs {
 }
 
 impl FitArgs {
-    /// Refuses options that contradict each other.
+    /// Refuses options that contradict each other or cannot apply.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let plain = matches!(self.polish.0, Polish::IfDrifting | Polish::Updates(0));
-        if self.errors != ErrorsName::None && !plain {
-            return Err(
-                Failure::input("--errors are those of the fit, which --polish changes")
-                    .hint("leave out one of the two"),
-            );
-        }
-        if self.options.l1 == Strength::Auto && self.options.l2 == Strength::Auto {
+        let useless = |given: bool, option: &str, needs: &str| {
+            if given {
+                Err(
+                    Failure::input(format!("{option} does nothing without {needs}"))
+                        .hint(format!("leave it out, or add {needs}")),
+                )
+            } else {
+                Ok(())
+            }
+        };
+        let no_path = self.path_of().is_none();
+        let no_bootstrap = self.errors != ErrorsName::Bootstrap;
+        useless(
+            self.rule.is_some() && no_path,
+            "--rule",
+            "--l1 auto or --l2 auto",
+        )?;
+        useless(
+            self.folds.is_some() && no_path,
+            "--folds",
+            "--l1 auto or --l2 auto",
+        )?;
+        useless(
+            self.resamples.is_some() && no_bootstrap,
+            "--resamples",
+            "--errors bootstrap",
+        )?;
+        if self.options.l1 == Some(Strength::Auto) && self.options.l2 == Some(Strength::Auto) {
             return Err(Failure::input("--l1 auto and --l2 auto at the same time")
                 .hint("choose one of them and fix the other"));
         }
-        if self.rule == RuleName::Ebic && self.path_of() == Some(Penalty::L2) {
+        if self.rule == Some(RuleName::Ebic) && self.path_of() == Some(Penalty::L2) {
             return Err(
                 Failure::input("--rule ebic needs couplings that are exactly zero")
                     .hint("use --l1 auto, or another rule for --l2 auto"),
             );
+        }
+        if !(0.0..=0.9).contains(&self.held_out) {
+            return Err(Failure::input(format!(
+                "--held-out {}: a part of the samples",
+                self.held_out
+            ))
+            .hint("give a fraction from 0 to 0.9, such as 0.2"));
         }
         Ok(())
     }
@@ -133,8 +169,8 @@ impl FitArgs {
     /// Returns the penalty that is to be chosen.
     fn path_of(&self) -> Option<Penalty> {
         match (self.options.l1, self.options.l2) {
-            (Strength::Auto, _) => Some(Penalty::L1),
-            (_, Strength::Auto) => Some(Penalty::L2),
+            (Some(Strength::Auto), _) => Some(Penalty::L1),
+            (_, Some(Strength::Auto)) => Some(Penalty::L2),
             _ => None,
         }
     }
@@ -147,14 +183,30 @@ impl FitArgs {
         support: Support,
         cancel: &Cancel,
     ) -> Result<Recipe, Failure> {
-        let method = find(methods, &self.method)?;
-        let options = self.options.options(support, cancel);
-        self.options.check(method, &options)?;
+        let recipe = self
+            .options
+            .recipe(methods, &self.method, support, cancel)?;
+        let d = raster.states.n_units();
+        let last = recipe.last(d).describe();
+        if d > last.max_units {
+            return Err(Failure::input(format!(
+                "{} is for up to {} units, and the data have {d}",
+                last.title, last.max_units
+            ))
+            .hint("use --method auto or pl, and no --refine ml"));
+        }
+        if self.errors == ErrorsName::Sandwich && !last.takes.contains(&Takes::Sandwich) {
+            return Err(Failure::input(format!(
+                "the method {} has no --errors sandwich",
+                last.name
+            ))
+            .hint("use --errors bootstrap"));
+        }
         let choose = self.path_of().map(|penalty| PathOptions {
             penalty,
-            n_folds: self.folds,
-            assignment: raster.fold_assignment(options.seed),
-            rule: match self.rule {
+            n_folds: self.n_folds(),
+            assignment: raster.fold_assignment(recipe.options.seed),
+            rule: match self.rule_or_default() {
                 RuleName::Min => Rule::Minimum,
                 RuleName::OneStandardError => Rule::OneStandardError,
                 RuleName::Ebic => Rule::Ebic,
@@ -162,17 +214,30 @@ impl FitArgs {
             ..Default::default()
         });
         Ok(Recipe {
-            method,
-            options,
             choose,
+            // Rows with counts are in no order: there is no last part of a recording.
+            held_out: if raster.weights.is_some() {
+                0.0
+            } else {
+                self.held_out
+            },
             polish: self.polish.0,
             errors: match self.errors {
                 ErrorsName::None => ErrorBarsBy::Nothing,
                 ErrorsName::Sandwich => ErrorBarsBy::Sandwich,
-                ErrorsName::Bootstrap => ErrorBarsBy::Bootstrap(self.resamples),
+                ErrorsName::Bootstrap => ErrorBarsBy::Bootstrap(self.resamples.unwrap_or(200)),
             },
             block_length: self.block_length,
+            ..recipe
         })
+    }
+
+    pub(super) fn n_folds(&self) -> usize {
+        self.folds.unwrap_or(5)
+    }
+
+    pub(super) fn rule_or_default(&self) -> RuleName {
+        self.rule.unwrap_or_default()
     }
 
     /// Returns every sample by itself, if a step of the recipe needs that.
@@ -182,7 +247,8 @@ impl FitArgs {
     ) -> Result<Option<Cow<'a, States>>, Failure> {
         let why = match (self.path_of(), self.errors) {
             (Some(_), _) => "--l1 auto or --l2 auto",
-            (None, ErrorsName::None) => return Ok(None),
+            (None, ErrorsName::None) if raster.weights.is_some() => return Ok(None),
+            (None, ErrorsName::None) => "--held-out",
             (None, _) => "--errors",
         };
         raster.every_sample(why).map(Some)

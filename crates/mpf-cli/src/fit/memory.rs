@@ -19,7 +19,9 @@ impl FitArgs {
         let n_units = samples.n_units();
         let n_couplings = recipe.options.support.most_pairs(n_units);
         let options = &recipe.options;
-        let n_parameters = recipe.method.n_parameters(n_units, n_couplings, options);
+        let n_parameters = recipe
+            .last(n_units)
+            .n_parameters(n_units, n_couplings, options);
         let fit = memory::of_fit(raster, samples, n_parameters);
         memory::check(
             "this fit",

@@ -6,9 +6,9 @@ use crate::data::Raster;
 use crate::failure::Failure;
 use crate::memory;
 use crate::model::{FitRecord, Model};
-use mpf_baselines::Drift;
-use mpf_ising::{Preflight, Samples};
-use mpf_report::text::digits;
+use mpf_baselines::{Drift, HeldOut, Measure, Polishing, Trained, Verdict};
+use mpf_ising::{BlockMean, Preflight, Samples};
+use mpf_report::text::{digits, duration};
 use std::fmt::Write as _;
 
 /// Findings of the preflight that are shown before the rest is counted.
@@ -69,20 +69,34 @@ pub(super) fn largest_coupling(model: &Model) -> f64 {
     spins.couplings.iter().fold(0.0, |m, k| m.max(k.abs()))
 }
 
-pub(super) fn summary(args: &FitArgs, model: &Model, record: &FitRecord, largest: f64) -> String {
+/// Returns the lines that `mpf fit` prints when it is done; the last one is how good the model is.
+pub(super) fn summary(
+    args: &FitArgs,
+    model: &Model,
+    record: &FitRecord,
+    share: Option<f64>,
+    largest: f64,
+) -> String {
     let mut text = format!("{}: {}", record.method, args.output.display());
-    if record.polish > 0 {
-        let _ = write!(text, ", polished by {} updates", record.polish);
-    }
     if let Some(stop) = &record.stop {
-        let _ = write!(text, ", {stop} after {} iterations", record.iterations);
+        let _ = write!(text, ", {stop}");
     }
-    let _ = writeln!(text, ", {} s", digits(record.seconds));
+    let _ = writeln!(text, ", {}", duration(record.seconds));
+    for stage in &record.stages {
+        let _ = writeln!(
+            text,
+            "  {}: {} iterations, {}",
+            stage.name,
+            stage.iterations,
+            duration(stage.seconds)
+        );
+    }
     if let Some(value) = record.value {
         let _ = writeln!(
             text,
-            "objective {value:.6}, KKT residual {:.1e}",
-            record.kkt_residual.unwrap_or_default()
+            "objective {value:.6}, KKT residual {:.1e}, λ₂ = {}",
+            record.kkt_residual.unwrap_or_default(),
+            digits(record.l2)
         );
     }
     if let Some(by) = &record.chosen_by {
@@ -90,7 +104,11 @@ pub(super) fn summary(args: &FitArgs, model: &Model, record: &FitRecord, largest
             text,
             "penalty {} = {} by {by}",
             record.path_of.as_deref().unwrap_or_default(),
-            digits(record.l1.max(record.l2))
+            digits(if record.path_of.as_deref() == Some("l1") {
+                record.l1
+            } else {
+                record.l2
+            })
         );
     }
     let j = model.couplings.as_array();
@@ -102,7 +120,114 @@ pub(super) fn summary(args: &FitArgs, model: &Model, record: &FitRecord, largest
         record.n_free_couplings,
         digits(largest)
     );
+    if let Some(polishing) = &record.polishing {
+        let _ = writeln!(text, "{}", polishing_in_words(polishing));
+    }
+    if let Some(held_out) = &record.held_out {
+        let _ = write!(text, "{}", held_out_in_words(held_out));
+        if let Some(share) = share {
+            let _ = write!(text, "; {:.1} % of the multi-information", 100.0 * share);
+        }
+        let _ = writeln!(text);
+    }
     text
+}
+
+/// Says what came of polishing, and why.
+fn polishing_in_words(polishing: &Polishing) -> String {
+    let updates = polishing.updates;
+    let change = |gain: &BlockMean| {
+        format!(
+            "{:.3} ± {:.3} bits per sample",
+            gain.value.abs(),
+            gain.standard_error
+        )
+    };
+    match (&polishing.verdict, polishing.is_kept) {
+        (Verdict::Better { gain, .. }, _) => format!(
+            "polished by {updates} updates: held-out samples gain {}",
+            change(gain)
+        ),
+        (Verdict::Worse { gain, .. }, true) if gain.value < 0.0 => format!(
+            "polished by {updates} updates, as asked, though held-out samples lose {}",
+            change(gain)
+        ),
+        (Verdict::Worse { gain, .. }, kept) => format!(
+            "{} by {updates} updates: held-out samples would {} {}",
+            if kept {
+                "polished, as asked,"
+            } else {
+                "not polished"
+            },
+            if gain.value < 0.0 {
+                "lose"
+            } else {
+                "gain only"
+            },
+            change(gain)
+        ),
+        (Verdict::NotJudged, true) => format!(
+            "polished by {updates} updates, as asked; whether that helps could not be measured"
+        ),
+        (Verdict::NotJudged, false) => {
+            "not polished: whether that helps could not be measured on held-out samples".to_owned()
+        }
+    }
+}
+
+/// Says how good the model is.
+fn held_out_in_words(held_out: &HeldOut) -> String {
+    let (what, how) = match held_out.measure {
+        Measure::Pseudolikelihood => ("pseudolikelihood, held out", String::new()),
+        Measure::LogLikelihood { log_z } => (
+            "held out",
+            match log_z.effective_chains {
+                None => String::new(),
+                Some(n) => format!(", ln Z from annealing worth {n:.0} chains"),
+            },
+        ),
+    };
+    format!(
+        "{what}: {:.3} ± {:.3} bits per sample, independent units {:.3}: {:.3} ± {:.3} {} (last {} of {} samples{how})",
+        held_out.model.value,
+        held_out.model.standard_error,
+        held_out.independent.value,
+        held_out.gain.value.abs(),
+        held_out.gain.standard_error,
+        if held_out.gain.value >= 0.0 {
+            "better"
+        } else {
+            "WORSE"
+        },
+        held_out.n_held_out,
+        held_out.n_held_out + held_out.n_training,
+    )
+}
+
+/// Lists what is doubtful about a model, for its file, its report and the terminal.
+pub(super) fn doubts(trained: &Trained) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let Some(drift) = trained.drift.filter(Drift::has_drifted) {
+        let meaning = if (drift.after - drift.before).abs() > drift.spread {
+            "it has probable states which the data never show"
+        } else {
+            "its samples are not quite like the data"
+        };
+        doubts.push(format!("{}: {meaning}", drift_in_words(&drift)));
+    }
+    if let Some(held_out) = &trained.held_out
+        && held_out.gain.value < 0.0
+    {
+        doubts.push(format!(
+            "on held-out samples the model is worse than independent units, by {:.3} ± {:.3} bits \
+             per sample: use a larger penalty, such as --l2 auto",
+            -held_out.gain.value, held_out.gain.standard_error
+        ));
+    }
+    for failure in &trained.failures {
+        doubts.push(format!("{} failed: {}", failure.step, failure.error));
+    }
+    doubts
 }
 
 /// Says where chains go that start at the data.

@@ -28,9 +28,12 @@ impl<'a> Bars<'a> {
                 let bar = self.bar("penalties", Some(path.total));
                 bar.set_position(path.done as u64);
             }
-            RecipeProgress::Fit(step) => {
+            RecipeProgress::Fit(title, step) => {
                 let (what, total) = self.recipe.method.steps(self.n_units, &self.recipe.options);
-                show_fit(&self.bar(what, total), step, what, total.is_some());
+                show_fit(&self.bar(title, total), step, what, total.is_some());
+            }
+            RecipeProgress::HeldOut => {
+                self.bar("held-out check", None);
             }
             RecipeProgress::Drifting(..) => self.clear(),
             RecipeProgress::Polish(step) => {

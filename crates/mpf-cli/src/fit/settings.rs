@@ -12,10 +12,13 @@ use mpf_ising::Support;
 /// Lists what the couplings and their error bars depend on.
 pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Settings {
     let options = &args.options;
-    let strength = |s: Strength| match s {
-        Strength::Auto => "auto".to_owned(),
-        Strength::Given(value) => value.to_string(),
+    let strength = |s: Option<Strength>| match s {
+        None => "not given".to_owned(),
+        Some(Strength::Auto) => "auto".to_owned(),
+        Some(Strength::Given(value)) => value.to_string(),
     };
+    let number = |n: Option<f64>| n.map_or("not given".to_owned(), |n| n.to_string());
+    let count = |n: Option<usize>| n.map_or("not given".to_owned(), |n| n.to_string());
     let name = |value: Option<clap::builder::PossibleValue>| {
         value.map_or_else(String::new, |v| v.get_name().to_owned())
     };
@@ -31,11 +34,22 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
     checkpoint::settings("fit")
         .with("the data", data)
         .with("--method", &args.method)
+        .with(
+            "--refine",
+            name(options.refine.and_then(|r| r.to_possible_value())),
+        )
+        .with("--held-out", args.held_out)
         .with("--l1", strength(options.l1))
         .with("--l2", strength(options.l2))
-        .with("--rule", name(RuleName::to_possible_value(&args.rule)))
-        .with("--folds", args.folds)
-        .with("--neighbours", options.neighbours.as_str())
+        .with(
+            "--rule",
+            name(RuleName::to_possible_value(&args.rule_or_default())),
+        )
+        .with("--folds", args.n_folds())
+        .with(
+            "--neighbours",
+            options.neighbours.unwrap_or_default().as_str(),
+        )
         .with("--nodewise", options.nodewise)
         .with("--support", edges(support))
         .with("--tolerance", options.tolerance)
@@ -44,16 +58,16 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
             "--max-seconds",
             options.max_seconds.unwrap_or(f64::INFINITY),
         )
-        .with("--damping", options.damping)
-        .with("--updates", options.updates)
-        .with("--sweeps", options.sweeps)
+        .with("--damping", number(options.damping))
+        .with("--updates", count(options.updates))
+        .with("--sweeps", count(options.sweeps))
         .with("--seed", options.seed)
         .with("--polish", polish)
         .with(
             "--errors",
             name(ErrorsName::to_possible_value(&args.errors)),
         )
-        .with("--resamples", args.resamples)
+        .with("--resamples", count(args.resamples))
         .with("--block-length", args.block_length)
 }
 

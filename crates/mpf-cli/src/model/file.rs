@@ -23,6 +23,9 @@ pub(super) struct ErrorsFile {
     biases: Numbers,
     /// Of K in either convention.
     couplings: Vec<Numbers>,
+    /// Pairs whose coupling the data do not determine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    undetermined: Vec<(usize, usize)>,
 }
 
 /// The fields of a model file.
@@ -69,11 +72,12 @@ impl ErrorsFile {
             fields: optional(&errors.fields),
             biases: optional(&errors.biases),
             couplings: errors.couplings.iter().map(|r| optional(r)).collect(),
+            undetermined: errors.undetermined().collect(),
         }
     }
 
     fn read(self, d: usize) -> Result<StandardErrors, String> {
-        let errors = StandardErrors {
+        let mut errors = StandardErrors {
             method: self.method,
             fields: plain(&self.fields),
             biases: plain(&self.biases),
@@ -87,6 +91,13 @@ impl ErrorsFile {
         ];
         if lengths.into_iter().chain(rows).any(|n| n != d) {
             return Err(format!("the standard errors are not of {d} units"));
+        }
+        for (i, j) in self.undetermined {
+            if i >= d || j >= d || i == j {
+                return Err(format!("({i}, {j}) is no pair of {d} units"));
+            }
+            errors.couplings[i][j] = f64::INFINITY;
+            errors.couplings[j][i] = f64::INFINITY;
         }
         Ok(errors)
     }

@@ -1,10 +1,11 @@
 //! How the couplings of a model were found: the part of a model file for people.
 
+use mpf_baselines::{HeldOut, Polishing, Stage};
 use mpf_core::{StopReason, TracePoint};
 use mpf_ising::{CrossValidation, ErrorBars, Fit, Penalty, Warning};
 use serde::{Deserialize, Serialize};
 
-/// Standard errors; NaN where a parameter was not free.
+/// Standard errors; NaN where a parameter was not free, +∞ where the data do not determine it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StandardErrors {
     /// `sandwich` or `bootstrap`.
@@ -26,6 +27,17 @@ impl StandardErrors {
             biases: bars.biases,
             couplings: bars.couplings,
         }
+    }
+
+    /// Iterates over the pairs whose coupling the data do not determine.
+    pub fn undetermined(&self) -> impl Iterator<Item = (usize, usize)> {
+        let rows = self.couplings.iter().enumerate();
+        rows.flat_map(|(i, row)| {
+            let later = row.iter().enumerate().skip(i + 1);
+            later
+                .filter(|(_, error)| **error == f64::INFINITY)
+                .map(move |(j, _)| (i, j))
+        })
     }
 }
 
@@ -59,7 +71,7 @@ pub struct FitRecord {
     pub neighbours: String,
     /// Whether every row was fitted by itself.
     pub nodewise: bool,
-    /// Updates of stochastic maximum likelihood after the fit.
+    /// Updates of stochastic maximum likelihood that made the model, after the fit.
     pub polish: usize,
     /// The number of free couplings.
     pub n_free_couplings: usize,
@@ -89,6 +101,15 @@ pub struct FitRecord {
     pub path_of: Option<String>,
     /// The penalties that were tried, with their scores.
     pub path: Vec<PathRecord>,
+    /// The fits that made the model, in their order, with their times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
+    /// The score on samples that a second fit left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
+    /// What came of polishing, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub polishing: Option<Polishing>,
 }
 
 /// The most points of a learning curve that a model file keeps, but for the last.
