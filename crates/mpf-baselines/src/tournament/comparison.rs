@@ -30,7 +30,7 @@ impl Comparison {
     /// That of [`Criterion::Mpf`] is not finite where one of the two is not.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] for likelihoods whose difference overflows.
+    /// [`Error::NotFinite`](crate::Error::NotFinite) for likelihoods whose difference overflows.
     ///
     /// # Panics
     /// When there is no such entrant.

@@ -507,6 +507,15 @@ proptest! {
 }
 
 #[test]
+fn a_constant_unit_of_great_weight_has_a_finite_bias() {
+    let samples = Samples::weighted(&packed(1, &[vec![1]]), &[1e16]).unwrap();
+    let fit = independent(&samples).unwrap();
+    // Odds (1e16 + ½) : ½ of being 1.
+    assert!((fit.couplings.get(0, 0) + 2e16f64.ln()).abs() < 1e-12);
+    assert!(fit.value >= 0.0 && fit.value < 1e-15, "{}", fit.value);
+}
+
+#[test]
 fn couplings_of_other_units_do_not_drift() {
     // Both have one word per state: their sizes alone do not tell.
     let samples = Samples::new(&packed(3, &[vec![5], vec![2]])).unwrap();
