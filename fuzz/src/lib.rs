@@ -295,7 +295,6 @@ pub fn fit(bytes: &[u8]) {
             max_iterations: 8,
             ..Default::default()
         },
-        ..Default::default()
     };
     let mpf = Mpf {
         neighbourhood: match how >> 6 {
