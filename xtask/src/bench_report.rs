@@ -248,7 +248,7 @@ fn page(report: &Report<'_>) -> Result<String> {
          color:#222;background:#fff}table{border-collapse:collapse;font-size:14px;display:block;\
          overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid #ddd;text-align:right}\
          td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}</style>\
-         <h1>What cargo bench measured</h1>",
+         <h1>Results of cargo bench</h1>",
     );
     let machine = &report.machine;
     write!(

@@ -33,7 +33,7 @@ pub struct Args {
     /// Samples of a correlated data set.
     #[arg(long, default_value_t = 20_000)]
     correlated_samples: usize,
-    /// Updates of single units between them.
+    /// Updates of single units between two samples.
     #[arg(long, default_value_t = 4)]
     updates: usize,
     /// Samples in a block.

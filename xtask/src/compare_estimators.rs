@@ -1,4 +1,4 @@
-//! Compares pseudolikelihood with MPF on 10×10 spin glasses, and checks what is expected of them.
+//! Compares pseudolikelihood with MPF on 10×10 spin glasses, and checks expectations.
 //!
 //! Both estimators get the same independent samples, options and minimiser; only the function of
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².

@@ -220,7 +220,7 @@ mod tests {
             .unwrap()
             .unwrap()
             .estimate(|means| mean_square_spin_error(means, &exact));
-        // Nothing is wrong, so what is left is noise around zero.
+        // Both are right, so the difference is noise around zero.
         assert!(error.value.abs() < 5.0 * error.standard_error, "{error:?}");
         assert!(error.standard_error < 1e-4);
     }

@@ -333,7 +333,7 @@ mod tests {
                 .windows(2)
                 .all(|w| w[1].kl_infinity < w[0].kl_infinity)
         );
-        // A small ε makes MPF's minimum another point than maximum likelihood's, but a near one.
+        // With a small ε, MPF's minimum is near maximum likelihood's but not the same.
         let distance = (results.theta_mpf - results.theta_maximum_likelihood).abs();
         assert!(distance > 1e-4 && distance < 0.2, "{distance}");
         // For long dynamics the two are the same.

@@ -75,7 +75,7 @@ pub struct Args {
     /// Learning rate of the last update of CD (the paper's).
     #[arg(long, default_value_t = 0.1)]
     cd_last_rate: f64,
-    /// λ of the pseudo-inverse in MFT+TAP; the paper does not give its own.
+    /// λ of the pseudo-inverse in MFT+TAP, which the paper does not give.
     #[arg(long, default_value_t = 1e-5)]
     tap_lambda: f64,
     /// Penalties tried for MPF with ℓ1.
@@ -84,7 +84,7 @@ pub struct Args {
     /// Most seconds of learning per method. Results then depend on the machine.
     #[arg(long)]
     budget: Option<f64>,
-    /// States per chain (of 8) from which final correlations are estimated.
+    /// States per chain (of 8) to estimate the final correlations from.
     #[arg(long, default_value_t = 6000)]
     correlation_draws: usize,
     #[command(flatten)]

@@ -339,7 +339,7 @@ fn above(points: Vec<(f64, f64)>, low: f64) -> Vec<(f64, f64)> {
 fn page(results: &Results, svg: &str) -> String {
     let mut page = Page::new(
         TITLE,
-        "What one evaluation of the objective with its gradient, and a whole fit, take as the \
+        "The time of one evaluation of the objective with its gradient, and of a whole fit, as the \
          number of samples grows.",
     );
     page.heading("What was found");

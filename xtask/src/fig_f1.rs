@@ -33,8 +33,7 @@ pub struct Args {
     /// Sweeps between two samples.
     #[arg(long, default_value_t = 10)]
     thinning: usize,
-    /// States per chain (of 8) from which correlations of a model are estimated; ten times as
-    /// many for the true one.
+    /// States per chain (of 8) to estimate correlations from; the true model gets ten times as many.
     #[arg(long, default_value_t = 25_000)]
     correlation_draws: usize,
     /// Most iterations of a fit.
@@ -95,7 +94,6 @@ struct Point {
     error: Option<Estimate>,
 }
 
-/// What the paper says.
 #[derive(Serialize)]
 struct Paper {
     error: f64,
@@ -375,7 +373,7 @@ mod tests {
         insta::assert_json_snapshot!(without_times(&results));
         assert!(draw(&results).unwrap().contains("learning time (s)"));
         assert!(page(&results, "<svg/>").contains("not public"));
-        // A fit to these samples cannot know more than they do, but hardly less.
+        // A fit to these samples errs about as much as they do.
         let error = results.curves[0].error.unwrap();
         assert!(error.value < 2.0 * results.noise_floor + 5.0 * error.standard_error);
     }

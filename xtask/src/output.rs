@@ -47,7 +47,7 @@ pub struct Experiment<'a, R> {
     pub reading: &'a [String],
 }
 
-/// What the index of `reproduce-all` shows of an experiment.
+/// An experiment in the index of `reproduce-all`.
 #[derive(Serialize, Deserialize)]
 pub struct Entry {
     pub title: String,

@@ -75,8 +75,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 fn index(entries: &[Entry], root: &Path) -> String {
     let mut page = Page::new(
         "The experiments of \u{201c}Minimum Probability Flow\u{201d}, run again",
-        "What each of the paper's figures and tables looks like when it is computed by this \
-         software, and what that says.",
+        "The paper's figures and tables, computed by this software, and the findings.",
     );
     for entry in entries {
         page.heading(&entry.title);

@@ -22,7 +22,6 @@ const ERRORS: &str = "check-errors --resume --repetitions 2 --samples 300 --corr
 fn start(options: &str, folder: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(options.split_whitespace())
-        .args(["--checkpoint-every", "0"])
         .arg("--out")
         .arg(folder)
         .stdout(Stdio::piped())
@@ -66,6 +65,7 @@ fn kill<T: PartialEq + std::fmt::Debug>(
     reach: f64,
     found: impl Fn(&Path, &Output) -> T,
 ) {
+    let options = &format!("{options} --checkpoint-every 0");
     let whole = tempfile::tempdir().unwrap();
     let clock = Instant::now();
     let ended = end(start(options, whole.path()));
@@ -115,7 +115,7 @@ fn killed_at_random_moments_a_check_says_the_same() {
 fn a_signal_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (stopped, whole) = (folder.path().join("a"), folder.path().join("b"));
-    let longer = format!("{FIG2} --seeds 8").replace("--seeds 2 ", "");
+    let longer = format!("{FIG2} --seeds 8 --checkpoint-every 0.1").replace("--seeds 2 ", "");
     let run = start(&longer, &stopped);
     let clock = Instant::now();
     while !has_checkpoint(&stopped) && clock.elapsed() < Duration::from_secs(60) {

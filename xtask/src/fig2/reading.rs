@@ -154,7 +154,7 @@ fn against_the_paper(results: &Results) -> Vec<String> {
         }
     }
     if let (Some(mpf), Some(cd)) = (mpf, method(results, "CD-1")) {
-        // The best that CD got to.
+        // The best ε_J of CD.
         let best = cd
             .trace
             .iter()

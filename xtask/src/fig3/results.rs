@@ -26,7 +26,7 @@ pub(super) struct LogLikelihood {
     pub(super) mpf: f64,
     /// `None` when interrupted before.
     pub(super) ml: Option<f64>,
-    /// How much likelier maximum likelihood is.
+    /// Maximum likelihood minus MPF.
     pub(super) gap: Option<f64>,
 }
 
