@@ -1,7 +1,7 @@
-//! What `cargo bench` measured, as one page: curves, exponents, rates, and the machine.
+//! Makes a page of the results of `cargo bench`: curves, exponents, rates and the machine.
 
 use crate::Result;
-use crate::output::{Machine, Output, digits, markdown_table, workspace};
+use crate::output::{Machine, OutputArgs, digits, markdown_table, workspace};
 use crate::plot::{INK, STYLES, TEXT, TITLE};
 use plotters::prelude::*;
 use serde::Serialize;
@@ -12,7 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Options of `bench-report`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Run `cargo bench` first; otherwise its last results are read.
@@ -21,9 +20,8 @@ pub struct Args {
     /// Folder with criterion's results [default: target/criterion]
     #[arg(long)]
     criterion: Option<PathBuf>,
-    /// Folder for the page [default: target/reproduce/bench-report]
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// One measured point.
@@ -49,7 +47,6 @@ struct Report<'a> {
     exponents: Vec<(String, String, f64)>,
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result {
     if args.run {
         let status = Command::new(env!("CARGO"))
@@ -69,8 +66,8 @@ pub fn run(args: &Args) -> Result {
         let place = folder.display();
         return Err(format!("no results in {place}: run `cargo bench`, or pass --run").into());
     }
-    let peak = mpf_ising::internal::peak::flops_per_second();
-    let output = Output::new(args.out.as_deref(), "bench-report")?;
+    let peak = mpf_ising::internal::flops_per_second();
+    let output = args.output.open("bench-report")?;
     let report = Report {
         machine: Machine::this(),
         peak_gflops: 1e-9 * peak,
@@ -79,21 +76,21 @@ pub fn run(args: &Args) -> Result {
     };
     output.write_json("results.json", &report)?;
     output.write("report.html", &page(&report)?)?;
-    let table = table(&groups, peak);
-    output.write("table.md", &table)?;
-    print!("{table}");
-    for (group, series, exponent) in &report.exponents {
-        println!("{group}, {series}: cost grows as the power {exponent:.2}");
-    }
+    let exponents = report.exponents.iter().map(|(group, series, exponent)| {
+        format!("{group}, {series}: cost grows as the power {exponent:.2}")
+    });
+    let mut notes: Vec<String> = exponents.collect();
     if let Some(worst) = worst_choice(&groups) {
-        println!("the automatic path takes at most {worst:.2} times as long as the better one");
+        notes.push(format!(
+            "the algorithm that is chosen takes at most {worst:.2} times as long as the better one"
+        ));
     }
-    println!("peak of this core: {:.1} GFLOP/s", report.peak_gflops);
-    println!("written to {}", output.shown());
-    Ok(())
+    let peak_note = format!("peak of this core: {:.1} GFLOP/s", report.peak_gflops);
+    notes.push(peak_note);
+    output.show(&table(&groups, peak), &notes)
 }
 
-/// Every `new/benchmark.json` below `folder`.
+/// Reads every `new/benchmark.json` below `folder`.
 fn read_groups(folder: &Path) -> Result<Groups> {
     let mut groups = Groups::new();
     let mut pending = vec![folder.to_owned()];
@@ -148,7 +145,7 @@ fn read_point(folder: &Path, groups: &mut Groups) -> Result {
     Ok(())
 }
 
-/// The slope of ln seconds against ln x, for every series with three points or more.
+/// Returns the slope of ln seconds against ln x for every series with at least three points.
 fn exponents(groups: &Groups) -> Vec<(String, String, f64)> {
     let mut found = Vec::new();
     for (group, series) in groups {
@@ -165,7 +162,7 @@ fn exponents(groups: &Groups) -> Vec<(String, String, f64)> {
     found
 }
 
-/// The largest ratio of the automatically chosen path's time to the better path's.
+/// Returns the largest ratio of the chosen algorithm's time to the better one's.
 fn worst_choice(groups: &Groups) -> Option<f64> {
     let ratios = groups
         .iter()
@@ -184,7 +181,7 @@ fn worst_choice(groups: &Groups) -> Option<f64> {
     ratios.reduce(f64::max)
 }
 
-/// Seconds as they are against M; against d, where M changes too, seconds per sample.
+/// Returns seconds for benches against M, and seconds per sample against d, where M changes too.
 fn time_per_sample(group: &str, point: &Point) -> Option<f64> {
     if group.starts_with("objective against d") || group.starts_with("pseudolikelihood against d") {
         Some(point.x? / point.per_second?)
@@ -193,7 +190,6 @@ fn time_per_sample(group: &str, point: &Point) -> Option<f64> {
     }
 }
 
-/// Least squares.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let mean = |f: fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / n;
@@ -202,7 +198,7 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     covariance / points.iter().map(|p| (p.0 - mx).powi(2)).sum::<f64>()
 }
 
-/// The operations of the plain computation, 4 M d², per second over the core's peak.
+/// Returns the operations per second of the plain computation, 4 M d², over the core's peak.
 fn share_of_peak(group: &str, series: &str, point: &Point, peak: f64) -> Option<f64> {
     if !group.starts_with("objective") {
         return None;
@@ -252,7 +248,7 @@ fn page(report: &Report<'_>) -> Result<String> {
          color:#222;background:#fff}table{border-collapse:collapse;font-size:14px;display:block;\
          overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid #ddd;text-align:right}\
          td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}</style>\
-         <h1>What cargo bench measured</h1>",
+         <h1>Results of cargo bench</h1>",
     );
     let machine = &report.machine;
     write!(
@@ -297,7 +293,7 @@ fn page(report: &Report<'_>) -> Result<String> {
     Ok(html + "</html>\n")
 }
 
-/// Time against x, both logarithmic, where every point has an x.
+/// Draws time against x, both logarithmic, if every point has an x.
 fn curve(group: &str, series: &BTreeMap<String, Vec<Point>>) -> Result<Option<String>> {
     let all: Vec<(f64, f64)> = series
         .values()

@@ -1,15 +1,16 @@
-//! Do 95 % intervals cover the truth 95 % of the time?
+//! Checks that 95 % intervals, the estimate ± 1.96 standard errors, cover the truth 95 % of the
+//! time, on twenty units.
 //!
-//! Twenty units. Independent draws from a model with all couplings, K ~ N(0, .15²), h ~ N(−.3, .3²);
-//! and a Gibbs chain on a 4×5 ferromagnet, recorded after every fourth update of a unit, so that
-//! successive samples are nearly the same (whole sweeps would not do: the scores of MPF and PL are
-//! conditional on the other units, and forget within a sweep what the states do not). An interval is the estimate ± 1.96 standard errors.
+//! The data are independent draws from a model with all couplings, K ~ N(0, .15²), h ~ N(−.3, .3²),
+//! and a Gibbs chain on a 4×5 ferromagnet. The chain is recorded after every fourth update of a
+//! unit, so that successive samples are nearly the same. Whole sweeps between samples would not do:
+//! the scores of MPF and PL are conditional on the other units and decorrelate within a sweep.
 
-use crate::journal;
-use crate::output::markdown_table;
+use crate::output::{check_expectations, markdown_table};
+use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
-use mpf_baselines::PseudolikelihoodSum;
-use mpf_core::{Cancel, rng};
+use mpf_baselines::Pseudolikelihood;
+use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
     BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, MarginEstimator,
     Mode, Mpf, Samples, SpinCouplings, States, bootstrap,
@@ -21,7 +22,6 @@ use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// Options of `check-errors`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Data sets of each kind.
@@ -33,29 +33,29 @@ pub struct Args {
     /// Samples of a correlated data set.
     #[arg(long, default_value_t = 20_000)]
     correlated_samples: usize,
-    /// Updates of single units between them.
+    /// Updates of single units between two samples.
     #[arg(long, default_value_t = 4)]
     updates: usize,
     /// Samples in a block.
     #[arg(long, default_value_t = 200)]
     block: usize,
-    /// Data sets that are bootstrapped too; 0 for none.
+    /// Data sets that are also bootstrapped.
     #[arg(long, default_value_t = 20)]
     bootstrapped: u64,
     /// Only time the sandwich by node for 200 units, a 10×20 lattice with 20,000 samples.
     #[arg(long)]
     large: bool,
-    /// The seed.
+    /// Seed of the models, samples and resamples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
 const N_UNITS: usize = 20;
 
-/// How often intervals covered the truth, for fields and for couplings.
+/// Counts how often intervals covered the truth, and all intervals.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Coverage {
     fields: [usize; 2],
@@ -104,7 +104,7 @@ impl Coverage {
         ]
     }
 
-    /// Of a few repetitions only the couplings: the fields of one fit hang together, so that a
+    /// Checks the couplings alone, for few repetitions: the fields of one fit are correlated, so a
     /// handful of fits says little about them.
     fn couplings_are_right(&self) -> bool {
         (0.92..=0.98).contains(&Self::share(self.couplings))
@@ -117,36 +117,37 @@ impl Coverage {
     }
 }
 
-/// Fits, and counts what the sandwich covers for every block length.
+/// Fits, and adds the intervals of the sandwich for every block length.
 fn sandwich(
-    estimator: &impl MarginEstimator,
+    estimator: impl MarginEstimator,
     mode: Mode,
     truth: &SpinCouplings,
     states: &States,
     blocks: &mut [(usize, &mut Coverage)],
 ) -> Result {
-    let fitter = Fitter::new(FitOptions {
+    let options = FitOptions {
         mode,
         ..Default::default()
-    })?;
-    let fit = fitter.fit_with(estimator, &Samples::new(states)?, |_| {})?;
+    };
+    let fitter = Fitter::new(estimator, options)?;
+    let fit = fitter.fit(&Samples::new(states)?)?;
     for (block, coverage) in blocks {
-        let bars = fitter.sandwich(estimator, &fit.couplings, states, *block)?;
+        let bars = fitter.sandwich(&fit.couplings, states, *block)?;
         coverage.add(truth, &fit.couplings, &bars);
     }
     Ok(())
 }
 
-/// The same for the bootstrap.
+/// Fits, and returns the intervals of the bootstrap.
 fn resampled(truth: &SpinCouplings, states: &States, block: usize, seed: u64) -> Result<Coverage> {
-    let fitter = Fitter::default();
+    let fitter: Fitter = Fitter::default();
     let couplings = fitter.fit(&Samples::new(states)?)?.couplings;
     let options = BootstrapOptions {
         block_length: block,
         seed,
         ..Default::default()
     };
-    let warm = Fitter::new(FitOptions {
+    let warm = fitter.with_options(FitOptions {
         start: Some(couplings.clone()),
         ..Default::default()
     })?;
@@ -168,7 +169,7 @@ impl Coverage {
     }
 }
 
-/// Adds the intervals of one repetition to those `found` before.
+/// Adds the intervals of one repetition to `found`.
 fn merge(found: &mut [Coverage], one: &[Coverage]) {
     for (all, one) in found.iter_mut().zip(one) {
         all.merge(one);
@@ -200,7 +201,7 @@ fn ferromagnet() -> Result<Couplings> {
     Ok(Couplings::from_spins(&SpinCouplings { fields, couplings })?)
 }
 
-/// Samples after every few updates of random units, from an exact draw.
+/// Records a sample after every few updates of random units, from an exact draw.
 fn chain(gibbs: &Gibbs, start: &States, args: &Args, seed: u64) -> Result<States> {
     let mut rng = rng::stream(seed, 1);
     let mut state = gibbs.state(start.row(0))?;
@@ -226,10 +227,10 @@ fn large(seed: u64) -> Result {
         ..Default::default()
     };
     options.minimizer.gradient_tolerance = 1e-4;
-    let fitter = Fitter::new(options)?;
+    let fitter = Fitter::new(Mpf::default(), options)?;
     let fit = fitter.fit(&Samples::new(&states)?)?;
     let clock = Instant::now();
-    let bars = fitter.sandwich(&Mpf::default(), &fit.couplings, &states, 1)?;
+    let bars = fitter.sandwich(&fit.couplings, &states, 1)?;
     let seconds = clock.elapsed().as_secs_f64();
     let (found, spins) = (fit.couplings.to_spins(), truth.to_spins());
     let (mut inside, mut all) = (0, 0);
@@ -249,7 +250,7 @@ fn large(seed: u64) -> Result {
     Ok(())
 }
 
-/// One independent data set: MPF, PL and RISE with the sandwich, MPF with the bootstrap.
+/// Runs one independent data set: MPF, PL and RISE with the sandwich, MPF with the bootstrap.
 fn independent(
     exact: &ExactEnumeration,
     truth: &SpinCouplings,
@@ -261,18 +262,24 @@ fn independent(
     let [mpf, pl, rise, boot] = &mut found[..] else {
         unreachable!("four rows")
     };
-    let (flow, pseudo) = (Mpf::default(), PseudolikelihoodSum);
-    sandwich(&flow, Mode::Joint, truth, &states, &mut [(1, mpf)])?;
-    sandwich(&pseudo, Mode::Joint, truth, &states, &mut [(1, pl)])?;
-    sandwich(&flow, Mode::NodeWise, truth, &states, &mut [(1, rise)])?;
+    let flow = Mpf::default();
+    sandwich(flow, Mode::Joint, truth, &states, &mut [(1, mpf)])?;
+    sandwich(
+        Pseudolikelihood,
+        Mode::Joint,
+        truth,
+        &states,
+        &mut [(1, pl)],
+    )?;
+    sandwich(flow, Mode::NodeWise, truth, &states, &mut [(1, rise)])?;
     if repetition < args.bootstrapped {
         boot.merge(&resampled(truth, &states, 1, args.seed)?);
     }
     Ok(found)
 }
 
-/// One chain: MPF and PL with the sandwich and MPF with the bootstrap, each with samples taken as
-/// independent and in blocks; and the autocorrelation time of the activity.
+/// Runs one chain: MPF and PL with the sandwich and MPF with the bootstrap, each with samples taken
+/// as independent and in blocks. Also returns the autocorrelation time of the activity.
 fn autocorrelated(
     gibbs: &Gibbs,
     exact: &ExactEnumeration,
@@ -293,9 +300,9 @@ fn autocorrelated(
     };
     let block = args.block;
     let mut both = [(1, mpf), (block, mpf_block)];
-    sandwich(&Mpf::default(), Mode::Joint, truth, &states, &mut both)?;
+    sandwich(Mpf::default(), Mode::Joint, truth, &states, &mut both)?;
     let mut both = [(1, pl), (block, pl_block)];
-    sandwich(&PseudolikelihoodSum, Mode::Joint, truth, &states, &mut both)?;
+    sandwich(Pseudolikelihood, Mode::Joint, truth, &states, &mut both)?;
     if repetition < args.bootstrapped {
         boot.merge(&resampled(truth, &states, 1, args.seed)?);
         boot_block.merge(&resampled(truth, &states, block, args.seed)?);
@@ -303,57 +310,92 @@ fn autocorrelated(
     Ok((found, time))
 }
 
-/// Runs the command.
+const HEADER: [&str; 6] = [
+    "standard errors",
+    "fields covered",
+    "couplings covered",
+    "rms error bar / rms error",
+    "expected",
+    "",
+];
+const RIGHT: &str = "92 to 98 %";
+const COUPLINGS_RIGHT: &str = "couplings 92 to 98 %";
+
+/// A section of the report, and how many of its expectations do not hold.
+type Section = (String, usize);
+
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.large {
         return large(args.seed);
     }
-    let (_, mut journal) = args.journal.open("check-errors", args, cancel)?;
-    let header = [
-        "standard errors",
-        "fields covered",
-        "couplings covered",
-        "rms error bar / rms error",
-        "expected",
-        "",
-    ];
-    let right = "92 to 98 %";
-    let mut failed = 0;
+    let settings = settings("check-errors", args)?;
+    let failed = args
+        .run
+        .run("check-errors", settings, cancel, |output, checkpoint| {
+            let Some((first, failed_first)) = all_independent(args, checkpoint, cancel)? else {
+                return Ok(0);
+            };
+            let Some((second, failed_second)) = all_autocorrelated(args, checkpoint, cancel)?
+            else {
+                return Ok(0);
+            };
+            output.show(&format!("{first}\n{second}"), &[])?;
+            Ok(failed_first + failed_second)
+        })?;
+    check_expectations(failed)
+}
 
+/// Returns `None` when cancelled.
+fn all_independent(
+    args: &Args,
+    checkpoint: &Checkpoint,
+    cancel: &Cancel,
+) -> Result<Option<Section>> {
     let truth = dense_model(args.seed)?;
     let exact = ExactEnumeration::new(&truth)?;
     let spins = truth.to_spins();
     let mut found = vec![Coverage::default(); 4];
     let bar = progress::bar(args.repetitions).with_prefix("independent");
     for repetition in 0..args.repetitions {
-        let name = format!("independent {repetition}");
-        let one = journal.unit(&name, |_| independent(&exact, &spins, args, repetition))?;
+        let one = checkpoint.unit(format!("independent {repetition}"), |_| {
+            independent(&exact, &spins, args, repetition)
+        })?;
         if cancel.is_cancelled() {
-            return journal.finish();
+            return Ok(None);
         }
         merge(&mut found, &one);
         bar.inc(1);
     }
     bar.finish_and_clear();
-    println!(
-        "\n## Independent samples: {N_UNITS} units, M = {}, {} repetitions\n",
-        args.samples, args.repetitions
-    );
+    let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "RISE, sandwich by node"];
     let mut rows = Vec::new();
     for (name, coverage) in names.iter().zip(&found) {
         failed += usize::from(!coverage.is_right());
-        rows.push(coverage.row(name, right, coverage.is_right()));
+        rows.push(coverage.row(name, RIGHT, coverage.is_right()));
     }
     if args.bootstrapped > 0 {
         let n = args.bootstrapped.min(args.repetitions);
         let name = format!("MPF, bootstrap ({n} repetitions)");
         let holds = found[3].couplings_are_right();
         failed += usize::from(!holds);
-        rows.push(found[3].row(&name, "couplings 92 to 98 %", holds));
+        rows.push(found[3].row(&name, COUPLINGS_RIGHT, holds));
     }
-    print!("{}", markdown_table(&header, &rows));
+    let text = format!(
+        "## Independent samples: {N_UNITS} units, M = {}, {} repetitions\n\n{}",
+        args.samples,
+        args.repetitions,
+        markdown_table(&HEADER, &rows)
+    );
+    Ok(Some((text, failed)))
+}
 
+/// Returns `None` when cancelled.
+fn all_autocorrelated(
+    args: &Args,
+    checkpoint: &Checkpoint,
+    cancel: &Cancel,
+) -> Result<Option<Section>> {
     let truth = ferromagnet()?;
     let spins = truth.to_spins();
     let exact = ExactEnumeration::new(&truth)?;
@@ -362,12 +404,11 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let mut time = 0.0;
     let bar = progress::bar(args.repetitions).with_prefix("autocorrelated");
     for repetition in 0..args.repetitions {
-        let name = format!("autocorrelated {repetition}");
-        let (one, tau) = journal.unit(&name, |_| {
+        let (one, tau) = checkpoint.unit(format!("autocorrelated {repetition}"), |_| {
             autocorrelated(&gibbs, &exact, &spins, args, repetition)
         })?;
         if cancel.is_cancelled() {
-            return journal.finish();
+            return Ok(None);
         }
         merge(&mut found, &one);
         if repetition == 0 {
@@ -376,11 +417,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    println!(
-        "\n## A sample every {} updates, τ of the activity {time:.0}: {N_UNITS} units, M = {}, blocks of \
-         {}\n",
-        args.updates, args.correlated_samples, args.block
-    );
+    let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "MPF, bootstrap"];
     let mut rows = Vec::new();
     for (name, pair) in names.iter().zip(found.chunks(2)) {
@@ -388,11 +425,10 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             continue;
         }
         let fails = Coverage::share(pair[0].couplings) < 0.92;
-        let resampled = name.ends_with("bootstrap");
-        let (expected, holds) = if resampled {
-            ("couplings 92 to 98 %", pair[1].couplings_are_right())
+        let (expected, holds) = if name.ends_with("bootstrap") {
+            (COUPLINGS_RIGHT, pair[1].couplings_are_right())
         } else {
-            (right, pair[1].is_right())
+            (RIGHT, pair[1].is_right())
         };
         failed += usize::from(!fails) + usize::from(!holds);
         rows.push(pair[0].row(
@@ -402,10 +438,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         ));
         rows.push(pair[1].row(&format!("{name}, blocks"), expected, holds));
     }
-    print!("{}", markdown_table(&header, &rows));
-    journal.finish()?;
-    if failed > 0 {
-        return Err(format!("{failed} of the expectations do not hold").into());
-    }
-    Ok(())
+    let text = format!(
+        "## A sample every {} updates, τ of the activity {time:.0}: {N_UNITS} units, M = {}, \
+         blocks of {}\n\n{}",
+        args.updates,
+        args.correlated_samples,
+        args.block,
+        markdown_table(&HEADER, &rows)
+    );
+    Ok(Some((text, failed)))
 }

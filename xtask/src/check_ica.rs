@@ -1,20 +1,17 @@
-//! ICA and score matching at full size, against what a correct implementation gives.
-//!
-//! Every line is a bound that was measured independently; one that does not hold makes the
-//! command fail.
+//! Checks ICA and score matching at full size against bounds that were measured independently. A
+//! bound that does not hold makes the command fail.
 
-use crate::journal::{self, Journal};
 use crate::output::{Machine, digits, markdown_table};
-use crate::{Result, fig3};
+use crate::run::{RunArgs, settings};
+use crate::{Error, Result, fig3};
 use mpf_core::rng::{stream, substream};
-use mpf_core::score::{Cube, GaussianPrecision, closed_form};
-use mpf_core::{Cancel, Flow, Minimizer, Objective, SampledConnectivity, ScoreMatching};
-use mpf_ica::compare::amari_index;
-use mpf_ica::fit::{LOST, Rule};
-use mpf_ica::whiten::{Method, Whitening};
+use mpf_core::{
+    Cancel, Checkpoint, Cube, Flow, GaussianPrecision, Minimizer, Objective, SampledConnectivity,
+    ScoreMatching, score_closed_form,
+};
 use mpf_ica::{
-    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, Stochastic, Trainer,
-    Trajectory,
+    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, NeighbourRule,
+    Stochastic, Trainer, Trajectory, Whitening, WhiteningMethod, amari_index,
 };
 use ndarray::{Array2, ArrayView2};
 use rand::RngExt;
@@ -22,10 +19,9 @@ use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Options of `check-ica`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
-    /// Seeds of every check.
+    /// Number of seeds of every check.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
     /// The first seed.
@@ -34,12 +30,12 @@ pub struct Args {
     /// Patches, and samples of synthetic sources.
     #[arg(long, default_value_t = 100_000)]
     samples: usize,
-    /// Folder of photographs; without it they are left out.
+    /// Folder of photographs to check as well.
     #[arg(long)]
     images: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
 /// One bound.
@@ -52,7 +48,6 @@ struct Check {
     holds: bool,
 }
 
-/// The checks so far.
 #[derive(Serialize)]
 struct Checks {
     machine: Machine,
@@ -60,27 +55,45 @@ struct Checks {
 }
 
 impl Checks {
-    /// Adds what `check` finds, or what it found before this run was resumed.
+    /// Runs a group of checks as a unit of work. Does nothing when cancelled.
     fn gather(
         &mut self,
-        journal: &mut Journal,
+        run: &Run<'_>,
         name: &str,
         check: impl FnOnce(&mut Self) -> Result,
     ) -> Result {
-        let known = journal.has(name);
-        let found: Vec<Check> = journal.unit(name, |_| {
+        if run.cancel.is_cancelled() {
+            return Ok(());
+        }
+        let known = run.checkpoint.is_finished(name);
+        let found: Vec<Check> = run.checkpoint.unit(name, |_| {
             let mut found = Self {
                 machine: self.machine.clone(),
                 checks: Vec::new(),
             };
             check(&mut found)?;
-            Ok(found.checks)
+            Ok::<_, Error>(found.checks)
         })?;
         if known {
             found.iter().for_each(Check::print);
         }
         self.checks.extend(found);
         Ok(())
+    }
+
+    fn table(&self) -> String {
+        let bound = |b: Option<f64>| b.map_or("–".to_owned(), digits);
+        let row = |c: &Check| {
+            vec![
+                c.what.clone(),
+                digits(c.found),
+                bound(c.at_least),
+                bound(c.at_most),
+                if c.holds { "yes" } else { "NO" }.to_owned(),
+            ]
+        };
+        let rows: Vec<_> = self.checks.iter().map(row).collect();
+        markdown_table(&["check", "found", "at least", "at most", "holds"], &rows)
     }
 
     fn at_most(&mut self, what: String, found: f64, bound: f64) {
@@ -108,57 +121,47 @@ impl Checks {
 impl Check {
     fn print(&self) {
         let shown = if self.holds { "ok    " } else { "FAILED" };
-        println!("{shown} {}: {}", self.what, digits(self.found));
+        eprintln!("{shown} {}: {}", self.what, digits(self.found));
     }
 }
 
-/// Runs the command.
+/// The checkpoint and the stop button of this run.
+struct Run<'a> {
+    checkpoint: &'a Checkpoint,
+    cancel: &'a Cancel,
+}
+
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let mut settings = journal::settings("check-ica", args)?;
-    settings.extend(fig3::checksum(args.images.as_deref())?);
-    let (output, mut journal) = args.journal.open_with("check-ica", settings, cancel)?;
-    let mut checks = Checks {
-        machine: Machine::this(),
-        checks: Vec::new(),
-    };
-    checks.gather(&mut journal, "score matching", |checks| {
-        score_matching(args, checks)
-    })?;
-    synthetic(args, cancel, &mut checks, &mut journal)?;
-    if !cancel.is_cancelled() {
-        checks.gather(&mut journal, "isotropic neighbours", |checks| {
-            isotropic(args, cancel, checks)
+    let settings = settings("check-ica", args)?;
+    let settings = fig3::with_checksum(settings, args.images.as_deref())?;
+    let checks = args
+        .run
+        .run("check-ica", settings, cancel, |output, checkpoint| {
+            let run = Run { checkpoint, cancel };
+            let mut checks = Checks {
+                machine: Machine::this(),
+                checks: Vec::new(),
+            };
+            checks.gather(&run, "score matching", |checks| {
+                score_matching(args, checks)
+            })?;
+            synthetic(args, &run, &mut checks)?;
+            checks.gather(&run, "isotropic neighbours", |checks| {
+                isotropic(args, cancel, checks)
+            })?;
+            image_patches(args, &run, &mut checks)?;
+            output.write_json("results.json", &checks)?;
+            output.show(&checks.table(), &[])?;
+            Ok(checks.checks)
         })?;
-    }
-    image_patches(args, cancel, &mut checks, &mut journal)?;
-    output.write_json("results.json", &checks)?;
-    let bound = |b: Option<f64>| b.map_or("–".to_owned(), digits);
-    let rows: Vec<Vec<String>> = checks
-        .checks
-        .iter()
-        .map(|c| {
-            let holds = if c.holds { "yes" } else { "NO" };
-            vec![
-                c.what.clone(),
-                digits(c.found),
-                bound(c.at_least),
-                bound(c.at_most),
-                holds.to_owned(),
-            ]
-        })
-        .collect();
-    let header = ["check", "found", "at least", "at most", "holds"];
-    output.write("table.md", &markdown_table(&header, &rows))?;
-    println!("written to {}", output.shown());
-    journal.finish()?;
-    let failed = checks.checks.iter().filter(|c| !c.holds).count();
+    let failed = checks.iter().filter(|c| !c.holds).count();
     if failed > 0 {
-        return Err(format!("{failed} of {} checks failed", checks.checks.len()).into());
+        return Err(format!("{failed} of {} checks failed", checks.len()).into());
     }
     Ok(())
 }
 
-/// Appendix C in numbers.
+/// Checks Appendix C.
 fn score_matching(args: &Args, checks: &mut Checks) -> Result {
     let mut rng = stream(args.seed, 0);
     let states: Vec<Vec<f64>> = (0..200)
@@ -185,16 +188,16 @@ fn score_matching(args: &Args, checks: &mut Checks) -> Result {
         last = Some(error);
     }
     let moment = states.iter().map(|x| x[0] * x[0]).sum::<f64>() / states.len() as f64;
-    let closed = closed_form(&gaussian, &states)?[0];
+    let closed = score_closed_form(&gaussian, &states)?[0];
     checks.at_most(
         "Gaussian precision, closed form against inverse second moment".to_owned(),
         (closed * moment - 1.0).abs(),
         1e-12,
     );
-    for (side, bound) in [(0.4, 2e-2), (0.1, 2e-3)] {
+    for (side, bound) in [(0.4f64, 2e-2), (0.1, 2e-3)] {
         let cube = Cube::new(side, 8)?;
         let mut flow = Flow::new(&gaussian, &cube, &states)?;
-        // K is flat, ε³/48 of its curvature: minimise it in its own units.
+        // K is flat: its curvature is of order ε³/48, so minimise in that unit.
         let unit = side.powi(3) / 48.0;
         let mut scaled = mpf_core::from_fn(1, |theta: &[f64], grad: &mut [f64]| {
             let k = flow.value_and_gradient(theta, grad);
@@ -219,25 +222,22 @@ fn fit(trainer: Trainer, data: ArrayView2<'_, f64>, seed: u64, cancel: &Cancel) 
     Ok(Fitter::new(options)?.fit(data)?)
 }
 
-/// Whitened mixtures of Laplace sources, and the mixing matrix that is left.
+/// Returns whitened mixtures of Laplace sources, and their mixing matrix after whitening.
 fn sources(d: usize, n: usize, seed: u64) -> Result<(Array2<f64>, Array2<f64>)> {
     let truth = Filters::random(d, seed);
     let data = truth.draw(n, &mut stream(seed, 1))?;
-    let whitening = Whitening::new(data.view(), Method::Zca)?;
+    let whitening = Whitening::new(data.view(), WhiteningMethod::Zca)?;
     let (_, mixing) = truth.log_determinant_and_inverse()?;
     let white = whitening.apply(data.view())?;
     Ok((white, whitening.transform().dot(&mixing)))
 }
 
-/// Both trainers find synthetic sources as well as maximum likelihood does.
-fn synthetic(args: &Args, cancel: &Cancel, checks: &mut Checks, journal: &mut Journal) -> Result {
+/// Checks that both trainers find synthetic sources as well as maximum likelihood does.
+fn synthetic(args: &Args, run: &Run<'_>, checks: &mut Checks) -> Result {
     for d in [4, 8, 16] {
         for seed in args.seed..args.seed + args.seeds {
-            if cancel.is_cancelled() {
-                return Ok(());
-            }
-            checks.gather(journal, &format!("{d} sources, seed {seed}"), |checks| {
-                synthetic_one(args, d, seed, cancel, checks)
+            checks.gather(run, &format!("{d} sources, seed {seed}"), |checks| {
+                synthetic_one(args, d, seed, run.cancel, checks)
             })?;
         }
     }
@@ -266,7 +266,7 @@ fn synthetic_one(args: &Args, d: usize, seed: u64, cancel: &Cancel, checks: &mut
     Ok(())
 }
 
-/// Appendix H: isotropic Gaussian neighbours must be many where one Hamiltonian one is enough.
+/// Checks Appendix H: one Hamiltonian neighbour is enough where Gaussian ones must be many.
 fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
     let (data, _) = sources(16, args.samples.min(5000), args.seed)?;
     let best = fit(
@@ -275,7 +275,7 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
         args.seed,
         cancel,
     )?;
-    let gap = |rule: Rule| -> Result<f64> {
+    let gap = |rule: NeighbourRule| -> Result<f64> {
         let trainer = Trainer::Alternating(Alternating {
             rounds: 30,
             averaged_rounds: 1,
@@ -285,7 +285,7 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
         let found = fit(trainer, data.view(), args.seed, cancel)?;
         Ok(best.log_likelihood - found.log_likelihood)
     };
-    let one = gap(Rule::Hamiltonian(Trajectory::default()))?;
+    let one = gap(NeighbourRule::Hamiltonian(Trajectory::default()))?;
     checks.at_most(
         "16 sources, 5000 samples, gap with 1 Hamiltonian neighbour".to_owned(),
         one,
@@ -293,11 +293,11 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
     );
     for per_sample in [1, 10, 100] {
         let scale = 0.5;
-        let found = gap(Rule::Gaussian { scale, per_sample })?;
+        let found = gap(NeighbourRule::Gaussian { scale, per_sample })?;
         if cancel.is_cancelled() {
             return Ok(());
         }
-        // Only that one is far from enough; the others are there to be read.
+        // Only the gap with one neighbour has a bound; the others are for the reader.
         let bound = (per_sample == 1).then_some(5.0 * one);
         let what = format!("16 sources, 5000 samples, gap with {per_sample} Gaussian neighbours");
         checks.add(what, found, bound, None);
@@ -305,13 +305,8 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
     Ok(())
 }
 
-/// Patches of dead leaves and, where there are any, of photographs.
-fn image_patches(
-    args: &Args,
-    cancel: &Cancel,
-    checks: &mut Checks,
-    journal: &mut Journal,
-) -> Result {
+/// Checks patches of dead leaves and, if there are any, of photographs.
+fn image_patches(args: &Args, run: &Run<'_>, checks: &mut Checks) -> Result {
     let base = fig3::Args {
         images: None,
         normalise: false,
@@ -323,7 +318,7 @@ fn image_patches(
         iterations: 300,
         seed: args.seed,
         seeds: 1,
-        journal: journal::Options::default(),
+        run: RunArgs::default(),
     };
     let photographs = args.images.is_some().then(|| fig3::Args {
         images: args.images.clone(),
@@ -331,21 +326,16 @@ fn image_patches(
         ..base.clone()
     });
     for seed in args.seed..args.seed + args.seeds {
-        if cancel.is_cancelled() {
-            return Ok(());
-        }
-        checks.gather(journal, &format!("dead leaves, seed {seed}"), |checks| {
+        checks.gather(run, &format!("dead leaves, seed {seed}"), |checks| {
             let (data, _) = fig3::patches(&base, seed)?;
-            let found = patches(&data, "dead leaves", 0.5, seed, cancel, checks)?;
+            let found = patches(&data, "dead leaves", 0.5, seed, run.cancel, checks)?;
             let Some(found) = found else { return Ok(()) };
             reversibility(&found.filters, &data, seed, checks)
         })?;
-        if let Some(photographs) = &photographs
-            && !cancel.is_cancelled()
-        {
-            checks.gather(journal, &format!("photographs, seed {seed}"), |checks| {
+        if let Some(photographs) = &photographs {
+            checks.gather(run, &format!("photographs, seed {seed}"), |checks| {
                 let (data, _) = fig3::patches(photographs, seed)?;
-                patches(&data, "photographs", 0.4, seed, cancel, checks)?;
+                patches(&data, "photographs", 0.4, seed, run.cancel, checks)?;
                 Ok(())
             })?;
         }
@@ -353,7 +343,7 @@ fn image_patches(
     Ok(())
 }
 
-/// The gap with the Metropolis phase, and for dead leaves without it.
+/// Checks the gap with and without the Metropolis phase.
 fn patches(
     data: &Array2<f64>,
     what: &str,
@@ -386,8 +376,12 @@ fn patches(
         let gap = best.log_likelihood - found.log_likelihood;
         checks.at_most(format!("{setting}: gap in nats"), gap, bound);
         let part = found.smallest_singular_value / found.median_singular_value;
-        checks.at_least(format!("{setting}: σ_min over the median"), part, LOST);
-        println!(
+        checks.at_least(
+            format!("{setting}: σ_min over the median"),
+            part,
+            Fit::LOST_RATIO,
+        );
+        eprintln!(
             "       {} filters rescued, {:.1} s of learning (ML {:.1} s)",
             found.rescued.len(),
             found.seconds,
@@ -398,7 +392,7 @@ fn patches(
     Ok(first)
 }
 
-/// HAM leads back: to 1e-9 for 99.9 % of the samples.
+/// Checks that the dynamics are reversible, to 1e-9 for 99.9 % of the samples.
 fn reversibility(filters: &Filters, data: &Array2<f64>, seed: u64, checks: &mut Checks) -> Result {
     let d = filters.n_dims();
     let rule = HamiltonianNeighbours {

@@ -1,13 +1,13 @@
-//! What do missing entries cost, and do they bias the couplings?
+//! Measures the error and the bias that missing entries cause.
 //!
-//! Lattices with J ~ N(0, 1), entries missing completely at random. The slope Σ K̂K / ΣK² over the
-//! true couplings shows a bias of their size: 1 without one.
+//! The models are lattices with J ~ N(0, 1); entries are missing completely at random. The slope
+//! Σ K̂K / ΣK² over the true couplings is 1 without a bias.
 
-use crate::journal;
 use crate::output::{digits, markdown_table};
+use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
-use mpf_baselines::PseudolikelihoodSum;
-use mpf_core::{Cancel, rng};
+use mpf_baselines::Pseudolikelihood;
+use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
     Boundary, FitOptions, Fitter, Incomplete, Lattice, MissingRule, Mpf, States, Support,
 };
@@ -15,7 +15,6 @@ use mpf_samplers::ExactLattice;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-/// Options of `check-missing`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Models per line.
@@ -26,10 +25,9 @@ pub struct Args {
     samples: usize,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
-/// What is told of a fit.
 #[derive(Serialize, Deserialize)]
 struct Found {
     /// ε_J.
@@ -50,15 +48,15 @@ struct Setting {
     pseudolikelihood: bool,
 }
 
-fn settings() -> Vec<Setting> {
-    let mut settings = Vec::new();
+fn lines() -> Vec<Setting> {
+    let mut lines = Vec::new();
     for pseudolikelihood in [false, true] {
         for (side, lattice_only, rule) in [
             (6, true, MissingRule::LeaveOut),
             (4, false, MissingRule::LeaveOut),
             (4, false, MissingRule::complete()),
         ] {
-            settings.push(Setting {
+            lines.push(Setting {
                 side,
                 lattice_only,
                 rule,
@@ -66,7 +64,7 @@ fn settings() -> Vec<Setting> {
             });
         }
     }
-    settings
+    lines
 }
 
 impl Setting {
@@ -78,18 +76,18 @@ impl Setting {
         let shape = (n, lattice.n_units());
         let mask = ndarray::Array2::from_shape_simple_fn(shape, || random.random::<f64>() < share);
         let data = Incomplete::new(&states, &States::from_binary(mask.view())?)?;
-        let fitter = Fitter::new(FitOptions {
+        let options = FitOptions {
             support: if self.lattice_only {
                 Support::lattice(&lattice)
             } else {
                 Support::Full
             },
             ..Default::default()
-        })?;
+        };
         let found = if self.pseudolikelihood {
-            fitter.fit_incomplete(&PseudolikelihoodSum, &data, self.rule)?
+            Fitter::new(Pseudolikelihood, options)?.fit_incomplete(&data, self.rule)?
         } else {
-            fitter.fit_incomplete(&Mpf::default(), &data, self.rule)?
+            Fitter::new(Mpf::default(), options)?.fit_incomplete(&data, self.rule)?
         };
         let estimate = found.fit.couplings.to_spins().couplings;
         let couplings = truth.to_spins().couplings;
@@ -103,21 +101,33 @@ impl Setting {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let (_, mut journal) = args.journal.open("check-missing", args, cancel)?;
-    let settings = settings();
-    let bar = progress::bar(settings.len() as u64 * 3 * args.seeds).with_prefix("fits");
+    let settings = settings("check-missing", args)?;
+    args.run.run(
+        "check-missing",
+        settings,
+        cancel,
+        |output, checkpoint| match table(args, checkpoint, cancel)? {
+            Some(table) => output.show(&table, &[]),
+            None => Ok(()),
+        },
+    )
+}
+
+/// Returns `None` when cancelled.
+fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
+    let lines = lines();
+    let bar = progress::bar(lines.len() as u64 * 3 * args.seeds).with_prefix("fits");
     let mut rows = Vec::new();
-    for (line, setting) in settings.iter().enumerate() {
+    for (line, setting) in lines.iter().enumerate() {
         for share in [0.0, 0.05, 0.2] {
             let (mut error, mut left_out, mut rounds) = (0.0, 0.0, 0);
             let (mut product, mut square) = (0.0, 0.0);
             for seed in 0..args.seeds {
                 let name = format!("line {line}, {share} missing, seed {seed}");
-                let found = journal.unit(&name, |_| setting.fit(share, seed, args.samples))?;
+                let found = checkpoint.unit(name, |_| setting.fit(share, seed, args.samples))?;
                 if cancel.is_cancelled() {
-                    return journal.finish();
+                    return Ok(None);
                 }
                 bar.inc(1);
                 error += found.error / args.seeds as f64;
@@ -166,6 +176,5 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         "left out",
         "rounds",
     ];
-    print!("{}", markdown_table(&header, &rows));
-    journal.finish()
+    Ok(Some(markdown_table(&header, &rows)))
 }

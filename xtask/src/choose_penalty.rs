@@ -1,16 +1,16 @@
-//! How good are the penalties that cross-validation and EBIC choose?
+//! Measures the penalties that cross-validation and EBIC choose.
 //!
-//! A ±K lattice, where the graph is to be found, and the paper's cold spin glass, where couplings
-//! run away without a penalty. All couplings are free; five contiguous folds.
+//! The problems are a ±K lattice, where the graph is to be found, and the paper's cold spin glass,
+//! where couplings run away without a penalty. All couplings are free; folds are five blocks.
 
-use crate::journal;
 use crate::output::{digits, markdown_table};
+use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
-use mpf_baselines::PseudolikelihoodSum;
-use mpf_core::{Cancel, rng};
+use mpf_baselines::Pseudolikelihood;
+use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
-    Boundary, Couplings, CrossValidation, Estimator, FitOptions, Fitter, FoldAssignment, Folds,
-    Lattice, Mode, Mpf, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
+    Boundary, Couplings, CrossValidation, Estimator, FitOptions, Fitter, FoldAssignment, Lattice,
+    Mode, Mpf, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
 use ndarray::{Array1, Array2};
@@ -18,7 +18,6 @@ use rand::RngExt;
 use serde::Serialize;
 use std::time::Instant;
 
-/// Options of `choose-penalty`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Models per problem.
@@ -33,7 +32,7 @@ pub struct Args {
     /// Only this estimator.
     #[arg(long)]
     method: Option<Method>,
-    /// How many penalties a path has.
+    /// Penalties on a path.
     #[arg(long, default_value_t = 30)]
     lambdas: usize,
     /// Gradient tolerance of a fit, in standardised units.
@@ -41,7 +40,7 @@ pub struct Args {
     tolerance: f64,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
 /// A lattice and its samples.
@@ -86,7 +85,7 @@ impl Problem {
     }
 }
 
-/// K_ij = ±`size` on the edges of a lattice, without field.
+/// Draws K_ij = ±`size` on the edges of a lattice, without field.
 fn plus_minus(lattice: &Lattice, size: f64, rng: &mut impl rand::Rng) -> Result<Couplings> {
     let d = lattice.n_units();
     let mut couplings = Array2::zeros((d, d));
@@ -121,32 +120,30 @@ impl Method {
             options.mode = Mode::NodeWise;
         }
         match self {
-            Self::Pl => cross_validate(&PseudolikelihoodSum, options, states, args),
-            _ => cross_validate(&Mpf::default(), options, states, args),
+            Self::Pl => cross_validate(&Fitter::new(Pseudolikelihood, options)?, states, args),
+            _ => cross_validate(&Fitter::new(Mpf::default(), options)?, states, args),
         }
     }
 }
 
-fn cross_validate(
-    estimator: &impl Estimator,
-    options: FitOptions,
+fn cross_validate<E: Estimator>(
+    fitter: &Fitter<E>,
     states: &States,
     args: &Args,
 ) -> Result<CrossValidation> {
-    let folds = Folds::new(states.n_samples(), 5, FoldAssignment::Blocks)?;
     let path = PenaltyPath::new(PathOptions {
         n_lambdas: args.lambdas,
+        n_folds: 5,
+        assignment: FoldAssignment::Blocks,
         ..Default::default()
     })?;
     let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
-    let found = path.cross_validate(&Fitter::new(options)?, estimator, states, &folds, |_| {
-        bar.inc(1);
-    })?;
+    let found = path.cross_validate(fitter, states, |_| bar.inc(1))?;
     bar.finish_and_clear();
     Ok(found)
 }
 
-/// True edges that were missed, and edges that are not there.
+/// Counts true edges that were missed, and false edges.
 fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
     let d = truth.n_units();
     let pairs = (0..d).flat_map(|i| (i + 1..d).map(move |j| (i, j)));
@@ -159,7 +156,7 @@ fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
     })
 }
 
-/// One method on one model: a row for every rule.
+/// Runs one method on one model and returns a row for every rule.
 fn rows(
     problem: Problem,
     method: Method,
@@ -172,7 +169,7 @@ fn rows(
     let found = method.cross_validate(&states, args, cancel)?;
     let seconds = clock.elapsed().as_secs_f64();
     let row = |(rule, name): (Rule, &str)| {
-        let point = found.chosen(rule).expect("the path is of λ₁");
+        let point = found.chosen_by(rule).expect("the path is of λ₁");
         let (missed, false_ones) = wrong_edges(&point.fit.couplings, &truth);
         vec![
             seed.to_string(),
@@ -189,9 +186,34 @@ fn rows(
     Ok(RULES.map(row).to_vec())
 }
 
-/// Runs the command.
+const HEADER: [&str; 9] = [
+    "seed",
+    "method",
+    "rule",
+    "λ₁",
+    "ε_J",
+    "edges missed",
+    "false edges",
+    "KKT residual",
+    "seconds",
+];
+
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let (_, mut journal) = args.journal.open("choose-penalty", args, cancel)?;
+    let settings = settings("choose-penalty", args)?;
+    args.run.run(
+        "choose-penalty",
+        settings,
+        cancel,
+        |output, checkpoint| match tables(args, checkpoint, cancel)? {
+            Some(tables) => output.show(&tables, &[]),
+            None => Ok(()),
+        },
+    )
+}
+
+/// Returns `None` when cancelled.
+fn tables(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
+    let mut tables = Vec::new();
     for problem in [Problem::Graph, Problem::Glass] {
         if args.only.is_some_and(|only| only != problem) {
             continue;
@@ -203,26 +225,15 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                     continue;
                 }
                 let name = format!("{problem:?}, seed {seed}, {}", method.name());
-                let found = journal.unit(&name, |_| rows(problem, method, seed, args, cancel));
+                let found = checkpoint.unit(name, |_| rows(problem, method, seed, args, cancel));
                 if cancel.is_cancelled() {
-                    return journal.finish();
+                    return Ok(None);
                 }
                 table.extend(found?);
             }
         }
-        let header = [
-            "seed",
-            "method",
-            "rule",
-            "λ₁",
-            "ε_J",
-            "edges missed",
-            "false edges",
-            "KKT residual",
-            "seconds",
-        ];
-        println!("\n## {}\n", problem.title());
-        print!("{}", markdown_table(&header, &table));
+        let table = markdown_table(&HEADER, &table);
+        tables.push(format!("## {}\n\n{table}", problem.title()));
     }
-    journal.finish()
+    Ok(Some(tables.join("\n")))
 }

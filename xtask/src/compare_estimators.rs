@@ -1,23 +1,23 @@
-//! Pseudolikelihood against MPF on the 10×10 spin glass: acceptance 2, 3 and 4 of the measured
-//! expectations, over all their seeds.
+//! Compares pseudolikelihood with MPF on 10×10 spin glasses, and checks expectations.
 //!
-//! Both estimators see the same independent samples, options and minimiser; only the function of
+//! Both estimators get the same independent samples, options and minimiser; only the function of
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².
 
-use crate::journal;
-use crate::output::{digits, markdown_table};
+use crate::output::{Output, check_expectations, digits, markdown_table};
+use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
-use mpf_core::{Cancel, StopReason, rng};
-use mpf_ising::{Boundary, Couplings, Fit, FitOptions, Fitter, Lattice, Samples, Support, Warning};
+use mpf_core::{Cancel, Checkpoint, StopReason, rng};
+use mpf_ising::{
+    Boundary, Couplings, Fit, FitOptions, Fitter, Lattice, Mpf, Samples, Support, Warning,
+};
 use mpf_samplers::ExactLattice;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Options of `compare-estimators`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
-    /// Models per comparison; by default those that each was accepted with (20, 10, 10).
+    /// Models per comparison [default: 20, 10 and 10]
     #[arg(long)]
     seeds: Option<u64>,
     /// The first seed.
@@ -34,10 +34,10 @@ pub struct Args {
     tolerance: f64,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
-/// A setting, and what is expected of it.
+/// A setting and its expectations.
 struct Comparison {
     number: u64,
     title: &'static str,
@@ -47,9 +47,9 @@ struct Comparison {
     lattice_only: bool,
     /// λ₂ on couplings and fields.
     l2: f64,
-    /// Where ε_J of MPF lies.
+    /// The expected range of MPF's ε_J.
     mpf_band: RangeInclusive<f64>,
-    /// What ε_J of PL stays below.
+    /// The expected bound of PL's ε_J.
     pl_below: f64,
     /// The least share of seeds in which PL is no worse than MPF.
     pl_wins: f64,
@@ -102,7 +102,6 @@ struct Pair {
     pl: Found,
 }
 
-/// What is told of a fit.
 #[derive(Serialize, Deserialize)]
 struct Found {
     /// ε_J.
@@ -146,8 +145,8 @@ impl Comparison {
         options.minimizer.gradient_tolerance = args.tolerance;
         options.minimizer.max_iterations = args.max_iterations;
         options.minimizer.cancel = cancel.clone();
-        let mpf = Fitter::new(options.clone())?.fit(&samples)?;
-        let pl = Pseudolikelihood::new(options)?.fit(&samples)?;
+        let mpf = Fitter::new(Mpf::default(), options.clone())?.fit(&samples)?;
+        let pl = Fitter::new(Pseudolikelihood, options)?.fit(&samples)?;
         Ok(Pair {
             seed,
             mpf: Found::new(&mpf, &truth),
@@ -155,11 +154,11 @@ impl Comparison {
         })
     }
 
-    /// Every expectation with what was found, and whether it holds.
+    /// Describes every expectation beside the finding, and says whether it holds.
     ///
-    /// A seed meets a band when its error lies inside, or its fit warned of run-away couplings: a
-    /// J that the samples do not determine. 95 % of the seeds must (about one J in fifty has a
-    /// coupling that is nearly undetermined, short of the warning).
+    /// A seed meets a band if its error lies inside, or if its fit warned of run-away couplings,
+    /// which the samples do not determine. 95 % of the seeds must meet it: about one J in fifty has
+    /// a coupling that is nearly undetermined, without the warning.
     fn verdicts(&self, pairs: &[Pair]) -> Vec<(String, bool)> {
         let n = pairs.len();
         let wins = pairs.iter().filter(|p| p.pl.error <= p.mpf.error).count();
@@ -182,7 +181,7 @@ impl Comparison {
     }
 }
 
-/// In how many of the fits something holds, and whether 95 % meet it or warn.
+/// Describes how many fits satisfy `holds`, and returns whether 95 % do or have a warning.
 fn within(
     pairs: &[Pair],
     fit: impl Fn(&Pair) -> &Found,
@@ -201,57 +200,52 @@ fn within(
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[half]
-    } else {
-        0.5 * (values[half - 1] + values[half])
-    }
+    0.5 * (values[(values.len() - 1) / 2] + values[values.len() / 2])
 }
 
-/// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let (_, mut journal) = args.journal.open("compare-estimators", args, cancel)?;
-    let mut failed = 0;
-    for comparison in COMPARISONS {
-        if args.only.is_some_and(|number| number != comparison.number) {
-            continue;
-        }
-        let n_seeds = args.seeds.unwrap_or(comparison.seeds);
-        let bar = progress::bar(n_seeds).with_prefix(format!("acceptance {}", comparison.number));
-        let mut pairs = Vec::new();
-        for seed in args.first_seed..args.first_seed + n_seeds {
-            let name = format!("comparison {}, seed {seed}", comparison.number);
-            let pair = journal.unit(&name, |_| comparison.fit(seed, args, cancel))?;
-            if cancel.is_cancelled() {
-                break;
+    let settings = settings("compare-estimators", args)?;
+    let work = |output: &Output, checkpoint: &Checkpoint| {
+        let (mut sections, mut failed) = (Vec::new(), 0);
+        for comparison in COMPARISONS {
+            if cancel.is_cancelled() || args.only.is_some_and(|n| n != comparison.number) {
+                continue;
             }
-            bar.inc(1);
-            bar.set_message(format!(
-                "ε_J MPF {}, PL {}",
-                digits(pair.mpf.error),
-                digits(pair.pl.error)
-            ));
-            pairs.push(pair);
+            let n_seeds = args.seeds.unwrap_or(comparison.seeds);
+            let prefix = format!("comparison {}", comparison.number);
+            let bar = progress::bar(n_seeds).with_prefix(prefix);
+            let mut pairs = Vec::new();
+            for seed in args.first_seed..args.first_seed + n_seeds {
+                let name = format!("comparison {}, seed {seed}", comparison.number);
+                let pair = checkpoint.unit(name, |_| comparison.fit(seed, args, cancel))?;
+                if cancel.is_cancelled() {
+                    break;
+                }
+                bar.inc(1);
+                bar.set_message(format!(
+                    "ε_J MPF {}, PL {}",
+                    digits(pair.mpf.error),
+                    digits(pair.pl.error)
+                ));
+                pairs.push(pair);
+            }
+            bar.finish_and_clear();
+            if !pairs.is_empty() {
+                let (section, failed_here) = report(&comparison, &pairs);
+                sections.push(section);
+                failed += failed_here;
+            }
         }
-        bar.finish_and_clear();
-        if !pairs.is_empty() {
-            failed += print(&comparison, &pairs);
+        if !sections.is_empty() {
+            output.show(&sections.join("\n"), &[])?;
         }
-        if cancel.is_cancelled() {
-            break;
-        }
-    }
-    journal.finish()?;
-    if failed > 0 && !cancel.is_cancelled() {
-        return Err(format!("{failed} of the expectations do not hold").into());
-    }
-    Ok(())
+        Ok(if cancel.is_cancelled() { 0 } else { failed })
+    };
+    check_expectations(args.run.run("compare-estimators", settings, cancel, work)?)
 }
 
-/// Prints one comparison; returns how many of its expectations do not hold.
-fn print(comparison: &Comparison, pairs: &[Pair]) -> usize {
-    println!("\n## {}. {}\n", comparison.number, comparison.title);
+/// Writes the section of a comparison; also returns how many of its expectations do not hold.
+fn report(comparison: &Comparison, pairs: &[Pair]) -> (String, usize) {
     let header = [
         "seed",
         "ε_J MPF",
@@ -291,19 +285,24 @@ fn print(comparison: &Comparison, pairs: &[Pair]) -> usize {
         String::new(),
         String::new(),
     ]);
-    println!("{}", markdown_table(&header, &rows));
+    let mut text = format!(
+        "## {}. {}\n\n{}\n",
+        comparison.number,
+        comparison.title,
+        markdown_table(&header, &rows)
+    );
     for pair in pairs {
         for (name, fit) in [("MPF", &pair.mpf), ("PL", &pair.pl)] {
             for warning in &fit.warnings {
-                println!("- seed {}, {name} warns: {warning}", pair.seed);
+                text += &format!("- seed {}, {name} warns: {warning}\n", pair.seed);
             }
         }
     }
     let verdicts = comparison.verdicts(pairs);
-    for (text, holds) in &verdicts {
-        println!("- {}: {text}", if *holds { "pass" } else { "FAIL" });
+    for (verdict, holds) in &verdicts {
+        text += &format!("- {}: {verdict}\n", if *holds { "pass" } else { "FAIL" });
     }
-    verdicts.iter().filter(|(_, holds)| !holds).count()
+    (text, verdicts.iter().filter(|(_, holds)| !holds).count())
 }
 
 #[cfg(test)]

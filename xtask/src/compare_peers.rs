@@ -1,9 +1,9 @@
-//! Ours against numpy and scipy, on the same files in the same run.
+//! Times the objective and whole fits against numpy and scipy, on the same files in the same run.
 //!
-//! Both sides are timed in turns and the fastest of each counts, since machines are noisy. The
+//! Both sides are timed in turns and the fastest of each counts, because machines are noisy. The
 //! plain computation is in `benches/peers/plain.py`.
 
-use crate::output::{Output, digits, markdown_table};
+use crate::output::{OutputArgs, digits, markdown_table};
 use crate::time_objective::{self, Choice, random_couplings, random_states};
 use crate::{Result, progress};
 use mpf_core::rng;
@@ -13,16 +13,15 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Options of `compare-peers`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The Python with numpy and scipy.
     #[arg(long, default_value = "python3")]
     python: String,
-    /// How often each side is timed: the best counts, as the rest is noise of the machine.
+    /// Number of times that each side is timed; the fastest counts.
     #[arg(long, default_value_t = 6)]
     rounds: usize,
-    /// What to compare; whole fits take minutes in scipy.
+    /// Parts of the table to make; whole fits take minutes in scipy.
     #[arg(
         long,
         value_enum,
@@ -30,9 +29,8 @@ pub struct Args {
         default_value = "evaluations,threads,fits"
     )]
     only: Vec<Part>,
-    /// Folder for the results [default: target/reproduce/compare-peers]
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// A part of the table.
@@ -52,7 +50,7 @@ struct Case {
     samples: usize,
     active: f64,
     kernel: Choice,
-    /// The ratio that this project promises.
+    /// The least ratio that is expected.
     at_least: f64,
 }
 
@@ -77,10 +75,9 @@ const fn case(dim: usize, samples: usize, active: f64, kernel: Choice, at_least:
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result {
     check_python(&args.python)?;
-    let output = Output::new(args.out.as_deref(), "compare-peers")?;
+    let output = args.output.open("compare-peers")?;
     let folder = tempfile::tempdir()?;
     let wanted = |part| args.only.contains(&part);
     let cases: &[Case] = if wanted(Part::Evaluations) {
@@ -136,7 +133,7 @@ pub fn run(args: &Args) -> Result {
     }
     if wanted(Part::Fits) {
         let (data, fit) = lattice_fit(args, folder.path())?;
-        // Both have arrived when they are within 1e-9 of the minimum.
+        // Either side is timed until it is within 1e-9 of the minimum.
         let target = fit.value * (1.0 + 1e-9);
         let arrived = fit.trace.iter().find(|p| p.value <= target);
         let arrived = arrived.ok_or("a fit ends at its minimum")?;
@@ -159,11 +156,7 @@ pub fn run(args: &Args) -> Result {
     }
     bar.finish_and_clear();
     let header = ["comparison", "ours", "theirs", "ratio", "at least", "met"];
-    let table = markdown_table(&header, &rows);
-    output.write("table.md", &table)?;
-    print!("{table}");
-    println!("\nwritten to {}", output.shown());
-    Ok(())
+    output.show(&markdown_table(&header, &rows), &[])
 }
 
 fn check_python(python: &str) -> Result {
@@ -205,7 +198,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("temporary paths are plain")
 }
 
-/// Seconds of one evaluation: ours, theirs.
+/// Returns the seconds of one evaluation: ours, theirs.
 fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<(f64, f64)> {
     let (data, couplings) = (folder.join("x.npy"), folder.join("j.npy"));
     let states = random_states(case.samples, case.dim, case.active)?;
@@ -236,7 +229,7 @@ fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<(f64, 
     Ok((ours, theirs))
 }
 
-/// Seconds of one evaluation on one thread and on two.
+/// Returns the seconds of one evaluation on one thread and on two.
 fn compare_threads(args: &Args) -> Result<(f64, f64)> {
     let timing = |threads| {
         time_objective::time(&time_objective::Args {
@@ -259,7 +252,7 @@ fn compare_threads(args: &Args) -> Result<(f64, f64)> {
     Ok((one, two))
 }
 
-/// The data of a 10×10 lattice with variance 1, and our fit of them on one thread.
+/// Writes samples of a 10×10 lattice with variance 1, and fits them on one thread.
 fn lattice_fit(args: &Args, folder: &Path) -> Result<(PathBuf, mpf_ising::Fit)> {
     let lattice = Lattice::new(10, 10, Boundary::Open)?;
     let truth = lattice.spin_glass(1.0, &mut rng::stream(0, 0))?;
@@ -268,9 +261,10 @@ fn lattice_fit(args: &Args, folder: &Path) -> Result<(PathBuf, mpf_ising::Fit)> 
     ndarray_npy::write_npy(&data, &states.to_binary())?;
     let samples = Samples::new(&states)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    let fitter: Fitter = Fitter::default();
     let mut best: Option<mpf_ising::Fit> = None;
     for _ in 0..args.rounds {
-        let fit = pool.install(|| Fitter::default().fit(&samples))?;
+        let fit = pool.install(|| fitter.fit(&samples))?;
         if best.as_ref().is_none_or(|b| fit.seconds < b.seconds) {
             best = Some(fit);
         }

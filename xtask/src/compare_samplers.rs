@@ -1,6 +1,6 @@
-//! Which sampler can be trusted on the paper's lattice, and what does it cost?
+//! Measures the autocorrelation, speed and error of every sampler on the paper's lattice.
 //!
-//! Every sampler runs some chains from exact draws, so that only its own memory is measured:
+//! Chains start from exact draws, so that only the sampler's own memory is measured:
 //!
 //! ```text
 //! τ    integrated autocorrelation time in steps, of the energy and of s_i s_j for random pairs
@@ -9,28 +9,24 @@
 //!
 //! A step visits every unit once; with parallel tempering once at every level.
 
-use crate::journal::{self, Journal};
+mod figure;
+
 use crate::output::{Machine, digits, markdown_table};
-use crate::plot::{BLUE, INK, RED, TEXT, TITLE};
+use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
-use mpf_core::{Cancel, EnergyModel, rng};
-use mpf_ising::get_bit;
+use mpf_core::{Cancel, Checkpoint, EnergyModel, rng};
 use mpf_ising::internal::spin_correlations;
-use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States};
+use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States, get_bit};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactLattice, Gibbs, Run, Scan, SwendsenWang, Tally,
     Tempering, TemperingOptions, diagnostics,
 };
 use ndarray::Array2;
-use plotters::coord::Shift;
-use plotters::element::DashedPathElement;
-use plotters::prelude::*;
 use rand::RngExt;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Options of `compare-samplers`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     /// States recorded by every chain, one per step.
@@ -51,12 +47,12 @@ pub struct Args {
     /// Seed of the model and the chains.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Seconds for which the speed of a sampler is measured, on one core.
+    /// Seconds to measure the speed of a sampler, on one core.
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
 #[derive(Serialize)]
@@ -86,14 +82,14 @@ struct Measured {
     tau_pair_median: f64,
     /// Beyond about a tenth of a chain this is only a lower bound.
     tau_pair_worst: f64,
-    /// Pairs that never turned in any chain, though the exact draws say that they do.
+    /// Pairs that never changed in any chain, although exact draws say that they do.
     pairs_stuck: usize,
     updates_per_second: f64,
     steps_per_second: f64,
     /// Steps per second divided by the median τ of a pair.
     effective_per_second: f64,
     mse: f64,
-    /// From the spread over chains; errors share few directions, so it is large.
+    /// From the spread over chains. It is large, because errors share few directions.
     mse_standard_error: f64,
     /// MSE against the number of states.
     curve: Vec<Point>,
@@ -106,7 +102,7 @@ struct Point {
     standard_error: f64,
 }
 
-/// The model and what is known about it.
+/// The model and its exact correlations.
 struct Bench<'a> {
     args: &'a Args,
     cancel: &'a Cancel,
@@ -116,39 +112,39 @@ struct Bench<'a> {
     pairs: Vec<(usize, usize)>,
 }
 
-/// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let (output, mut journal) = args.journal.open("samplers", args, cancel)?;
-    let results = compute(args, &mut journal, cancel)?;
-    if results.samplers.is_empty() {
-        return journal.finish();
-    }
-    output.write_json("results.json", &results)?;
-    output.write("samplers.svg", &draw(&results)?)?;
-    let table = table(&results);
-    output.write("table.md", &table)?;
-    println!("{table}");
-    println!(
+    let settings = settings("samplers", args)?;
+    args.run
+        .run("samplers", settings, cancel, |output, checkpoint| {
+            let results = compute(args, checkpoint, cancel)?;
+            if results.samplers.is_empty() {
+                return Ok(());
+            }
+            output.write_json("results.json", &results)?;
+            output.write("samplers.svg", &figure::draw(&results)?)?;
+            output.show(&table(&results), &notes(&results))
+        })
+}
+
+fn notes(results: &Results) -> Vec<String> {
+    let Settings { samples, pairs, .. } = results.settings;
+    let mut notes = vec![format!(
         "τ in steps (one visit to every unit, at every level of the tempering); MSE of ⟨s_i s_j⟩ \
-         from {} states.",
-        args.samples
-    );
+         from {samples} states."
+    )];
     for sampler in &results.samplers {
-        if sampler.pairs_stuck > 0 {
-            println!(
-                "{}: {} of {} pairs never turned in any chain.",
-                sampler.name, sampler.pairs_stuck, results.settings.pairs
-            );
+        let (name, stuck) = (&sampler.name, sampler.pairs_stuck);
+        if stuck > 0 {
+            let note = format!("{name}: {stuck} of {pairs} pairs never changed in any chain.");
+            notes.push(note);
         }
-        if sampler.tau_pair_worst > 0.1 * args.samples as f64 {
-            println!(
-                "{}: the worst τ is of the order of the chains' length, so only a lower bound.",
-                sampler.name
-            );
+        if sampler.tau_pair_worst > 0.1 * samples as f64 {
+            notes.push(format!(
+                "{name}: the worst τ is of the order of the chains' length, so only a lower bound."
+            ));
         }
     }
-    println!("written to {}", output.shown());
-    journal.finish()
+    notes
 }
 
 fn table(results: &Results) -> String {
@@ -179,7 +175,7 @@ fn table(results: &Results) -> String {
     markdown_table(&header, &rows)
 }
 
-fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Results> {
+fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Results> {
     let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
     let couplings = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
     let d = lattice.n_units();
@@ -205,7 +201,7 @@ fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Result
     let mut samplers = Vec::new();
     let mut keep = |name: &str, measure: &dyn Fn() -> Result<Option<Measured>>| -> Result {
         if !cancel.is_cancelled() {
-            samplers.extend(journal.unit(name, |_| measure())?);
+            samplers.extend(checkpoint.unit(name, |_| measure())?);
             bar.inc(1);
         }
         Ok(())
@@ -258,7 +254,7 @@ fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Result
     })
 }
 
-/// An exact draw for every level of every chain.
+/// Draws exact states for every level of every chain.
 fn tempered_starts(
     tempering: &Tempering,
     couplings: &Couplings,
@@ -282,7 +278,7 @@ fn tempered_starts(
     (0..args.chains).map(chain).collect()
 }
 
-/// Different pairs i < j, or all of them if there are no more.
+/// Draws `n` different pairs i < j, or returns all pairs if there are fewer.
 fn random_pairs(d: usize, n: usize, seed: u64) -> Vec<(usize, usize)> {
     let mut all: Vec<(usize, usize)> = (0..d).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
     let mut rng = rng::stream(seed, 1);
@@ -296,7 +292,7 @@ fn random_pairs(d: usize, n: usize, seed: u64) -> Vec<(usize, usize)> {
 }
 
 impl Bench<'_> {
-    /// Everything about one sampler; nothing when cancelled.
+    /// Measures one sampler. Returns `None` when cancelled.
     fn measure<S>(
         &self,
         name: &str,
@@ -314,6 +310,7 @@ impl Bench<'_> {
             burn_in: 0,
             thinning: 1,
             cancel: self.cancel.clone(),
+            ..Default::default()
         })?;
         let steps_per_second = self.steps_per_second(sampler, starts[0].clone());
         let run = runner.run_from(sampler, starts, |_| {})?;
@@ -341,7 +338,7 @@ impl Bench<'_> {
         }))
     }
 
-    /// On this thread, for about the time that was asked for.
+    /// Times steps on this thread for `--seconds`.
     fn steps_per_second<S: ChainSampler>(&self, sampler: &S, mut state: S::State) -> f64 {
         let mut rng = rng::stream(self.args.seed, 2);
         let limit = Duration::from_secs_f64(self.args.seconds);
@@ -356,7 +353,8 @@ impl Bench<'_> {
         f64::from(steps) / clock.elapsed().as_secs_f64()
     }
 
-    /// τ of the pairs that moved, in ascending order, and how many should have but did not.
+    /// Returns τ of the pairs that changed, in ascending order, and the number of pairs that should
+    /// have changed but did not.
     fn pair_times<I: Sync>(&self, run: &Run<States, I>) -> Result<(Vec<f64>, usize)> {
         let times: Vec<f64> = self
             .pairs
@@ -368,7 +366,7 @@ impl Bench<'_> {
             .collect::<mpf_samplers::Result<_>>()?;
         let total = (self.args.samples * self.args.chains) as f64;
         let stuck = self.pairs.iter().zip(&times).filter(|&(&(i, j), tau)| {
-            // Ten turns would be expected of independent draws.
+            // Independent draws would change more than ten times.
             let turns = 0.5 * (1.0 - self.correlations[[i, j]].abs()) * total;
             tau.is_nan() && turns > 10.0
         });
@@ -378,7 +376,7 @@ impl Bench<'_> {
         Ok((moved, stuck))
     }
 
-    /// The error of the correlations from the first states of a chain, 1-2-5 up to all of them.
+    /// Returns the error of the correlations from the first 10, 20, 50, … states of a chain.
     fn curve<I>(&self, run: &Run<States, I>) -> Result<Vec<Point>> {
         let mut sizes: Vec<usize> = (1..)
             .flat_map(|power| [1, 2, 5].map(|digit| digit * 10usize.pow(power)))
@@ -406,7 +404,7 @@ impl Bench<'_> {
     }
 }
 
-/// Over i < j.
+/// Returns the mean over i < j.
 fn mean_square_difference(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
     let d = a.nrows();
     let squares = (a - b).mapv(|e| e * e);
@@ -414,111 +412,10 @@ fn mean_square_difference(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
     squares.sum() / (d * (d - 1)).max(1) as f64
 }
 
-/// Colour, and pixels of a dash and the gap after it.
-const STYLES: [(RGBColor, Option<(u32, u32)>); 5] = [
-    (INK, None),
-    (BLUE, None),
-    (RED, None),
-    (RED, Some((3, 4))),
-    (RGBColor(200, 130, 0), Some((9, 4))),
-];
-
-fn draw(results: &Results) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (1080, 480)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let settings = &results.settings;
-        let caption = format!(
-            "{0}×{0} spin glass, variance {1}: error of the correlations, {2} chains",
-            settings.lattice, settings.variance, settings.chains
-        );
-        let root = root.titled(&caption, TITLE.into_font())?;
-        let (left, right) = root.split_horizontally(540);
-        panel(&left, results, "states drawn", |_, states| states, true)?;
-        let seconds = |s: &Measured, states: f64| states / s.steps_per_second;
-        panel(&right, results, "seconds on one core", seconds, false)?;
-        root.present()?;
-    }
-    Ok(svg)
-}
-
-fn panel(
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    results: &Results,
-    x_label: &str,
-    x: impl Fn(&Measured, f64) -> f64,
-    legend: bool,
-) -> Result {
-    let lines: Vec<Vec<(f64, f64)>> = results
-        .samplers
-        .iter()
-        .map(|s| {
-            let points = s.curve.iter().map(|p| (x(s, p.states as f64), p.mse));
-            points.collect()
-        })
-        .collect();
-    let range = |values: &mut dyn Iterator<Item = f64>| {
-        let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| {
-            (low.min(v), high.max(v))
-        });
-        0.8 * low.max(1e-12)..1.25 * high
-    };
-    let x_range = range(&mut lines.iter().flatten().map(|p| p.0));
-    let y_range = range(&mut lines.iter().flatten().map(|p| p.1));
-    let mut chart = ChartBuilder::on(area)
-        .margin(14)
-        .x_label_area_size(46)
-        .y_label_area_size(78)
-        .build_cartesian_2d(x_range.log_scale(), y_range.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc(x_label)
-        .y_desc("mean square error of ⟨s_i s_j⟩")
-        .label_style(TEXT)
-        .axis_desc_style(TEXT)
-        .light_line_style(INK.mix(0.06))
-        .bold_line_style(INK.mix(0.15))
-        .x_label_formatter(&|v| power_of_ten(*v))
-        .y_label_formatter(&|v| power_of_ten(*v))
-        .draw()?;
-    for ((sampler, line), (colour, dash)) in results.samplers.iter().zip(lines).zip(STYLES) {
-        let style = colour.stroke_width(2);
-        let series = match dash {
-            None => chart.draw_series(LineSeries::new(line, style))?,
-            Some((on, off)) => chart.draw_series(DashedLineSeries::new(line, on, off, style))?,
-        };
-        if legend {
-            let (on, off) = dash.unwrap_or((24, 0));
-            series.label(&sampler.name).legend(move |(x, y)| {
-                let ends = [(x, y), (x + 24, y)];
-                DashedPathElement::new(ends, on, off.max(1), style)
-            });
-        }
-    }
-    if legend {
-        chart
-            .configure_series_labels()
-            .label_font(TEXT)
-            .background_style(WHITE.mix(0.9))
-            .border_style(INK.mix(0.3))
-            .position(SeriesLabelPosition::LowerLeft)
-            .draw()?;
-    }
-    Ok(())
-}
-
-fn power_of_ten(value: f64) -> String {
-    if (0.9..1e5).contains(&value) {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.0e}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpf_testkit::StopAfter;
 
     #[test]
     fn a_small_glass_runs_through_and_ranks_as_expected() {
@@ -530,20 +427,14 @@ mod tests {
             lattice: 4,
             seed: 1,
             seconds: 0.0,
-            journal: journal::Options::default(),
+            run: RunArgs::default(),
         };
-        let folder = tempfile::tempdir().unwrap();
-        let run = |stop| {
-            let settings = journal::settings("samplers", &args).unwrap();
-            journal::in_folder(folder.path(), settings, stop, |journal, cancel| {
-                compute(&args, journal, cancel)
-            })
-            .unwrap()
-        };
-        // Stopped after the first and after the third sampler.
-        let one = run(Some(1));
-        assert_eq!(run(Some(2)).samplers.len(), 3);
-        let results = run(None);
+        // Stopped after the first sampler, then resumed.
+        let file = StopAfter::new(1);
+        let one = compute(&args, &file.checkpoint(), file.cancel()).unwrap();
+        assert_eq!(one.samplers.len(), 1);
+        let (file, checkpoint) = file.resumed();
+        let results = compute(&args, &checkpoint, file.cancel()).unwrap();
         let [exact, tempering, gibbs, _, clusters] = &results.samplers[..] else {
             panic!("five samplers");
         };
@@ -556,14 +447,14 @@ mod tests {
         assert!(tempering.tau_energy < gibbs.tau_energy);
         assert!(exact.mse < gibbs.mse && exact.mse < clusters.mse);
         assert_eq!(exact.curve.last().unwrap().states, 2000);
-        let svg = draw(&results).unwrap();
+        let svg = figure::draw(&results).unwrap();
         assert!(svg.contains("Swendsen-Wang") && svg.contains("states drawn"));
         assert_eq!(table(&results).lines().count(), 7);
         assert_eq!(
             one.samplers[0].steps_per_second, exact.steps_per_second,
             "measured once"
         );
-        let again = run(None);
+        let again = compute(&args, &Checkpoint::default(), &Cancel::new()).unwrap();
         assert_eq!(again.samplers[1].mse, tempering.mse);
     }
 

@@ -1,14 +1,13 @@
-//! Correlations of a model, and how far they are from another's.
+//! Errors of a model's correlations.
 //!
-//! Exact where the couplings are those of an open lattice; otherwise from several chains, whose
-//! spread gives the standard error, and whose noise is taken out of squared errors (jackknife
-//! over chains: exact for a mean of squares).
+//! They are exact on an open lattice, and otherwise estimated from several chains. The jackknife
+//! over chains gives the standard error and removes the chains' noise from squared errors (exactly
+//! for a mean of squares).
 
 use crate::Result;
 use mpf_core::Cancel;
-use mpf_ising::States;
 use mpf_ising::internal::spin_correlations;
-use mpf_ising::{Boundary, Couplings, Lattice, Samples};
+use mpf_ising::{Boundary, Couplings, Lattice, Samples, States};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactLattice, Tally, Tempering, TemperingOptions,
 };
@@ -16,37 +15,31 @@ use ndarray::Array2;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// A number and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The number.
     pub value: f64,
-    /// Its standard error; 0 where it was computed exactly.
+    /// 0 for an exact value.
     pub standard_error: f64,
 }
 
-/// How long chains run.
+/// The number of chains and their lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Independent chains.
     pub chains: usize,
     /// Recorded states per chain.
     pub draws: usize,
-    /// Steps before.
     pub burn_in: usize,
 }
 
 /// ⟨x_i x_j⟩ of a model: exactly, or chain by chain.
 pub enum PairMeans {
-    /// Without error.
     Exact(Array2<f64>),
-    /// From every chain.
     Chains(Vec<Array2<f64>>),
 }
 
 impl PairMeans {
-    /// From the transfer matrix of an open lattice, where `couplings` are on one; otherwise by
-    /// parallel tempering. Nothing when cancelled.
+    /// Uses the transfer matrix if `couplings` are on an open lattice, and otherwise parallel
+    /// tempering. Returns `None` when cancelled.
     pub fn of(
         couplings: &Couplings,
         lattice: &Lattice,
@@ -59,7 +52,7 @@ impl PairMeans {
         {
             return Ok(Some(Self::Exact(exact.pair_means())));
         }
-        // From no couplings at all: fitted ones may be so large that 0.1 of them is still cold.
+        // The hottest level has no couplings: fitted ones may be so large that a tenth is still cold.
         let tempering = Tempering::tune(
             couplings,
             &TemperingOptions {
@@ -71,7 +64,7 @@ impl PairMeans {
         Self::sampled(&tempering, effort, seed, cancel)
     }
 
-    /// From chains of any sampler. Nothing when cancelled.
+    /// Runs chains of any sampler. Returns `None` when cancelled.
     pub fn sampled<S>(
         sampler: &S,
         effort: Effort,
@@ -88,6 +81,7 @@ impl PairMeans {
             burn_in: effort.burn_in,
             thinning: 1,
             cancel: cancel.clone(),
+            ..Default::default()
         })?;
         let run = runner.run(sampler)?;
         if run.cancelled {
@@ -101,7 +95,7 @@ impl PairMeans {
         Ok(Some(Self::Chains(means)))
     }
 
-    /// The best single answer.
+    /// Returns the mean over chains.
     pub fn mean(&self) -> Array2<f64> {
         match self {
             Self::Exact(means) => means.clone(),
@@ -109,7 +103,7 @@ impl PairMeans {
         }
     }
 
-    /// `statistic` of the pair means, free of the chains' noise to first order.
+    /// Estimates `statistic` of the pair means, without the chains' noise to first order.
     pub fn estimate(&self, statistic: impl Fn(&Array2<f64>) -> f64) -> Estimate {
         match self {
             Self::Exact(means) => Estimate {
@@ -133,7 +127,7 @@ fn mean_without(chains: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> 
     sum / n
 }
 
-/// R θ̂ − (R − 1) mean θ̂₍₋ᵣ₎, and √((R − 1)/R Σ (θ̂₍₋ᵣ₎ − mean)²).
+/// Returns R θ̂ − (R − 1) mean θ̂₍₋ᵣ₎ and √((R − 1)/R Σ (θ̂₍₋ᵣ₎ − mean)²).
 fn jackknife(chains: &[Array2<f64>], statistic: impl Fn(&Array2<f64>) -> f64) -> Estimate {
     let n = chains.len() as f64;
     let all = statistic(&mean_without(chains, None));
@@ -148,20 +142,20 @@ fn jackknife(chains: &[Array2<f64>], statistic: impl Fn(&Array2<f64>) -> f64) ->
     }
 }
 
-/// ε_corr: the mean over i < j of (⟨s_i s_j⟩ − ⟨s_i s_j⟩′)².
+/// Returns ε_corr, the mean over i < j of (⟨s_i s_j⟩ − ⟨s_i s_j⟩′)².
 pub fn mean_square_spin_error(pair_means: &Array2<f64>, truth: &Array2<f64>) -> f64 {
     let (a, b) = (spin_correlations(pair_means), spin_correlations(truth));
     mean_over_pairs(a.nrows(), |i, j| (a[[i, j]] - b[[i, j]]).powi(2))
 }
 
-/// The mean over i < j of |ρ_ij − ρ_ij′|, ρ the correlation coefficients.
+/// Returns the mean over i < j of |ρ_ij − ρ_ij′|, ρ the correlation coefficients.
 pub fn mean_absolute_pearson_error(pair_means: &Array2<f64>, truth: &Array2<f64>) -> f64 {
     mean_over_pairs(truth.nrows(), |i, j| {
         (pearson(pair_means, i, j) - pearson(truth, i, j)).abs()
     })
 }
 
-/// The correlation coefficient of bits i and j; 0 where one is constant.
+/// Returns the correlation coefficient of bits i and j, or 0 if one is constant.
 fn pearson(pair_means: &Array2<f64>, i: usize, j: usize) -> f64 {
     let (a, b) = (pair_means[[i, i]], pair_means[[j, j]]);
     let scale = (a * (1.0 - a) * b * (1.0 - b)).sqrt();
@@ -226,7 +220,7 @@ mod tests {
             .unwrap()
             .unwrap()
             .estimate(|means| mean_square_spin_error(means, &exact));
-        // Nothing is wrong, so what is left is noise around zero.
+        // Both are right, so the difference is noise around zero.
         assert!(error.value.abs() < 5.0 * error.standard_error, "{error:?}");
         assert!(error.standard_error < 1e-4);
     }

@@ -1,4 +1,4 @@
-//! Figure 1: what MPF does, computed on three states.
+//! Figure 1: MPF on three states.
 //!
 //! The probability distributions over three states form a triangle. A one-parameter family
 //! p⁽∞⁾(θ) is a curve in it; the dynamics carry the data p⁽⁰⁾ along another curve to p⁽∞⁾(θ).
@@ -8,18 +8,17 @@
 //! zero; the divergence is computed from the dynamics themselves, to all orders.
 
 use crate::Result;
-use crate::output::{Entry, Experiment, Machine, Output, digits, markdown_table};
+use crate::output::{Entry, Experiment, Machine, OutputArgs, digits, markdown_table};
 use crate::plot::{INK, RED, TEXT, TITLE, dashes};
 use crate::report::Page;
-use mpf_core::from_fn;
-use mpf_core::kl_divergence;
-use mpf_core::{DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions};
+use mpf_core::{
+    DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions, from_fn,
+    kl_divergence,
+};
 use ndarray::{Array1, array};
 use plotters::prelude::*;
 use serde::Serialize;
-use std::path::PathBuf;
 
-/// Options of `reproduce-fig1`.
 #[derive(clap::Args)]
 pub struct Args {
     /// How long the dynamics run before they are compared with the data.
@@ -28,12 +27,11 @@ pub struct Args {
     /// Where learning starts.
     #[arg(long, default_value_t = 2.2)]
     start: f64,
-    /// Folder for the results [default: target/reproduce/fig1]
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-/// The three states: E_i = θ φ_i + base_i, all connected, and the data.
+/// Three connected states with E_i = θ φ_i + base_i, and the data.
 struct System {
     model: LinearEnergies,
     connectivity: DenseConnectivity,
@@ -71,7 +69,7 @@ impl System {
         })
     }
 
-    /// The θ that minimises `divergence`, and every θ on the way.
+    /// Returns the values of θ along the minimisation of `divergence`, its minimum last.
     fn minimise(&self, start: f64, divergence: fn(&Stage) -> f64) -> Result<Vec<f64>> {
         let value = |theta: f64| self.stage(0, theta).map_or(f64::NAN, |s| divergence(&s));
         let mut objective = from_fn(1, |t: &[f64], grad: &mut [f64]| {
@@ -113,12 +111,11 @@ struct Results {
     stages: Vec<Stage>,
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<Option<Entry>> {
     if !(args.epsilon > 0.0 && args.epsilon.is_finite() && args.start.is_finite()) {
         return Err("--epsilon must be positive and --start finite".into());
     }
-    let output = Output::new(args.out.as_deref(), "fig1")?;
+    let output = args.output.open("fig1")?;
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
     let svg = draw(&system, &results.stages)?;
@@ -200,7 +197,7 @@ fn compute(args: &Args) -> Result<Results> {
     })
 }
 
-/// The corner of the triangle that is all in state 0, 1, 2.
+/// The corners of the triangle: all probability in state 0, 1 or 2.
 const CORNERS: [(f64, f64); 3] = [(0.0, 0.0), (0.5, 0.866), (1.0, 0.0)];
 
 fn place(p: &[f64]) -> (f64, f64) {
@@ -322,7 +319,7 @@ mod tests {
         Args {
             epsilon: 0.1,
             start: 2.2,
-            out: None,
+            output: OutputArgs::default(),
         }
     }
 
@@ -336,7 +333,7 @@ mod tests {
                 .windows(2)
                 .all(|w| w[1].kl_infinity < w[0].kl_infinity)
         );
-        // A small ε makes MPF's minimum another point than maximum likelihood's, but a near one.
+        // With a small ε, MPF's minimum is near maximum likelihood's but not the same.
         let distance = (results.theta_mpf - results.theta_maximum_likelihood).abs();
         assert!(distance > 1e-4 && distance < 0.2, "{distance}");
         // For long dynamics the two are the same.

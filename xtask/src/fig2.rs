@@ -1,4 +1,5 @@
-//! Figure 2 and Table E-1: five ways to learn a two-dimensional spin glass, and one more.
+//! Figure 2 and Table E-1: the paper's five methods and MPF with ℓ1 learn a two-dimensional spin
+//! glass.
 //!
 //! ```text
 //! J_ij ~ N(0, 10) between the neighbours of a 10×10 lattice, no field; M samples
@@ -6,26 +7,29 @@
 //! ε_corr = mean over i < j of (⟨s_i s_j⟩_Ĵ − ⟨s_i s_j⟩_J)²
 //! ```
 //!
-//! against the time spent learning: drawing samples and measuring errors do not count. All methods
-//! start from the same random parameters and use the same threads. How much each works is set in
-//! iterations and updates, so that errors do not depend on the clock.
+//! against learning time, which excludes drawing samples and measuring errors. All methods start
+//! from the same random parameters and use the same threads. Limits are in iterations and updates,
+//! so that errors do not depend on the clock.
 
 mod figure;
 mod methods;
 mod page;
+mod penalised;
 mod problem;
 mod reading;
+mod results;
+mod watch;
 
 use crate::Result;
-use crate::correlations::{Effort, Estimate};
-use crate::journal::{self, Journal};
-use crate::output::{Entry, Experiment, Machine, digits};
+use crate::correlations::Effort;
+use crate::output::{Entry, Experiment, Settings};
+use crate::run::{RunArgs, settings};
 use methods::Learner;
-use mpf_core::Cancel;
+use mpf_core::{Cancel, Checkpoint};
 use problem::Problem;
-use serde::{Deserialize, Serialize};
+use results::{Data, Method, NoCouplings, Results, summarise};
+use serde::Serialize;
 
-/// Options of `reproduce-fig2`.
 #[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
     /// Samples to learn from.
@@ -71,7 +75,7 @@ pub struct Args {
     /// Learning rate of the last update of CD (the paper's).
     #[arg(long, default_value_t = 0.1)]
     cd_last_rate: f64,
-    /// λ of the pseudo-inverse in MFT+TAP; the paper does not give its own.
+    /// λ of the pseudo-inverse in MFT+TAP, which the paper does not give.
     #[arg(long, default_value_t = 1e-5)]
     tap_lambda: f64,
     /// Penalties tried for MPF with ℓ1.
@@ -80,15 +84,14 @@ pub struct Args {
     /// Most seconds of learning per method. Results then depend on the machine.
     #[arg(long)]
     budget: Option<f64>,
-    /// States per chain (of 8) from which final correlations are estimated.
+    /// States per chain (of 8) to estimate the final correlations from.
     #[arg(long, default_value_t = 6000)]
     correlation_draws: usize,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
-/// The rim of the lattice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Rim {
@@ -96,23 +99,21 @@ enum Rim {
     Periodic,
 }
 
-/// Where samples come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Source {
     /// Independent draws by a transfer matrix.
     Exact,
-    /// One chain, a state per sweep, after a tenth as many that are thrown away.
+    /// One chain, a state per sweep, after a burn-in of a tenth as many sweeps.
     SwendsenWang,
 }
 
-/// Which couplings are learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Free {
     /// All d(d + 1)/2 parameters.
     Full,
-    /// Those of neighbours on the lattice, and the biases.
+    /// The couplings between neighbours on the lattice, and the biases.
     Lattice,
 }
 
@@ -161,156 +162,34 @@ impl Args {
     }
 }
 
-/// `results.json`; every field is described in `docs/results.md`.
-#[derive(Serialize)]
-struct Results {
-    settings: Settings,
-    data: Data,
-    no_couplings: NoCouplings,
-    methods: Vec<Method>,
-    over_seeds: Vec<OverSeeds>,
-    reading: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Settings {
-    machine: Machine,
-    seed: u64,
-    seeds: u64,
-    samples: usize,
-    lattice: usize,
-    boundary: Rim,
-    variance: f64,
-    sampler: Source,
-    support: Free,
-    iterations: usize,
-    cd1_updates: usize,
-    cd10_updates: usize,
-    cd_first_rate: f64,
-    cd_last_rate: f64,
-    tap_lambda: f64,
-    lambdas: usize,
-    budget: Option<f64>,
-}
-
-/// What the samples are worth.
-#[derive(Serialize, Deserialize)]
-struct Data {
-    distinct_samples: usize,
-    /// Integrated autocorrelation time of the energy, in samples: 1 for independent ones.
-    tau_energy: f64,
-    effective_samples: f64,
-    /// ε_corr of the samples' own correlations: their noise.
-    eps_corr: f64,
-}
-
-/// The errors of Ĵ = 0.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct NoCouplings {
-    eps_j: f64,
-    eps_corr: f64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Method {
-    name: String,
-    eps_j: f64,
-    eps_j_off_diagonal: f64,
-    eps_j_diagonal: f64,
-    eps_corr: Option<Estimate>,
-    seconds: f64,
-    iterations: usize,
-    evaluations: usize,
-    stop: String,
-    /// The penalty that held-out data chose.
-    lambda: Option<f64>,
-    warnings: Vec<String>,
-    paper: Option<Paper>,
-    trace: Vec<Point>,
-}
-
-/// Table E-1 of the paper.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct Paper {
-    eps_j: f64,
-    eps_corr: f64,
-    seconds: f64,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct Point {
-    iteration: usize,
-    seconds: f64,
-    eps_j: f64,
-    eps_corr: Option<Estimate>,
-}
-
-/// A method over several models.
-#[derive(Serialize)]
-struct OverSeeds {
-    name: &'static str,
-    seeds: Vec<u64>,
-    eps_j: Spread,
-    eps_corr: Spread,
-    seconds: Spread,
-}
-
-/// Median, smallest and largest.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let n = values.len();
-        Self {
-            median: 0.5 * (values[(n - 1) / 2] + values[n / 2]),
-            min: values[0],
-            max: values[n - 1],
-        }
-    }
-
-    fn shown(self) -> String {
-        format!(
-            "{} ({}–{})",
-            digits(self.median),
-            digits(self.min),
-            digits(self.max)
-        )
-    }
-}
-
-/// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     args.check()?;
-    let (output, mut journal) = args.journal.open("fig2", args, cancel)?;
-    let Some(results) = compute(args, &mut journal, cancel)? else {
-        journal.finish()?;
-        return Ok(None);
-    };
-    let (panels, log_time) = (figure::panels(&results)?, figure::log_time(&results)?);
-    let entry = output.publish(&Experiment {
-        title: page::TITLE,
-        results: &results,
-        table: &page::tables(&results),
-        page: &page::of(&results, &panels, &log_time),
-        figures: &[("fig2.svg", panels), ("fig2-log-time.svg", log_time)],
-        reading: &results.reading,
-    })?;
-    journal.finish()?;
-    Ok(Some(entry))
+    let settings = settings("fig2", args)?;
+    args.run
+        .run("fig2", settings, cancel, |output, checkpoint| {
+            let Some(results) = compute(args, checkpoint, cancel)? else {
+                return Ok(None);
+            };
+            let (panels, log_time) = (figure::panels(&results)?, figure::log_time(&results)?);
+            let entry = output.publish(&Experiment {
+                title: page::TITLE,
+                results: &results,
+                table: &page::tables(&results),
+                page: &page::of(&results, &panels, &log_time),
+                figures: &[("fig2.svg", panels), ("fig2-log-time.svg", log_time)],
+                reading: &results.reading,
+            })?;
+            Ok(Some(entry))
+        })
 }
 
-/// Nothing when cancelled before the first method began.
-fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option<Results>> {
+/// Returns `None` when cancelled before the first method began.
+fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Results>> {
     let mut first: Option<Facts> = None;
     let mut models: Vec<(u64, Vec<Method>)> = Vec::new();
     for seed in args.seed..args.seed + args.seeds {
-        let Some((facts, methods)) = compute_one(args, seed, journal, cancel)? else {
+        let entry = checkpoint.entry(format!("model {seed}"));
+        let Some((facts, methods)) = compute_one(args, seed, &entry, cancel)? else {
             break;
         };
         first.get_or_insert(facts);
@@ -322,56 +201,33 @@ fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option
     let Some((data, no_couplings)) = first else {
         return Ok(None);
     };
-    let summary = summarise(args, &models);
-    let methods = models.swap_remove(0).1;
+    let over_seeds = summarise(args, &models);
     let mut results = Results {
-        settings: Settings {
-            machine: Machine::this(),
-            seed: args.seed,
-            seeds: args.seeds,
-            samples: args.samples,
-            lattice: args.lattice,
-            boundary: args.boundary,
-            variance: args.variance,
-            sampler: args.sampler,
-            support: args.support,
-            iterations: args.iterations,
-            cd1_updates: args.cd1_updates,
-            cd10_updates: args.cd10_updates,
-            cd_first_rate: args.cd_first_rate,
-            cd_last_rate: args.cd_last_rate,
-            tap_lambda: args.tap_lambda,
-            lambdas: args.lambdas,
-            budget: args.budget,
-        },
+        settings: Settings::of(args),
         data,
         no_couplings,
-        methods,
-        over_seeds: summary,
+        methods: models.swap_remove(0).1,
+        over_seeds,
         reading: Vec::new(),
     };
     results.reading = reading::of(&results);
     Ok(Some(results))
 }
 
-/// What is known of a model and its samples.
+/// The samples of a model and the errors without couplings.
 type Facts = (Data, NoCouplings);
 
-/// One model: what is known of it, and the methods. Nothing when cancelled before the first began.
-/// The model is made only if something is left to do.
+/// Runs all methods on one model. Returns `None` when cancelled before the first began. Makes the
+/// model only if something is left to do.
 fn compute_one(
     args: &Args,
     seed: u64,
-    journal: &mut Journal,
+    checkpoint: &Checkpoint,
     cancel: &Cancel,
 ) -> Result<Option<(Facts, Vec<Method>)>> {
-    let facts = format!("model {seed}");
-    let names: Vec<String> = args
-        .methods
-        .iter()
-        .map(|learner| format!("model {seed}, {}", learner.name()))
-        .collect();
-    let problem = if journal.has(&facts) && names.iter().all(|name| journal.has(name)) {
+    const FACTS: &str = "data";
+    let mut units = args.methods.iter().map(|m| m.name()).chain([FACTS]);
+    let problem = if units.all(|name| checkpoint.is_finished(name)) {
         None
     } else {
         match Problem::new(args, seed, cancel)? {
@@ -384,49 +240,25 @@ fn compute_one(
             .as_ref()
             .expect("made where something is left to do")
     };
-    let facts = journal.unit(&facts, |_| {
+    let facts = checkpoint.unit(FACTS, |_| {
         let problem = problem();
-        Ok((problem.data()?, problem.no_couplings()?))
+        Ok::<_, crate::Error>((problem.data()?, problem.no_couplings()?))
     })?;
     let mut methods = Vec::new();
-    for (learner, name) in args.methods.iter().zip(&names) {
+    for learner in &args.methods {
         if cancel.is_cancelled() {
             break;
         }
-        methods.push(journal.unit(name, |unit| learner.run(problem(), unit))?);
+        methods.push(checkpoint.unit(learner.name(), |unit| learner.run(problem(), unit))?);
     }
     Ok(Some((facts, methods)))
-}
-
-/// Medians and ranges over the models that every method finished.
-fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverSeeds> {
-    let mut summary = Vec::new();
-    for (at, learner) in args.methods.iter().enumerate() {
-        let of_this: Vec<(u64, &Method)> = models
-            .iter()
-            .filter_map(|(seed, methods)| Some((*seed, methods.get(at)?)))
-            .collect();
-        if of_this.is_empty() {
-            continue;
-        }
-        let spread =
-            |f: fn(&Method) -> f64| Spread::of(of_this.iter().map(|(_, m)| f(m)).collect());
-        summary.push(OverSeeds {
-            name: learner.name(),
-            seeds: of_this.iter().map(|(seed, _)| *seed).collect(),
-            eps_j: spread(|m| m.eps_j),
-            eps_corr: spread(|m| m.eps_corr.map_or(f64::NAN, |e| e.value)),
-            seconds: spread(|m| m.seconds),
-        });
-    }
-    summary
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::output::{exact_without_times, without_times};
-    use std::path::Path;
+    use crate::run::interrupted;
 
     fn small() -> Args {
         Args {
@@ -448,7 +280,7 @@ mod tests {
             lambdas: 4,
             budget: None,
             correlation_draws: 300,
-            journal: journal::Options::default(),
+            run: RunArgs::default(),
         }
     }
 
@@ -457,17 +289,9 @@ mod tests {
             .num_threads(n)
             .build()
             .unwrap();
-        pool.install(|| in_folder(tempfile::tempdir().unwrap().path(), args, None))
+        pool.install(|| compute(args, &Checkpoint::default(), &Cancel::new()))
             .unwrap()
             .unwrap()
-    }
-
-    /// Stopped after so many entries in the journal of `folder`.
-    fn in_folder(folder: &Path, args: &Args, stop: Option<usize>) -> Result<Option<Results>> {
-        let settings = journal::settings("fig2", args)?;
-        journal::in_folder(folder, settings, stop, |journal, cancel| {
-            compute(args, journal, cancel)
-        })
     }
 
     #[test]
@@ -567,10 +391,7 @@ mod tests {
             support: Free::Lattice,
             ..small()
         };
-        let folder = tempfile::tempdir().unwrap();
-        let settings = journal::settings("fig2", &args).unwrap();
-        let journal = Journal::open(folder.path(), &args.journal, settings, &cancel);
-        let results = compute(&args, &mut journal.unwrap(), &cancel);
+        let results = compute(&args, &Checkpoint::default(), &cancel);
         let results = results.unwrap().unwrap();
         assert!(results.methods.is_empty());
         assert!(figure::panels(&results).is_ok() && figure::log_time(&results).is_ok());
@@ -586,21 +407,11 @@ mod tests {
             ..small()
         };
         let whole = exact_without_times(&in_threads(2, &args));
-        // MPF: 13 states and a result; PL the same; CD and TAP a result each; MPF + ℓ1 more.
-        let folder = tempfile::tempdir().unwrap();
-        for stop in [1, 5, 9, 1, 8, 8, 1, 4, 7, 30, 20, 10, 25] {
-            in_folder(folder.path(), &args, Some(stop)).unwrap();
-        }
-        let results = in_folder(folder.path(), &args, None).unwrap().unwrap();
-        assert_eq!(exact_without_times(&results), whole);
-        let other = Args {
-            cd_last_rate: 0.2,
-            ..args
-        };
-        // Nothing is left of a run that has come to its end.
-        assert!(in_folder(folder.path(), &other, Some(3)).is_ok());
-        let refused = in_folder(folder.path(), &Args { seed: 7, ..other }, None);
-        let message = refused.err().unwrap().to_string();
-        assert!(message.contains("--seed was 1 and is 7"), "{message}");
+        // A write is a state of a method or a result.
+        let stops = [1, 5, 9, 1, 8, 8, 1, 4, 7, 30, 20, 10, 25];
+        let results = interrupted(&stops, |checkpoint, cancel| {
+            compute(&args, checkpoint, cancel)
+        });
+        assert_eq!(exact_without_times(&results.unwrap()), whole);
     }
 }

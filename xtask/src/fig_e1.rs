@@ -1,24 +1,23 @@
-//! Figure E-1: what learning costs as the number of samples grows.
+//! Figure E-1: learning time against the number of samples M.
 //!
-//! Samples of the paper's 10×10 spin glass; the time of one evaluation of K with its gradient, and
-//! of a whole fit to |∇| ≤ 10⁻⁴. Both are straight lines with slope near 1 in a log-log plot once
-//! M is large. The fit has a small ℓ2 penalty: without one it has no finite end at small M, and
-//! time would measure how long couplings run away.
+//! Times one evaluation of K with its gradient, and a whole fit to |∇| ≤ 10⁻⁴, on samples of the
+//! paper's 10×10 spin glass. Both are straight lines with slope near 1 in a log-log plot once M is
+//! large. The fit has a small ℓ2 penalty: without one, couplings run away at small M and the fit
+//! does not end.
 
-use crate::journal::{self, Journal};
-use crate::output::{Entry, Experiment, Machine, digits, markdown_table};
+use crate::output::{self, Entry, Experiment, digits, markdown_table};
 use crate::plot::{self, Axes, STYLES, Series};
 use crate::report::Page;
-use crate::{Result, progress};
-use mpf_core::{Cancel, Form, MinimizerOptions, Objective, StopReason, rng};
-use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Neighbourhood, Samples};
+use crate::run::{RunArgs, settings};
+use crate::{Error, Result, progress};
+use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason, rng};
+use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Mpf, Neighbourhood, Samples};
 use mpf_samplers::ExactLattice;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Options of `reproduce-fig-e1`.
 #[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
     /// Smallest number of samples.
@@ -44,7 +43,7 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
 #[derive(Serialize)]
@@ -58,11 +57,8 @@ struct Results {
 
 #[derive(Serialize)]
 struct Settings {
-    machine: Machine,
-    seed: u64,
-    lattice: usize,
-    variance: f64,
-    l2: f64,
+    #[serde(flatten)]
+    given: output::Settings<Args>,
     gradient_tolerance: f64,
 }
 
@@ -88,35 +84,40 @@ const TOLERANCE: f64 = 1e-4;
 
 const TITLE: &str = "Figure E-1: time against the number of samples";
 
-/// Runs the command.
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
-    let (output, mut journal) = args.journal.open("fig-e1", args, cancel)?;
-    let Some(results) = compute(args, &mut journal, cancel)? else {
-        journal.finish()?;
-        return Ok(None);
-    };
-    let (header, rows) = table(&results);
-    let svg = draw(&results)?;
-    let entry = output.publish(&Experiment {
-        title: TITLE,
-        results: &results,
-        page: &page(&results, &svg),
-        figures: &[("fig-e1.svg", svg)],
-        table: &markdown_table(&header, &rows),
-        reading: &results.reading,
-    })?;
-    journal.finish()?;
-    Ok(Some(entry))
+    let sizes = sizes(args)?;
+    let settings = settings("fig-e1", args)?;
+    args.run
+        .run("fig-e1", settings, cancel, |output, checkpoint| {
+            let Some(results) = compute(args, &sizes, checkpoint, cancel)? else {
+                return Ok(None);
+            };
+            let (header, rows) = table(&results);
+            let svg = draw(&results)?;
+            let entry = output.publish(&Experiment {
+                title: TITLE,
+                results: &results,
+                page: &page(&results, &svg),
+                figures: &[("fig-e1.svg", svg)],
+                table: &markdown_table(&header, &rows),
+                reading: &results.reading,
+            })?;
+            Ok(Some(entry))
+        })
 }
 
-/// Nothing when cancelled before two points were measured.
-fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option<Results>> {
-    let sizes = sizes(args)?;
+/// Returns `None` when cancelled before two points were measured.
+fn compute(
+    args: &Args,
+    sizes: &[usize],
+    checkpoint: &Checkpoint,
+    cancel: &Cancel,
+) -> Result<Option<Results>> {
     let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
     let truth = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
     let exact = ExactLattice::new(&truth, &lattice)?;
     let all = exact.draw(args.to, rng::next_seed(args.seed));
-    let fitter = Fitter::new(FitOptions {
+    let options = FitOptions {
         l2: args.l2,
         l2_on_fields: true,
         minimizer: MinimizerOptions {
@@ -125,20 +126,21 @@ fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option
             ..Default::default()
         },
         ..Default::default()
-    })?;
+    };
+    let fitter = Fitter::new(Mpf::default(), options)?;
     let bar = progress::bar(sizes.len() as u64).with_prefix("samples");
     let mut points = Vec::new();
-    for m in sizes {
+    for &m in sizes {
         bar.set_message(format!("M = {m}"));
-        // Seconds of a fit that goes on elsewhere would mean little: a point is made in one go.
-        let point = journal.unit(&format!("{m} samples"), |_| {
+        // A fit is timed, so it is not resumed in the middle.
+        let point = checkpoint.unit(format!("{m} samples"), |_| {
             let samples = Samples::new(&all.slice(0..m))?;
-            let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, Form::Sum)?;
+            let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
             let theta = truth.pack();
             let mut gradient = vec![0.0; theta.len()];
             let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
             let fit = fitter.fit(&samples)?;
-            Ok(Point {
+            Ok::<_, Error>(Point {
                 samples: m,
                 distinct_samples: samples.n_distinct(),
                 evaluation_seconds,
@@ -165,11 +167,7 @@ fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option
     let reading = reading(&points, slopes);
     Ok(Some(Results {
         settings: Settings {
-            machine: Machine::this(),
-            seed: args.seed,
-            lattice: args.lattice,
-            variance: args.variance,
-            l2: args.l2,
+            given: output::Settings::of(args),
             gradient_tolerance: TOLERANCE,
         },
         points,
@@ -178,7 +176,7 @@ fn compute(args: &Args, journal: &mut Journal, cancel: &Cancel) -> Result<Option
     }))
 }
 
-/// From `from` to `to` in equal ratios.
+/// Returns sizes from `from` to `to` in equal ratios.
 fn sizes(args: &Args) -> Result<Vec<usize>> {
     if args.from < 1 || args.to <= args.from || args.per_decade < 1 {
         return Err("--from must be at least 1, --to larger, --per-decade at least 1".into());
@@ -192,7 +190,7 @@ fn sizes(args: &Args) -> Result<Vec<usize>> {
         .collect())
 }
 
-/// The fastest of at least three runs, and of as many as fit into a fifth of a second.
+/// Returns the seconds of the fastest of at least three runs within a fifth of a second.
 fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
     let begin = Instant::now();
     let mut best = f64::INFINITY;
@@ -206,7 +204,7 @@ fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
     best
 }
 
-/// Least squares of ln seconds on ln M, over the upper half of the range of ln M.
+/// Returns the slope of ln seconds against ln M by least squares, over the upper half of the range.
 fn slope(points: &[Point], seconds: impl Fn(&Point) -> f64) -> f64 {
     let logs: Vec<(f64, f64)> = points
         .iter()
@@ -341,7 +339,7 @@ fn above(points: Vec<(f64, f64)>, low: f64) -> Vec<(f64, f64)> {
 fn page(results: &Results, svg: &str) -> String {
     let mut page = Page::new(
         TITLE,
-        "What one evaluation of the objective with its gradient, and a whole fit, take as the \
+        "The time of one evaluation of the objective with its gradient, and of a whole fit, as the \
          number of samples grows.",
     );
     page.heading("What was found");
@@ -361,7 +359,7 @@ fn page(results: &Results, svg: &str) -> String {
 mod tests {
     use super::*;
     use crate::output::without_times;
-    use std::path::Path;
+    use mpf_testkit::StopAfter;
 
     fn small() -> Args {
         Args {
@@ -372,33 +370,33 @@ mod tests {
             lattice: 4,
             l2: 1e-3,
             seed: 1,
-            journal: journal::Options::default(),
+            run: RunArgs::default(),
         }
     }
 
-    fn in_folder(folder: &Path, stop: Option<usize>) -> Option<Results> {
-        let settings = journal::settings("fig-e1", &small()).unwrap();
-        journal::in_folder(folder, settings, stop, |journal, cancel| {
-            compute(&small(), journal, cancel)
-        })
-        .unwrap()
+    fn run(checkpoint: &Checkpoint, cancel: &Cancel) -> Option<Results> {
+        let args = small();
+        compute(&args, &sizes(&args).unwrap(), checkpoint, cancel).unwrap()
     }
 
     #[test]
     fn a_stopped_run_goes_on_with_the_points_that_it_has() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(in_folder(folder.path(), Some(1)).is_none());
-        let two = in_folder(folder.path(), Some(2)).unwrap().points;
-        let all = in_folder(folder.path(), None).unwrap().points;
-        assert_eq!((two.len(), all.len()), (2, 4));
+        let one = StopAfter::new(1);
+        assert!(run(&one.checkpoint(), one.cancel()).is_none());
+        let two = one.with_limit(2);
+        let checkpoint = two.checkpoint();
+        assert!(checkpoint.load().unwrap());
+        let first = run(&checkpoint, two.cancel()).unwrap().points;
+        let (all, checkpoint) = two.resumed();
+        let all = run(&checkpoint, all.cancel()).unwrap().points;
+        assert_eq!((first.len(), all.len()), (2, 4));
         let seconds = |p: &Point| (p.evaluation_seconds, p.fit_seconds);
-        assert_eq!(seconds(&all[0]), seconds(&two[0]), "measured once");
+        assert_eq!(seconds(&all[0]), seconds(&first[0]), "measured once");
     }
 
     #[test]
     fn results_have_the_documented_shape() {
-        let folder = tempfile::tempdir().unwrap();
-        let results = in_folder(folder.path(), None).unwrap();
+        let results = run(&Checkpoint::default(), &Cancel::new()).unwrap();
         insta::assert_json_snapshot!(without_times(&results));
         assert!(draw(&results).unwrap().contains("samples M"));
         assert!(page(&results, "<svg/>").contains("What was found"));

@@ -17,20 +17,19 @@ mod fig2;
 mod fig3;
 mod fig_e1;
 mod fig_f1;
-mod journal;
 mod output;
 mod recover_lattice;
 mod reproduce_all;
+mod run;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
 use mpf_core::Cancel;
 use mpf_report::interrupt::{INTERRUPTED, on_interrupt};
-use mpf_report::{plot, progress, report};
+use mpf_report::{Result, plot, progress, report};
 use std::process::ExitCode;
 
-/// What a command returns.
-type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The experiments of "Minimum Probability Flow", and checks at full size.
 #[derive(Parser)]
@@ -47,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Figure 1: dynamics from the data to the model in three stages of learning, computed.
+    /// Figure 1: dynamics from the data to the model in three stages of learning.
     ReproduceFig1(fig1::Args),
     /// Figure 2 and Table E-1: errors of six methods on a 10×10 spin glass against learning time.
     ReproduceFig2(fig2::Args),
@@ -57,27 +56,28 @@ enum Command {
     ReproduceFigE1(fig_e1::Args),
     /// Figure F-1: error of the correlations of 40 connected units against learning time.
     ReproduceFigF1(fig_f1::Args),
-    /// Every figure and table of the paper, and a page that leads to them.
+    /// Makes every figure and table of the paper, and a page that links to them.
     ReproduceAll(reproduce_all::Args),
-    /// Fits lattices of known couplings over several seeds and prints the errors.
+    /// Fits lattices with known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
-    /// Pseudolikelihood against MPF on spin glasses, over the seeds that they were accepted with.
+    /// Compares pseudolikelihood with MPF on spin glasses over many seeds, and checks expectations.
     CompareEstimators(compare_estimators::Args),
-    /// Do 95 % intervals cover the truth 95 % of the time? With and without autocorrelation.
+    /// Checks that 95 % intervals cover the truth 95 % of the time, for independent samples and
+    /// chains.
     CheckErrors(check_errors::Args),
-    /// Couplings recovered when entries are missing at random: errors and bias.
+    /// Measures error and bias of the couplings when entries are missing at random.
     CheckMissing(check_missing::Args),
-    /// Penalties chosen by cross-validation and EBIC on lattices of known couplings.
+    /// Measures the penalties that cross-validation and EBIC choose on lattices with known couplings.
     ChoosePenalty(choose_penalty::Args),
-    /// ICA and score matching at full size, against bounds that were measured independently.
+    /// Checks ICA and score matching at full size against bounds that were measured independently.
     CheckIca(check_ica::Args),
-    /// Makes a page of what `cargo bench` measured.
+    /// Makes a page of the results of `cargo bench`.
     BenchReport(bench_report::Args),
     /// Times the objective and whole fits against numpy and scipy.
     ComparePeers(compare_peers::Args),
     /// Times one evaluation of the objective and prints a JSON line.
     TimeObjective(time_objective::Args),
-    /// Autocorrelation, speed and error of every sampler on the paper's lattice.
+    /// Measures autocorrelation, speed and error of every sampler on the paper's lattice.
     CompareSamplers(compare_samplers::Args),
 }
 
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     });
     match outcome {
         Ok(()) if cancel.is_cancelled() => {
-            eprintln!("interrupted: what was finished by then is written");
+            eprintln!("interrupted");
             ExitCode::from(INTERRUPTED)
         }
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Where results go: a folder, in which files appear whole or not at all.
+//! Writes results to a folder, in which files appear whole or not at all, and prints tables.
 
 use crate::Result;
 pub use mpf_report::text::{digits, markdown_table};
@@ -7,52 +7,59 @@ use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-/// The folder of one experiment.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct OutputArgs {
+    /// Folder for the results [default: a folder of this command in target/reproduce]
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// Makes the folder: the one given, or `target/reproduce/<name>` in the workspace.
+    pub fn open(&self, name: &str) -> Result<Output> {
+        let folder = match &self.out {
+            Some(folder) => folder.clone(),
+            None => workspace().join("target/reproduce").join(name),
+        };
+        fs::create_dir_all(&folder)
+            .map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
+        Ok(Output { folder })
+    }
+}
+
+/// The folder of one command.
 pub struct Output {
     folder: PathBuf,
 }
 
 /// A finished experiment.
 pub struct Experiment<'a, R> {
-    /// What it is.
     pub title: &'a str,
-    /// What goes into `results.json`.
+    /// Goes into `results.json`.
     pub results: &'a R,
-    /// File names and drawings; the first stands for the experiment.
+    /// File names and SVG; the first figure stands for the experiment in the index.
     pub figures: &'a [(&'a str, String)],
     /// In Markdown.
     pub table: &'a str,
     /// In HTML.
     pub page: &'a str,
-    /// What was found, a sentence each.
+    /// The findings, a sentence each.
     pub reading: &'a [String],
 }
 
-/// What `reproduce-all` says of a finished experiment.
+/// An experiment in the index of `reproduce-all`.
 #[derive(Serialize, Deserialize)]
 pub struct Entry {
-    /// What it is.
     pub title: String,
-    /// Where its `report.html` lies.
+    /// The folder of its `report.html`.
     pub folder: PathBuf,
     /// Its main figure as SVG.
     pub figure: String,
-    /// What was found, a sentence each.
+    /// The findings, a sentence each.
     pub reading: Vec<String>,
 }
 
 impl Output {
-    /// `chosen`, or `target/reproduce/<name>` in the workspace.
-    pub fn new(chosen: Option<&Path>, name: &str) -> Result<Self> {
-        let folder = match chosen {
-            Some(folder) => folder.to_owned(),
-            None => workspace().join("target/reproduce").join(name),
-        };
-        fs::create_dir_all(&folder)
-            .map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
-        Ok(Self { folder })
-    }
-
     /// Writes `contents` under a temporary name, then renames it.
     pub fn write(&self, name: &str, contents: &str) -> Result {
         let path = self.folder.join(name);
@@ -65,23 +72,14 @@ impl Output {
         self.write(name, &(serde_json::to_string_pretty(value)? + "\n"))
     }
 
-    /// Writes `results.json`, the drawings, `table.md` and `report.html`, and prints the table; on a
-    /// terminal also what was found.
+    /// Writes all files of an experiment and prints its table.
     pub fn publish<R: Serialize>(&self, experiment: &Experiment<'_, R>) -> Result<Entry> {
         self.write_json("results.json", experiment.results)?;
         for (name, svg) in experiment.figures {
             self.write(name, svg)?;
         }
-        self.write("table.md", experiment.table)?;
         self.write("report.html", experiment.page)?;
-        println!("{}", experiment.table);
-        if std::io::stdout().is_terminal() {
-            experiment
-                .reading
-                .iter()
-                .for_each(|line| println!("{line}"));
-        }
-        eprintln!("written to {}", self.shown());
+        self.show(experiment.table, experiment.reading)?;
         Ok(Entry {
             title: experiment.title.to_owned(),
             folder: self.folder.clone(),
@@ -90,12 +88,23 @@ impl Output {
         })
     }
 
-    /// The folder.
+    /// Writes `table.md` and prints it; on a terminal also prints `notes`, a line each.
+    pub fn show(&self, table: &str, notes: &[String]) -> Result {
+        self.write("table.md", table)?;
+        println!("{}", table.trim_end());
+        if std::io::stdout().is_terminal() {
+            println!();
+            notes.iter().for_each(|line| println!("{line}"));
+        }
+        eprintln!("written to {}", self.shown());
+        Ok(())
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder, relative to where the user is if it is below.
+    /// Returns the folder, relative to the current one if it is inside it.
     pub fn shown(&self) -> String {
         let here = std::env::current_dir().unwrap_or_default();
         let folder = self.folder.strip_prefix(here).unwrap_or(&self.folder);
@@ -103,28 +112,33 @@ impl Output {
     }
 }
 
-/// The root of the workspace.
+/// Fails if expectations did not hold.
+pub fn check_expectations(failed: usize) -> Result {
+    match failed {
+        0 => Ok(()),
+        n => Err(format!("{n} of the expectations do not hold").into()),
+    }
+}
+
+/// Returns the root of the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask is in the workspace")
 }
 
-/// What the numbers were made by and on.
+/// The software and hardware that made the numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The version of this workspace.
     pub version: &'static str,
-    /// The version of Rust that it is built with.
-    pub rust: &'static str,
-    /// Threads that share the work.
+    /// The least version of Rust that builds this workspace.
+    rust: &'static str,
     pub threads: usize,
-    /// The processor, where the system says it.
+    /// Known on Linux only.
     pub processor: Option<String>,
 }
 
 impl Machine {
-    /// This one.
     pub fn this() -> Self {
         let processor = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
             let line = text.lines().find(|l| l.starts_with("model name"))?;
@@ -139,7 +153,25 @@ impl Machine {
     }
 }
 
-/// `results` without what differs from run to run: times, the machine, sentences about times.
+/// The settings of an experiment in its `results.json`: its options and the machine.
+#[derive(Serialize)]
+pub struct Settings<A> {
+    pub machine: Machine,
+    #[serde(flatten)]
+    pub args: A,
+}
+
+impl<A: Clone> Settings<A> {
+    pub fn of(args: &A) -> Self {
+        Self {
+            machine: Machine::this(),
+            args: args.clone(),
+        }
+    }
+}
+
+/// Returns `results` without the fields that differ from run to run: times, the machine, sentences
+/// about times.
 #[cfg(test)]
 pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
     use serde_json::Value;
@@ -161,8 +193,8 @@ pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
     value
 }
 
-/// [`exact_without_times`] without digits beyond the fifth: from machine to machine, vector units
-/// round differently.
+/// Rounds [`exact_without_times`] to five digits: vector units round differently from machine to
+/// machine.
 #[cfg(test)]
 pub fn without_times(results: &impl Serialize) -> serde_json::Value {
     use serde_json::Value;

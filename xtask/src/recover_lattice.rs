@@ -1,14 +1,13 @@
-//! How well are known couplings recovered? Fits over several seeds at full size.
+//! Fits lattices with known couplings over several seeds, at full size.
 
-use crate::journal;
 use crate::output::{digits, markdown_table};
+use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_core::{Cancel, StopReason, rng};
-use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Samples};
+use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Mpf, Samples};
 use mpf_samplers::ExactLattice;
 use serde::{Deserialize, Serialize};
 
-/// Options of `recover-lattice`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Side of the square lattice.
@@ -31,10 +30,10 @@ pub struct Args {
     max_iterations: usize,
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
-/// What is told of the fit of one model.
+/// The fit of one model.
 #[derive(Serialize, Deserialize)]
 struct Recovery {
     error: f64,
@@ -51,7 +50,7 @@ fn recover(args: &Args, seed: u64, cancel: &Cancel) -> Result<Recovery> {
     let mut options = FitOptions::default();
     options.minimizer.max_iterations = args.max_iterations;
     options.minimizer.cancel = cancel.clone();
-    let fit = Fitter::new(options)?.fit(&Samples::new(&states)?)?;
+    let fit = Fitter::new(Mpf::default(), options)?.fit(&Samples::new(&states)?)?;
     Ok(Recovery {
         error: fit.couplings.mean_square_error(&truth),
         iterations: fit.iterations,
@@ -61,47 +60,47 @@ fn recover(args: &Args, seed: u64, cancel: &Cancel) -> Result<Recovery> {
     })
 }
 
-/// Runs the command.
+const HEADER: [&str; 6] = [
+    "seed",
+    "ε_J",
+    "iterations",
+    "seconds",
+    "stopped because",
+    "warnings",
+];
+
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let (_, mut journal) = args.journal.open("recover-lattice", args, cancel)?;
-    let bar = progress::bar(args.seeds).with_prefix("lattices");
-    let mut rows = Vec::new();
-    let mut errors = Vec::new();
-    for seed in args.first_seed..args.first_seed + args.seeds {
-        let name = format!("seed {seed}");
-        let found = journal.unit(&name, |_| recover(args, seed, cancel))?;
-        if cancel.is_cancelled() {
-            break;
-        }
-        bar.inc(1);
-        bar.set_message(format!("ε_J {}", digits(found.error)));
-        errors.push(found.error);
-        rows.push(vec![
-            seed.to_string(),
-            digits(found.error),
-            found.iterations.to_string(),
-            format!("{:.2}", found.seconds),
-            found.stop.to_string(),
-            found.warnings.to_string(),
-        ]);
-    }
-    bar.finish_and_clear();
-    let header = [
-        "seed",
-        "ε_J",
-        "iterations",
-        "seconds",
-        "stopped because",
-        "warnings",
-    ];
-    print!("{}", markdown_table(&header, &rows));
-    let range = errors.iter().fold((f64::INFINITY, 0.0f64), |(lo, hi), &e| {
-        (lo.min(e), hi.max(e))
-    });
-    if !errors.is_empty() {
-        println!("\nε_J from {} to {}", digits(range.0), digits(range.1));
-    }
-    journal.finish()
+    let settings = settings("recover-lattice", args)?;
+    args.run
+        .run("recover-lattice", settings, cancel, |output, checkpoint| {
+            let bar = progress::bar(args.seeds).with_prefix("lattices");
+            let mut rows = Vec::new();
+            let (mut least, mut most) = (f64::INFINITY, 0.0f64);
+            for seed in args.first_seed..args.first_seed + args.seeds {
+                let found =
+                    checkpoint.unit(format!("seed {seed}"), |_| recover(args, seed, cancel))?;
+                if cancel.is_cancelled() {
+                    break;
+                }
+                bar.inc(1);
+                bar.set_message(format!("ε_J {}", digits(found.error)));
+                (least, most) = (least.min(found.error), most.max(found.error));
+                rows.push(vec![
+                    seed.to_string(),
+                    digits(found.error),
+                    found.iterations.to_string(),
+                    format!("{:.2}", found.seconds),
+                    found.stop.to_string(),
+                    found.warnings.to_string(),
+                ]);
+            }
+            bar.finish_and_clear();
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let range = format!("ε_J from {} to {}", digits(least), digits(most));
+            output.show(&markdown_table(&HEADER, &rows), &[range])
+        })
 }
 
 #[cfg(test)]
@@ -117,7 +116,7 @@ mod tests {
             seeds: 1,
             first_seed: 0,
             max_iterations: 1000,
-            journal: journal::Options::default(),
+            run: RunArgs::default(),
         };
         let found = recover(&args, 3, &Cancel::new()).unwrap();
         assert!(found.stop.is_converged() && found.warnings == 0);

@@ -1,8 +1,8 @@
-//! Every figure and table of the paper, and a page that leads to them.
+//! Makes every figure and table of the paper, and a page that links to them.
 
-use crate::journal;
 use crate::output::Entry;
 use crate::report::Page;
+use crate::run::{RunArgs, settings};
 use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
 use clap::Parser;
 use mpf_core::Cancel;
@@ -10,50 +10,44 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Options of `reproduce-all`.
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     #[command(flatten)]
     #[serde(skip)]
-    journal: journal::Options,
+    run: RunArgs,
 }
 
-/// The options of a command as they are when none is given.
+/// Parses the options of a command.
 #[derive(Parser)]
-struct Defaults<A: clap::Args> {
+struct Command<A: clap::Args> {
     #[command(flatten)]
     args: A,
 }
 
-/// The options of a figure: its folder.
-fn in_folder<A: clap::Args>(folder: &Path) -> A {
-    parsed(vec!["--out".into(), folder.into()])
+fn parsed<A: clap::Args>(words: Vec<OsString>) -> A {
+    Command::<A>::parse_from([OsString::from("command")].into_iter().chain(words)).args
 }
 
-/// The options of a figure that keeps a journal: its folder, and what ours says.
-fn options<A: clap::Args>(folder: &Path, journal: &journal::Options) -> A {
-    let every = format!("--checkpoint-every={}", journal.checkpoint_every);
+/// Returns the options of a figure: defaults, its folder, and the checkpoint options of `run`.
+fn options<A: clap::Args>(folder: &Path, run: &RunArgs) -> A {
+    let every = format!("--checkpoint-every={}", run.checkpoint_every);
     let mut words = vec!["--out".into(), folder.into(), every.into()];
-    if journal.resume {
+    if run.resume {
         words.push("--resume".into());
     }
     parsed(words)
 }
 
-fn parsed<A: clap::Args>(words: Vec<OsString>) -> A {
-    Defaults::<A>::parse_from([OsString::from("defaults")].into_iter().chain(words)).args
-}
-
 /// Makes a figure in a folder.
 type Figure<'a> = dyn Fn(&Path) -> Result<Option<Entry>> + 'a;
 
-/// Runs the command. Figures that were finished before it was stopped are not made again.
+/// Makes the figures that an interrupted run did not finish, and the index.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = journal::settings("reproduce-all", args)?;
-    let (output, mut journal) = args.journal.open_with("", settings, cancel)?;
-    let ours = &args.journal;
+    let ours = &args.run;
     let figures: [(&str, &Figure<'_>); 5] = [
-        ("fig1", &|folder| fig1::run(&in_folder(folder))),
+        ("fig1", &|folder| {
+            fig1::run(&parsed(vec!["--out".into(), folder.into()]))
+        }),
         ("fig2", &|folder| fig2::run(&options(folder, ours), cancel)),
         ("fig3", &|folder| fig3::run(&options(folder, ours), cancel)),
         ("fig-e1", &|folder| {
@@ -63,23 +57,25 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             fig_f1::run(&options(folder, ours), cancel)
         }),
     ];
-    let mut entries: Vec<Entry> = Vec::new();
-    for (name, run) in figures {
-        if cancel.is_cancelled() {
-            break;
+    let settings = settings("reproduce-all", args)?;
+    ours.run("", settings, cancel, |output, checkpoint| {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (name, run) in figures {
+            if cancel.is_cancelled() {
+                break;
+            }
+            entries.extend(checkpoint.unit(name, |_| run(&output.folder().join(name)))?);
         }
-        entries.extend(journal.unit(name, |_| run(&output.folder().join(name)))?);
-    }
-    output.write("index.html", &index(&entries, output.folder()))?;
-    println!("index.html written to {}", output.shown());
-    journal.finish()
+        output.write("index.html", &index(&entries, output.folder()))?;
+        eprintln!("index.html written to {}", output.shown());
+        Ok(())
+    })
 }
 
-fn index(entries: &[Entry], root: &std::path::Path) -> String {
+fn index(entries: &[Entry], root: &Path) -> String {
     let mut page = Page::new(
         "The experiments of \u{201c}Minimum Probability Flow\u{201d}, run again",
-        "What each of the paper's figures and tables looks like when it is computed by this \
-         software, and what that says.",
+        "The paper's figures and tables, computed by this software, and the findings.",
     );
     for entry in entries {
         page.heading(&entry.title);
@@ -100,18 +96,18 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn figures_that_keep_a_journal_are_told_to_resume() {
-        let mut ours = journal::Options {
+    fn figures_are_told_to_resume() {
+        let mut ours = RunArgs {
             resume: true,
             checkpoint_every: 2.5,
             ..Default::default()
         };
         let figure: fig3::Args = options("there".as_ref(), &ours);
-        assert!(figure.journal.resume && figure.journal.checkpoint_every == 2.5);
-        assert_eq!(figure.journal.out, Some(PathBuf::from("there")));
+        assert!(figure.run.resume && figure.run.checkpoint_every == 2.5);
+        assert_eq!(figure.run.output.out, Some(PathBuf::from("there")));
         ours.resume = false;
         let anew: fig3::Args = options("there".as_ref(), &ours);
-        assert!(!anew.journal.resume);
+        assert!(!anew.run.resume);
     }
 
     #[test]

@@ -1,18 +1,16 @@
-//! How long does one evaluation of K and ∇K take? One JSON line, to compare with anything else.
+//! Times one evaluation of K and ∇K and prints a JSON line.
 
 use crate::{Result, progress};
 use mpf_core::rng::stream;
-use mpf_core::{Form, Objective};
-use mpf_ising::internal::n_packed;
-use mpf_ising::internal::{Algorithm, Kernel};
-use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Neighbourhood, Samples, States};
+use mpf_core::{FlowForm, Fnv1a, Objective};
+use mpf_ising::internal::{Algorithm, Kernel, n_packed, vectors_available};
+use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples, States};
 use ndarray::Array2;
 use rand::RngExt;
 use serde::Serialize;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Options of `time-objective`.
 #[derive(clap::Args, Clone)]
 pub struct Args {
     /// Number of units d.
@@ -30,41 +28,39 @@ pub struct Args {
     /// The code to time.
     #[arg(long, value_enum, default_value_t = Choice::Auto)]
     pub kernel: Choice,
-    /// Evaluations at least; more are made until half a second has passed.
+    /// The least number of evaluations; more are made until half a second has passed.
     #[arg(long, default_value_t = 5)]
     pub repeats: usize,
     /// Also fit, for this many iterations, with a progress bar.
     #[arg(long, default_value_t = 0)]
     pub fit_iterations: usize,
-    /// 0/1 data (u8, one row per sample) instead of random ones.
+    /// A .npy file of 0/1 data (u8, one row per sample) [default: random data]
     #[arg(long, requires = "couplings")]
     pub data: Option<PathBuf>,
-    /// The matrix J (f64) to evaluate at, instead of a random one.
+    /// A .npy file of the matrix J (f64) to evaluate at [default: a random one]
     #[arg(long)]
     pub couplings: Option<PathBuf>,
 }
 
-/// Which code to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {
-    /// What a fit would choose.
+    /// The choice of a fit.
     Auto,
-    /// Tables, with vectors where the machine has them.
+    /// Tables, with vector instructions if the machine has them.
     Dense,
-    /// Set bits, with vectors where the machine has them.
+    /// Set bits, with vector instructions if the machine has them.
     Sparse,
-    /// What a fit would choose, without vector instructions.
+    /// The choice of a fit, without vector instructions.
     Portable,
 }
 
 impl Choice {
-    /// The kernel that it names.
     pub fn kernel(self) -> Kernel {
         Kernel {
-            path: match self {
-                Self::Auto | Self::Portable => Path::Auto,
-                Self::Dense => Path::Dense,
-                Self::Sparse => Path::Sparse,
+            algorithm: match self {
+                Self::Auto | Self::Portable => Algorithm::Auto,
+                Self::Dense => Algorithm::Dense,
+                Self::Sparse => Algorithm::Sparse,
             },
             portable: self == Self::Portable,
             ..Kernel::default()
@@ -72,7 +68,6 @@ impl Choice {
     }
 }
 
-/// What was measured.
 #[derive(Debug, Serialize)]
 pub struct Timing {
     dim: usize,
@@ -90,13 +85,11 @@ pub struct Timing {
     /// K.
     pub value: f64,
     gradient_hash: String,
-    /// Seconds that the fit took, if one was asked for.
     fit_seconds: Option<f64>,
-    /// The most memory that this process held at any time, where the system says it.
+    /// The most memory that this process held; known on Linux only.
     peak_memory_mib: Option<f64>,
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result {
     println!("{}", serde_json::to_string(&time(args)?)?);
     Ok(())
@@ -111,7 +104,7 @@ pub fn time(args: &Args) -> Result<Timing> {
     pool.install(|| {
         let kernel = args.kernel.kernel();
         let mut flow =
-            IsingFlow::with_kernel(&samples, Neighbourhood::SingleFlips, Form::Sum, kernel)?;
+            IsingFlow::with_kernel(&samples, Neighbourhood::SingleFlips, FlowForm::Sum, kernel)?;
         let theta = couplings.pack();
         let mut grad = vec![0.0; theta.len()];
         let mut value = flow.value_and_gradient(&theta, &mut grad);
@@ -123,7 +116,7 @@ pub fn time(args: &Args) -> Result<Timing> {
             seconds.push(start.elapsed().as_secs_f64());
         }
         seconds.sort_by(f64::total_cmp);
-        let (path, gradient_hash) = (flow.path(), hash(&grad));
+        let (algorithm, gradient_hash) = (flow.algorithm(), hash(&grad));
         drop((flow, grad, theta));
         let distinct = samples.n_distinct();
         let fit_seconds = (args.fit_iterations > 0)
@@ -135,8 +128,8 @@ pub fn time(args: &Args) -> Result<Timing> {
             distinct_samples: distinct,
             active: samples.means().iter().sum::<f64>() / samples.n_units() as f64,
             threads: args.threads,
-            kernel: format!("{path:?}").to_lowercase(),
-            vectors: !kernel.portable && mpf_ising::internal::simd::available(),
+            kernel: format!("{algorithm:?}").to_lowercase(),
+            vectors: !kernel.portable && vectors_available(),
             evaluations: seconds.len(),
             min_seconds: seconds[0],
             median_seconds: seconds[seconds.len() / 2],
@@ -149,12 +142,12 @@ pub fn time(args: &Args) -> Result<Timing> {
     })
 }
 
-/// A fit that stops after the given iterations; its learning time.
+/// Fits for the given iterations and returns the learning time.
 fn fit(args: &Args, samples: &Samples) -> Result<f64> {
     let bar = progress::bar(args.fit_iterations as u64).with_prefix("fit");
     let mut options = FitOptions::default();
     options.minimizer.max_iterations = args.fit_iterations;
-    let fit = Fitter::new(options)?.fit_observed(samples, |p| {
+    let fit = Fitter::new(Mpf::default(), options)?.fit_observed(samples, |p| {
         bar.set_position(p.iteration as u64);
         bar.set_message(format!("K {:.6}", p.value));
     })?;
@@ -162,7 +155,6 @@ fn fit(args: &Args, samples: &Samples) -> Result<f64> {
     Ok(fit.seconds)
 }
 
-/// The high-water mark of resident memory.
 fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
@@ -186,11 +178,11 @@ fn problem(args: &Args) -> Result<(Samples, Couplings)> {
     Ok((Samples::new(&states)?, couplings))
 }
 
-fn read<T: ndarray_npy::ReadableElement>(path: &FilePath) -> Result<Array2<T>> {
+fn read<T: ndarray_npy::ReadableElement>(path: &Path) -> Result<Array2<T>> {
     ndarray_npy::read_npy(path).map_err(|e| format!("cannot read {}: {e}", path.display()).into())
 }
 
-/// Independent units.
+/// Draws independent units.
 pub fn random_states(n: usize, d: usize, active: f64) -> Result<States> {
     let mut rng = stream(1, 0);
     let mut states = States::new(d)?;
@@ -207,7 +199,7 @@ pub fn random_states(n: usize, d: usize, active: f64) -> Result<States> {
     Ok(states)
 }
 
-/// Couplings of the size of a real fit's.
+/// Draws couplings of the size that fits find.
 pub fn random_couplings(d: usize) -> Result<Couplings> {
     let mut rng = stream(2, 0);
     let scale = 1.0 / (d as f64).sqrt();
@@ -217,13 +209,11 @@ pub fn random_couplings(d: usize) -> Result<Couplings> {
     Ok(Couplings::unpack(d, &packed)?)
 }
 
-/// FNV-1a over the bits of every number: equal exactly when all digits are.
+/// Hashes the bits of every number.
 fn hash(values: &[f64]) -> String {
-    let bytes = values.iter().flat_map(|v| v.to_bits().to_le_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    let mut hash = Fnv1a::default();
+    values.iter().for_each(|v| hash.add(&v.to_le_bytes()));
+    format!("{:016x}", hash.value())
 }
 
 #[cfg(test)]

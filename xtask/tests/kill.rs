@@ -1,4 +1,4 @@
-//! The program is killed again and again, and ends with the numbers of a run that never was.
+//! Kills the program again and again; it must end with the numbers of an uninterrupted run.
 #![cfg(unix)]
 
 use mpf_core::rng;
@@ -15,7 +15,7 @@ const FIG2: &str = "reproduce-fig2 --resume --lattice 3 --samples 2000 --varianc
                     --seeds 2 --iterations 40 --cd1-updates 20 --cd10-updates 6 --lambdas 4 \
                     --correlation-draws 300";
 
-/// So few repetitions that its expectations do not hold.
+/// Too few repetitions for its expectations to hold.
 const ERRORS: &str = "check-errors --resume --repetitions 2 --samples 300 --correlated-samples 500 \
                       --block 20 --bootstrapped 0";
 
@@ -34,7 +34,7 @@ fn end(run: Child) -> Output {
     run.wait_with_output().expect("the program ends")
 }
 
-/// What `results.json` holds besides times.
+/// Returns `results.json` without times.
 fn results(folder: &Path) -> Value {
     fn clean(value: &mut Value) {
         match value {
@@ -57,31 +57,27 @@ fn has_checkpoint(folder: &Path) -> bool {
     folder.join("checkpoint.bin").exists()
 }
 
-/// Kills the program `kills` times, each time somewhere in the next part of `reach` of the time
-/// that it takes, and lets it come to its end. `found` is what must be as in a run without kills.
+/// Kills the program `kills` times, each after a random time of up to `reach` of a whole run, and
+/// lets it end. `found` must return the same as in a run without kills.
 fn kill<T: PartialEq + std::fmt::Debug>(
     options: &str,
     kills: usize,
     reach: f64,
     found: impl Fn(&Path, &Output) -> T,
 ) {
-    let seed = match std::env::var("MPF_TEST_SEED") {
-        Ok(text) => text.parse().expect("MPF_TEST_SEED is a number"),
-        Err(_) => 1,
-    };
-    let options = format!("{options} --checkpoint-every 0");
+    let options = &format!("{options} --checkpoint-every 0");
     let whole = tempfile::tempdir().unwrap();
     let clock = Instant::now();
-    let ended = end(start(&options, whole.path()));
+    let ended = end(start(options, whole.path()));
     let length = clock.elapsed().as_secs_f64();
     let expected = found(whole.path(), &ended);
     assert!(!has_checkpoint(whole.path()));
 
-    let mut random = rng::stream(seed, 0);
+    let mut random = rng::stream(mpf_testkit::seed(), 0);
     let mut folder = tempfile::tempdir().unwrap();
     let (mut killed, mut ends) = (0, 0);
     while killed < kills || ends == 0 {
-        let mut run = start(&options, folder.path());
+        let mut run = start(options, folder.path());
         if killed < kills {
             sleep(Duration::from_secs_f64(
                 reach * length * random.random::<f64>(),
@@ -90,7 +86,7 @@ fn kill<T: PartialEq + std::fmt::Debug>(
             killed += 1;
         }
         let ended = end(run);
-        // None: it was killed, and did not stop by itself.
+        // No code: it was killed before it ended.
         if ended.status.code().is_some() {
             assert_eq!(found(folder.path(), &ended), expected);
             assert!(!has_checkpoint(folder.path()));
@@ -119,7 +115,7 @@ fn killed_at_random_moments_a_check_says_the_same() {
 fn a_signal_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (stopped, whole) = (folder.path().join("a"), folder.path().join("b"));
-    let longer = format!("{FIG2} --seeds 8").replace("--seeds 2 ", "");
+    let longer = format!("{FIG2} --seeds 8 --checkpoint-every 0.1").replace("--seeds 2 ", "");
     let run = start(&longer, &stopped);
     let clock = Instant::now();
     while !has_checkpoint(&stopped) && clock.elapsed() < Duration::from_secs(60) {
@@ -132,7 +128,7 @@ fn a_signal_leaves_a_checkpoint() {
     let ended = end(run);
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(130), "{said}");
-    assert!(said.contains("--resume goes on from there"), "{said}");
+    assert!(said.contains("with --resume continues it"), "{said}");
     assert!(has_checkpoint(&stopped));
 
     let other = end(start(&longer.replace("--seed 1", "--seed 2"), &stopped));

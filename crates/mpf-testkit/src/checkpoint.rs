@@ -33,12 +33,18 @@ impl StopAfter {
         Checkpoint::new(self.clone(), settings, Duration::ZERO, &self.cancel)
     }
 
+    /// The same file with another limit and a handle of its own.
+    #[must_use]
+    pub fn with_limit(&self, writes: usize) -> Self {
+        Self {
+            bytes: self.bytes.clone(),
+            ..Self::new(writes)
+        }
+    }
+
     /// The same file without a limit, and a checkpoint that resumes from it.
     pub fn resumed(&self) -> (Self, Checkpoint) {
-        let file = Self {
-            bytes: self.bytes.clone(),
-            ..Self::new(usize::MAX)
-        };
+        let file = self.with_limit(usize::MAX);
         let checkpoint = file.checkpoint();
         assert!(checkpoint.load().expect("it is of the same run"));
         (file, checkpoint)

@@ -1,14 +1,14 @@
 //! The six panels of Figure 2, and the same against the logarithm of time.
 
-use super::{Method, Results};
+use super::results::{Method, Results};
 use crate::Result;
 use crate::plot::{self, Axes, STYLES, Series, Style};
 use plotters::prelude::*;
 
-/// Most points of a line: enough for any panel, and a small file.
+/// The most points of a line, to keep the file small.
 const MOST_POINTS: usize = 250;
 
-/// Which error a panel shows.
+/// The error that a panel shows.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     Couplings,
@@ -36,7 +36,8 @@ impl Shown {
     }
 }
 
-/// At most [`MOST_POINTS`] points, the first and the last among them, early ones closer together.
+/// Keeps at most [`MOST_POINTS`] points, including the first and the last; early ones are closer
+/// together.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() <= MOST_POINTS {
         return points;
@@ -60,7 +61,7 @@ fn style(at: usize) -> Style {
     STYLES[at % STYLES.len()]
 }
 
-/// The lines of one error up to a time. A method without steps stays where it is.
+/// Returns the lines of one error. A closed form is a horizontal line up to `until`.
 fn lines(results: &Results, shown: Shown, until: f64) -> Vec<Series> {
     results
         .methods
@@ -95,7 +96,7 @@ fn entries(results: &Results) -> Vec<(&str, Style)> {
         .collect()
 }
 
-/// Two rows of three panels.
+/// Draws two rows of three panels.
 pub(super) fn panels(results: &Results) -> Result<String> {
     let seconds = |name: &str| {
         results
@@ -140,7 +141,7 @@ pub(super) fn panels(results: &Results) -> Result<String> {
     Ok(svg)
 }
 
-/// One panel for each error.
+/// Draws a panel for each error.
 pub(super) fn log_time(results: &Results) -> Result<String> {
     let times = || {
         let points = results.methods.iter().flat_map(|m| &m.trace);

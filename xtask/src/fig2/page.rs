@@ -1,17 +1,17 @@
 //! The table beside the paper's, and the report.
 
-use super::{Estimate, Paper, Results};
+use super::results::{Paper, Results};
+use crate::correlations::Estimate;
 use crate::output::{digits, markdown_table};
 use crate::report::Page;
 
-/// What the experiment is called.
 pub(super) const TITLE: &str = "Figure 2 and Table E-1: recovering a spin glass";
 
-/// Table E-1, and medians over models where there are several.
+/// Writes Table E-1, and medians over models if there are several.
 pub(super) fn tables(results: &Results) -> String {
     let (header, rows) = table(results);
     let mut text = markdown_table(&header, &rows);
-    if results.settings.seeds > 1 {
+    if results.settings.args.seeds > 1 {
         let (header, rows) = seeds_table(results);
         text += "\n";
         text += &markdown_table(&header, &rows);
@@ -87,9 +87,8 @@ fn seeds_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (header, rows)
 }
 
-/// The report.
 pub(super) fn of(results: &Results, panels: &str, log_time: &str) -> String {
-    let s = &results.settings;
+    let s = &results.settings.args;
     let mut page = Page::new(
         TITLE,
         &format!(
@@ -137,6 +136,6 @@ pub(super) fn of(results: &Results, panels: &str, log_time: &str) -> String {
         page.list(&warnings);
     }
     page.heading("What was run");
-    page.settings(s);
+    page.settings(&results.settings);
     page.finish()
 }

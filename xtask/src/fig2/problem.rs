@@ -1,6 +1,7 @@
-//! One spin glass, its samples, and what is known about it.
+//! A spin glass with its samples, its true correlations and a start for all methods.
 
-use super::{Args, Data, Free, NoCouplings, Rim, Source};
+use super::results::{Data, NoCouplings};
+use super::{Args, Free, Rim, Source};
 use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
 use mpf_core::{Cancel, EnergyModel, rng};
@@ -9,7 +10,6 @@ use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, SwendsenWang, diagno
 use ndarray::Array2;
 use rand_distr::{Distribution, Normal};
 
-/// One spin glass, its samples, and what is known about it.
 pub(super) struct Problem<'a> {
     pub(super) args: &'a Args,
     pub(super) cancel: &'a Cancel,
@@ -25,7 +25,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// Nothing when cancelled.
+    /// Returns `None` when cancelled.
     pub(super) fn new(args: &'a Args, seed: u64, cancel: &'a Cancel) -> Result<Option<Self>> {
         let boundary = match args.boundary {
             Rim::Open => Boundary::Open,
@@ -45,6 +45,7 @@ impl<'a> Problem<'a> {
                     burn_in: args.samples / 10,
                     thinning: 1,
                     cancel: cancel.clone(),
+                    ..Default::default()
                 })?;
                 let run = runner.run(&SwendsenWang::new(&truth)?)?;
                 if run.cancelled {
@@ -91,7 +92,7 @@ impl<'a> Problem<'a> {
         Ok(Some(problem))
     }
 
-    /// ε_corr; nothing when cancelled.
+    /// Measures ε_corr. Returns `None` when cancelled.
     pub(super) fn eps_corr(
         &self,
         couplings: &Couplings,
@@ -103,7 +104,7 @@ impl<'a> Problem<'a> {
         Ok(means.map(|means| means.estimate(error)))
     }
 
-    /// `couplings` where they are free, zero elsewhere.
+    /// Sets couplings that are not free to zero.
     pub(super) fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
         let d = couplings.n_units();
         let mut kept = Array2::from_diag(&couplings.as_array().diag());
@@ -141,7 +142,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// J ~ N(0, .01) where it is free.
+/// Draws free parameters from N(0, .01).
 fn random_start(d: usize, support: &Support, seed: u64) -> Result<Couplings> {
     let mut rng = rng::stream(seed, 1);
     let normal = Normal::new(0.0, 0.1)?;
@@ -157,7 +158,7 @@ fn random_start(d: usize, support: &Support, seed: u64) -> Result<Couplings> {
     Ok(Couplings::new(j)?)
 }
 
-/// The part of ε_J that comes from the biases.
+/// Returns the part of ε_J that comes from the biases.
 pub(super) fn diagonal_error(fitted: &Couplings, truth: &Couplings) -> f64 {
     let d = truth.n_units();
     let sum: f64 = (0..d)

@@ -1,12 +1,12 @@
-//! What the numbers say, in words, and where they contradict the paper.
+//! Says in sentences what the numbers show, and where they contradict the paper.
 
-use super::{Method, Results, Source};
+use super::Source;
+use super::results::{Method, Results};
 use crate::output::digits;
 
-/// Levels of ε_J that methods race to.
+/// Levels of ε_J for which the first method to reach them is named.
 const LEVELS: [f64; 5] = [0.5, 0.3, 0.2, 0.1, 0.05];
 
-/// A sentence for everything worth saying.
 pub(super) fn of(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(first_below(results));
@@ -21,13 +21,13 @@ pub(super) fn of(results: &Results) -> Vec<String> {
     lines
 }
 
-/// A method by its name, unless it was interrupted.
+/// Finds a method by its name, unless it was interrupted.
 fn method<'a>(results: &'a Results, name: &str) -> Option<&'a Method> {
     let mut done = results.methods.iter().filter(|m| m.stop != "cancelled");
     done.find(|m| m.name == name)
 }
 
-/// When a method first had ε_J below `level`.
+/// Returns the seconds after which ε_J was first below `level`.
 fn reached(method: &Method, level: f64) -> Option<f64> {
     let point = method.trace.iter().find(|p| p.eps_j < level);
     point.map(|p| p.seconds)
@@ -105,7 +105,7 @@ fn overfitted(results: &Results) -> Vec<String> {
     lines
 }
 
-/// The claims of the paper's main text and Table E-1, one by one.
+/// Checks the claims of the paper's main text and Table E-1.
 fn against_the_paper(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     let mut judge = |holds: bool, claim: &str, found: String| {
@@ -138,7 +138,7 @@ fn against_the_paper(results: &Results) -> Vec<String> {
                 ),
             );
         }
-        // The race is over the level that both reach: half of what doing nothing scores.
+        // Half the error of no couplings: a level that both reach.
         let level = 0.5 * results.no_couplings.eps_j;
         if let (Some(a), Some(b)) = (reached(mpf, level), reached(pl, level)) {
             judge(
@@ -154,7 +154,7 @@ fn against_the_paper(results: &Results) -> Vec<String> {
         }
     }
     if let (Some(mpf), Some(cd)) = (mpf, method(results, "CD-1")) {
-        // The best that CD got to.
+        // The best ε_J of CD.
         let best = cd
             .trace
             .iter()
@@ -179,7 +179,7 @@ fn against_the_paper(results: &Results) -> Vec<String> {
             format!(
                 "here it has {} with λ = {:e}, which decides it, and no couplings have {}",
                 digits(tap.eps_j),
-                results.settings.tap_lambda,
+                results.settings.args.tap_lambda,
                 digits(results.no_couplings.eps_j)
             ),
         );
@@ -209,8 +209,8 @@ fn run_away(results: &Results) -> Vec<String> {
 }
 
 fn independence(results: &Results) -> String {
-    let (data, samples) = (&results.data, results.settings.samples);
-    match results.settings.sampler {
+    let (data, samples) = (&results.data, results.settings.args.samples);
+    match results.settings.args.sampler {
         Source::Exact => format!(
             "The {samples} samples are independent draws (autocorrelation time of the energy {:.2}; \
              1 in theory); {} of them are distinct.",
@@ -238,7 +238,7 @@ fn interrupted(results: &Results) -> Vec<String> {
 
 /// The paper's rates are 3.0 and 0.1.
 fn rates(results: &Results) -> Option<String> {
-    let s = &results.settings;
+    let s = &results.settings.args;
     let has_cd = results.methods.iter().any(|m| m.name.starts_with("CD"));
     let is_paper = s.cd_first_rate == 3.0 && s.cd_last_rate == 0.1;
     (has_cd && !is_paper).then(|| {
@@ -265,10 +265,12 @@ fn budget(results: &Results) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Data, Free, NoCouplings, Point, Rim, Settings};
+    use super::super::results::{Data, NoCouplings, Point};
+    use super::super::{Args, Free, Rim};
     use super::*;
     use crate::correlations::Estimate;
-    use crate::output::Machine;
+    use crate::output::Settings;
+    use crate::run::RunArgs;
 
     fn learner(name: &str, errors: &[f64], seconds_per_step: f64, eps_corr: f64) -> Method {
         let point = |(k, &eps_j): (usize, &f64)| Point {
@@ -301,16 +303,16 @@ mod tests {
 
     fn results(methods: Vec<Method>) -> Results {
         Results {
-            settings: Settings {
-                machine: Machine::this(),
-                seed: 0,
-                seeds: 1,
+            settings: Settings::of(&Args {
                 samples: 100,
+                variance: 1.0,
                 lattice: 3,
                 boundary: Rim::Open,
-                variance: 1.0,
                 sampler: Source::Exact,
                 support: Free::Full,
+                methods: Vec::new(),
+                seed: 0,
+                seeds: 1,
                 iterations: 1,
                 cd1_updates: 1,
                 cd10_updates: 1,
@@ -319,7 +321,9 @@ mod tests {
                 tap_lambda: 1e-5,
                 lambdas: 1,
                 budget: None,
-            },
+                correlation_draws: 100,
+                run: RunArgs::default(),
+            }),
             data: Data {
                 distinct_samples: 90,
                 tau_energy: 1.0,

@@ -1,14 +1,14 @@
 //! Log-likelihood against learning time.
 
-use super::Results;
+use super::results::Results;
 use crate::Result;
 use crate::plot::{INK, STYLES, TEXT, TITLE};
 use plotters::prelude::*;
 
-/// How many of the last nats the right panel shows.
+/// The range of the right panel.
 const LAST_NATS: f64 = 4.0;
 
-/// The whole way on the left, its end on the right.
+/// Draws the whole range on the left, and its upper end on the right.
 pub(super) fn curves(results: &Results) -> Result<String> {
     let mut lines = vec![("MPF", &results.mpf.trace)];
     if let Some(ml) = &results.ml {
@@ -76,10 +76,10 @@ pub(super) fn curves(results: &Results) -> Result<String> {
     Ok(svg)
 }
 
-/// About fifty of the points, the last among them, so that their dots can be told apart.
+/// Keeps about fifty points, the last among them, so that their dots can be told apart.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let every = points.len().div_ceil(50).max(1);
-    // Counted from the end, which is what matters most.
+    // Counted from the end, so that the last point stays.
     let mut kept: Vec<(f64, f64)> = points.iter().rev().step_by(every).copied().collect();
     kept.reverse();
     kept

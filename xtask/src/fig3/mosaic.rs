@@ -1,20 +1,18 @@
 //! The filters of two models as pictures, side by side.
 //!
 //! Every filter is scaled to its own largest entry, and zero is grey, as in the paper. The pixels
-//! are a PNG inside of the SVG: as rectangles they would be a megabyte.
+//! are a PNG inside the SVG: as rectangles they would be a megabyte.
 
-use super::Pair;
+use super::results::Pair;
 use crate::Result;
-use mpf_ica::Filters;
-use mpf_ica::compare::{Match, match_filters};
+use mpf_ica::{FilterMatch, Filters, match_filters};
 use std::fmt::Write as _;
 
 /// Grey of the gaps between filters.
 const GAP: u8 = 255;
-/// How large a pixel of a filter is drawn.
+/// The side of a filter's pixel in the picture.
 const ZOOM: usize = 4;
 
-/// What the picture shows.
 pub(super) fn caption(size: usize) -> String {
     format!(
         "Filters J_k of {size} × {size} pixels, in the space of whitened patches: (a) MPF, (b) \
@@ -23,13 +21,13 @@ pub(super) fn caption(size: usize) -> String {
     )
 }
 
-/// The two mosaics as one SVG; without maximum likelihood only the first.
+/// Draws the two mosaics as one SVG; without maximum likelihood only the first.
 pub(super) fn draw(size: usize, pair: &Pair) -> Result<String> {
     let n = pair.mpf.n_dims();
     let matches = match &pair.ml {
         Some(ml) => match_filters(&pair.mpf, ml)?,
         None => (0..n)
-            .map(|k| Match {
+            .map(|k| FilterMatch {
                 first: k,
                 second: k,
                 similarity: 1.0,
@@ -78,7 +76,7 @@ pub(super) fn draw(size: usize, pair: &Pair) -> Result<String> {
     Ok(svg)
 }
 
-/// A square of greys: the filters row by row, a gap of one pixel around each.
+/// Arranges the filters row by row in a square of greys, with a gap of one pixel around each.
 fn mosaic(filters: &[Vec<f64>], size: usize, columns: usize) -> Vec<u8> {
     let side = columns * (size + 1) + 1;
     let mut pixels = vec![GAP; side * side];
@@ -103,7 +101,7 @@ fn png(pixels: &[u8], side: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// RFC 4648, with padding.
+/// Encodes `bytes` as in RFC 4648, with padding.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,0 +1,36 @@
+//! The patches of Figure 3: of photographs, or of dead leaves.
+
+use super::Args;
+use crate::Result;
+use mpf_core::{Fnv1a, Settings, rng};
+use mpf_ica::{DeadLeaves, Image, draw_patches, prepare_patches, read_image_folder};
+use ndarray::Array2;
+use std::path::Path;
+
+/// Adds a checksum of the pixels of a folder of images to `settings`.
+pub fn with_checksum(settings: Settings, folder: Option<&Path>) -> Result<Settings> {
+    let Some(folder) = folder else {
+        return Ok(settings);
+    };
+    let mut hash = Fnv1a::default();
+    for image in read_image_folder(folder)? {
+        let pixels = image.pixels();
+        hash.add(&pixels.ncols().to_le_bytes());
+        pixels.iter().for_each(|v| hash.add(&v.to_le_bytes()));
+    }
+    Ok(settings.with("the checksum of the images", hash))
+}
+
+/// Returns the whitened patches of a seed, one per row, and the number of images.
+pub fn patches(args: &Args, seed: u64) -> Result<(Array2<f64>, usize)> {
+    let images: Vec<Image> = match &args.images {
+        Some(folder) => read_image_folder(folder)?
+            .iter()
+            .map(Image::halved)
+            .collect(),
+        None => DeadLeaves::default().draw(seed)?,
+    };
+    let patches = draw_patches(&images, args.size, args.patches, rng::next_seed(seed))?;
+    let (white, _) = prepare_patches(patches.view(), args.normalise)?;
+    Ok((white, images.len()))
+}

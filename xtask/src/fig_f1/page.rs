@@ -1,0 +1,197 @@
+//! The sentences, the table, the figure and the report of Figure F-1.
+
+use super::{Curve, Results};
+use crate::Result;
+use crate::output::digits;
+use crate::plot::{self, Axes, STYLES, Series};
+use crate::report::Page;
+use plotters::prelude::*;
+
+pub(super) const TITLE: &str = "Figure F-1: forty units, all connected";
+
+pub(super) fn reading(results: &Results) -> Vec<String> {
+    let mut lines = Vec::new();
+    let first = &results.curves[0];
+    if let Some(error) = first.error {
+        lines.push(format!(
+            "The correlations of the fitted model err by {} on average (± {:.0e} from the chains \
+             that measure it), after {:.2} s of learning; the paper, with other couplings, has {} \
+             after {} s.",
+            digits(error.value),
+            error.standard_error,
+            first.seconds,
+            results.paper.error,
+            results.paper.seconds
+        ));
+        let ratio = error.value / results.noise_floor;
+        lines.push(format!(
+            "The correlations of the {} samples themselves err by {}: the model is {:.0} % {} \
+             them. An error of this size is sampling noise, which cannot rank methods; so is the \
+             paper's {}.",
+            results.settings.samples,
+            digits(results.noise_floor),
+            100.0 * (ratio - 1.0).abs(),
+            if ratio >= 1.0 { "above" } else { "below" },
+            results.paper.error
+        ));
+    }
+    if let [one, other] = &results.curves[..]
+        && let (Some(a), Some(b)) = (one.error, other.error)
+    {
+        let difference = b.value - a.value;
+        let noise = (a.standard_error.powi(2) + b.standard_error.powi(2)).sqrt();
+        let verdict = if difference.abs() < 1e-3 * noise {
+            "so nothing: it leads to states that this model all but excludes"
+        } else if difference.abs() < 2.0 * noise {
+            "which the chains cannot tell from nothing"
+        } else if difference < 0.0 {
+            "an improvement"
+        } else {
+            "for the worse"
+        };
+        lines.push(format!(
+            "The neighbour with all bits flipped changes the error by {difference:+.1e}, {verdict}."
+        ));
+    }
+    lines.push(format!(
+        "{:.1} % of the bits are set; the autocorrelation time of the number of active units is \
+         {:.2} samples.",
+        100.0 * results.activity,
+        results.tau
+    ));
+    for curve in &results.curves {
+        lines.extend(
+            curve
+                .warnings
+                .iter()
+                .map(|w| format!("{}: {w}.", curve.name)),
+        );
+    }
+    lines
+}
+
+pub(super) fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let header = vec![
+        "neighbours",
+        "error",
+        "±",
+        "seconds",
+        "iterations",
+        "stopped",
+    ];
+    let mut rows: Vec<Vec<String>> = results
+        .curves
+        .iter()
+        .map(|c| {
+            vec![
+                c.name.clone(),
+                c.error.map_or("–".to_owned(), |e| digits(e.value)),
+                c.error
+                    .map_or("–".to_owned(), |e| format!("{:.0e}", e.standard_error)),
+                format!("{:.2}", c.seconds),
+                c.iterations.to_string(),
+                c.stop.to_string(),
+            ]
+        })
+        .collect();
+    let line = |name: &str, error: f64, seconds: &str| {
+        let none = "–".to_owned();
+        vec![
+            name.to_owned(),
+            digits(error),
+            none.clone(),
+            seconds.to_owned(),
+            none.clone(),
+            none,
+        ]
+    };
+    rows.push(line("the samples themselves", results.noise_floor, "–"));
+    let seconds = results.paper.seconds.to_string();
+    rows.push(line("the paper", results.paper.error, &seconds));
+    (header, rows)
+}
+
+pub(super) fn draw(results: &Results) -> Result<String> {
+    let points = |curve: &Curve| -> Vec<(f64, f64)> {
+        let trace = curve.trace.iter();
+        trace
+            .filter_map(|p| Some((p.seconds, p.error?.value)))
+            .collect()
+    };
+    let longest = results
+        .curves
+        .iter()
+        .map(|c| c.seconds)
+        .fold(1e-3, f64::max);
+    let values = results.curves.iter().flat_map(points).map(|p| p.1);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (760, 460)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (chart, bottom) = root.split_vertically(420);
+        let axes = Axes {
+            title: &format!(
+                "{} units, all connected, {} samples",
+                results.settings.units, results.settings.samples
+            ),
+            x: "learning time (s)",
+            y: "mean absolute error of correlations",
+            x_range: (0.0, 1.02 * longest),
+            y_range: plot::decades(values.chain([results.noise_floor])),
+            log_x: false,
+        };
+        let mut series: Vec<Series> = results
+            .curves
+            .iter()
+            .zip(STYLES)
+            .map(|(curve, style)| Series {
+                style,
+                points: points(curve),
+                marked: true,
+            })
+            .collect();
+        series.push(Series {
+            style: STYLES[5],
+            points: vec![
+                (0.0, results.noise_floor),
+                (1.02 * longest, results.noise_floor),
+            ],
+            marked: false,
+        });
+        plot::panel(&chart, &axes, &series)?;
+        let mut entries: Vec<_> = results
+            .curves
+            .iter()
+            .zip(STYLES)
+            .map(|(c, s)| (c.name.as_str(), s))
+            .collect();
+        entries.push(("noise of the samples", STYLES[5]));
+        plot::legend(&bottom, &entries)?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+pub(super) fn page(results: &Results, svg: &str) -> String {
+    let mut page = Page::new(
+        TITLE,
+        "How fast minimum probability flow finds the correlations of a densely coupled, sparsely \
+         active population, and how close samples allow it to come.",
+    );
+    page.heading("What was found");
+    page.list(&results.reading);
+    page.figure(
+        svg,
+        "Mean absolute error of the correlation coefficients against learning time, and the error \
+         of the samples' own correlations.",
+    );
+    let (header, rows) = table(results);
+    page.table(&header, &rows);
+    page.heading("What was run");
+    page.text(
+        "The paper's couplings are not public. These were drawn with J_ii ~ N(3.2, 0.5²) and \
+         −2J_ij ~ N(0.05, 0.4²), which gives about the sparse activity of a retina.",
+    );
+    page.settings(&results.settings);
+    page.finish()
+}
