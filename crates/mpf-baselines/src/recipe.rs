@@ -218,6 +218,18 @@ pub struct Trained {
 type Observer<'a> = &'a (dyn Fn(&RecipeProgress<'_>) + Sync);
 
 impl Recipe {
+    /// Returns one method alone, without refinement, held-out check and polishing.
+    pub fn alone(method: &'static dyn Method, options: MethodOptions) -> Self {
+        Self {
+            method,
+            options,
+            refine: Refine::Nothing,
+            held_out: 0.0,
+            polish: Polish::Updates(0),
+            ..Default::default()
+        }
+    }
+
     /// Runs all steps on plain data.
     ///
     /// # Errors
@@ -385,7 +397,8 @@ impl Recipe {
         };
         let found = drift(&trained.fit.couplings)?;
         trained.drift = Some(found);
-        let updates = self.polish.updates(&found);
+        let is_local = self.last(data.samples.n_units()).describe().is_local;
+        let updates = self.polish.updates(&found, is_local);
         if updates.is_none() && !with_report {
             return Ok(());
         }

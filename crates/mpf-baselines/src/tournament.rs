@@ -17,7 +17,7 @@ mod comparison;
 use crate::Result;
 use crate::error::{Error, check_mean};
 use crate::log_z::{LogZ, LogZSource};
-use crate::method::OwnObjective;
+use crate::method::{Method, MethodOptions, OwnObjective};
 use crate::objectives::Objectives;
 use crate::recipe::{Recipe, Trained, TrainingData};
 use crate::sample_scores::sample_scores;
@@ -80,6 +80,16 @@ pub struct Contender {
     pub recipe: Recipe,
 }
 
+impl Contender {
+    /// Enters one method alone, under its title.
+    pub fn alone(method: &'static dyn Method, options: MethodOptions) -> Self {
+        Self {
+            name: method.describe().title.to_owned(),
+            recipe: Recipe::alone(method, options),
+        }
+    }
+}
+
 /// One method's scores on samples that it has not seen. Finite but for those of MPF.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entrant {
@@ -135,21 +145,15 @@ pub struct Comparison {
 /// Compares methods on held-out samples.
 ///
 /// ```
-/// use mpf_baselines::{Contender, Criterion, Methods, Recipe, Refine, Tournament};
+/// use mpf_baselines::{Contender, Criterion, Methods, Recipe, Tournament};
 /// use mpf_ising::{Couplings, Exact};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
 /// let states = Exact::new(&truth)?.draw(2000, 1);
 /// let auto = Contender { name: "auto".into(), recipe: Recipe::default() };
-/// let null = Contender {
-///     name: "independent".into(),
-///     recipe: Recipe {
-///         method: Methods::default().find("independent").unwrap(),
-///         refine: Refine::Nothing,
-///         ..Default::default()
-///     },
-/// };
+/// let null = Methods::default().find("independent").unwrap();
+/// let null = Contender::alone(null, Default::default());
 /// let table = Tournament::default().run(&[auto, null], &states, |_, _| {})?;
 /// assert_eq!(table.best(Criterion::LogLikelihood).unwrap().name, "auto");
 /// let worse = table.difference(1, 0, Criterion::LogLikelihood)?.unwrap();

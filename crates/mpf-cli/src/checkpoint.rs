@@ -3,11 +3,11 @@
 use crate::console::Console;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::model::Model;
-use crate::output;
+use crate::output::{Kind, Output};
 use clap::Args;
 use mpf_core::{Cancel, Checkpoint, Settings};
 use mpf_report::CheckpointFile;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of commands whose work can be resumed.
@@ -41,22 +41,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl CheckpointArgs {
-    /// Checks that the file can be written and is none of `others`.
-    ///
-    /// # Errors
-    /// A [`Failure`] that says why it cannot be used.
-    pub fn check(&self, others: &[&Path]) -> Result<(), Failure> {
-        let Some(path) = &self.checkpoint else {
-            return Ok(());
-        };
-        if others.contains(&path.as_path()) {
-            return Err(Failure::input(format!(
-                "--checkpoint {}: the file is used for something else",
-                path.display()
-            ))
-            .hint("give the checkpoint a name of its own"));
-        }
-        output::check_writable(path)
+    /// Returns the file, as one of the outputs of the command.
+    pub fn output(&self) -> Option<Output<'_>> {
+        self.checkpoint.as_deref().map(|path| Output {
+            path,
+            kind: Kind::Checkpoint,
+        })
     }
 
     /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.
@@ -173,6 +163,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const QUIET: Console = Console {
         json: false,

@@ -3,9 +3,10 @@
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
+use crate::figures;
 use crate::memory::{self, MemoryLimit};
 use crate::methods::{AUTO, MethodArgs, Strength, find};
-use crate::{figures, output};
+use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
     Comparison, Contender, Criterion, Methods, Polish, Refine, Takes, Tournament, TournamentOptions,
@@ -41,6 +42,8 @@ pub struct CompareArgs {
     /// Output file: a page (.html), the plot (.svg) or the numbers (.json); may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
+    #[command(flatten)]
+    force: ForceArg,
 }
 
 /// Runs the command; returns the exit code.
@@ -55,8 +58,9 @@ pub fn run(
 ) -> Result<u8, Failure> {
     for path in &args.output {
         output::check_extension(path, &["html", "svg", "json"])?;
-        output::check_writable(path)?;
     }
+    let inputs = [args.data.data.as_path()];
+    output::check(&inputs, &output::reports(&args.output), args.force)?;
     if [args.options.l1, args.options.l2].contains(&Some(Strength::Auto)) {
         return Err(
             Failure::input("mpf compare has no --l1 auto and no --l2 auto")
@@ -215,8 +219,8 @@ fn plot(comparison: &Comparison) -> Result<String, Failure> {
 
 fn write(path: &Path, comparison: &Comparison, raster: &Raster, svg: &str) -> Result<(), Failure> {
     let contents = match output::extension(path).as_str() {
-        "svg" => svg.to_owned(),
-        "json" => serde_json::to_string_pretty(comparison).expect("numbers") + "\n",
+        "svg" => output::marked_svg(svg),
+        "json" => output::json_report(comparison),
         _ => page(comparison, raster, svg),
     };
     files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))

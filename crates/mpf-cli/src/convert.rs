@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::model::{self, Convention, Model};
-use crate::output;
+use crate::output::{self, ForceArg, Kind, Output};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub struct ConvertArgs {
     /// The convention of a bare .csv matrix, which does not state it
     #[arg(long, value_enum)]
     assume: Option<Convention>,
+    #[command(flatten)]
+    force: ForceArg,
 }
 
 #[derive(Serialize)]
@@ -37,7 +39,11 @@ struct Report {
 /// Wrong inputs, and those of the file system.
 pub fn run(args: &ConvertArgs, console: Console) -> Result<u8, Failure> {
     model::check_name(&args.output)?;
-    output::check_writable(&args.output)?;
+    let output = Output {
+        path: &args.output,
+        kind: Kind::Model,
+    };
+    output::check(&[&args.model], &[output], args.force)?;
     let model = Model::read(&args.model, args.assume)?;
     model.write(&args.output, args.to)?;
     let n_units = model.names.len();

@@ -4,8 +4,9 @@ use crate::console::Console;
 use crate::draw::{self, DrawOptions, SamplerName};
 use crate::failure::Failure;
 use crate::model::{Convention, Model};
+use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
-use crate::{output, raster_file};
+use crate::raster_file;
 use clap::Args;
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Samples, mosaic_couplings};
@@ -32,6 +33,8 @@ pub struct DemoArgs {
     /// Seed of couplings and spikes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    force: ForceArg,
 }
 
 #[derive(Serialize)]
@@ -50,8 +53,9 @@ struct Report {
 pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     raster_file::check_name(&args.output)?;
     crate::model::check_name(&args.truth)?;
-    output::check_writable(&args.output)?;
-    output::check_writable(&args.truth)?;
+    let outputs = [(&args.output, Kind::Raster), (&args.truth, Kind::Model)]
+        .map(|(path, kind)| Output { path, kind });
+    output::check(&[], &outputs, args.force)?;
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no time bins").hint("ask for at least one"));
     }

@@ -8,7 +8,7 @@ use crate::data::{DataArgs, Raster};
 use crate::draw::{self, DrawOptions, SamplerName};
 use crate::failure::Failure;
 use crate::model::Model;
-use crate::output;
+use crate::output::{self, ForceArg};
 use clap::Args;
 use evaluation::Evaluation;
 use mpf_baselines::{GoodnessOfFit, Moments};
@@ -50,6 +50,8 @@ pub struct EvaluateArgs {
     /// Seed of all draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    force: ForceArg,
 }
 
 /// Runs the command; returns the exit code.
@@ -59,8 +61,10 @@ pub struct EvaluateArgs {
 pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     for path in &args.output {
         output::check_extension(path, &["html", "json"])?;
-        output::check_writable(path)?;
     }
+    let mut inputs = vec![args.model.as_path(), &args.data.data];
+    inputs.extend(args.truth.as_deref());
+    output::check(&inputs, &output::reports(&args.output), args.force)?;
     let model = Model::read(&args.model, None)?;
     let truth = args
         .truth
@@ -82,7 +86,7 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     evaluation.warnings.iter().for_each(|w| console.warning(w));
     for path in &args.output {
         let contents = match output::extension(path).as_str() {
-            "json" => serde_json::to_string_pretty(&evaluation).expect("numbers") + "\n",
+            "json" => output::json_report(&evaluation),
             _ => page::page(&model, truth.as_ref(), &evaluation, &goodness)?,
         };
         files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))?;

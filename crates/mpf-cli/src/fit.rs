@@ -11,11 +11,12 @@ use crate::data::Raster;
 use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
-use crate::output;
+use crate::output::{self, Kind, Output};
 use args::ErrorsName;
 use clap::ValueEnum;
 use messages::{
-    doubts, drift_in_words, largest_coupling, refuse_constant, summary, tell_preflight,
+    doubts, drift_in_words, grouped, largest_coupling, refuse_constant, refuse_transposed, summary,
+    tell_preflight,
 };
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
@@ -48,8 +49,14 @@ pub fn run(
     cancel: &Cancel,
 ) -> Result<u8, Failure> {
     model::check_name(&args.output)?;
-    output::check_writable(&args.output)?;
-    args.checkpoint.check(&[&args.output, &args.data.data])?;
+    let mut inputs = vec![args.data.data.as_path()];
+    inputs.extend(args.support.as_deref());
+    let mut outputs = vec![Output {
+        path: &args.output,
+        kind: Kind::Model,
+    }];
+    outputs.extend(args.checkpoint.output());
+    output::check(&inputs, &outputs, args.force)?;
     args.check()?;
     let raster = Raster::read(&args.data)?;
     let samples = raster.samples()?;
@@ -63,6 +70,7 @@ pub fn run(
     let mut recipe = args.recipe(methods, &raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();
     refuse_constant(&raster, &samples)?;
+    refuse_transposed(&raster, &samples, args.force)?;
     let outcome = make(args, &recipe, &raster, &samples, names, console);
     args.checkpoint.end(&checkpoint, console, outcome)
 }
@@ -121,7 +129,7 @@ fn make(
     console.json(&Report {
         model: args.output.display().to_string(),
         preflight: &preflight,
-        findings: preflight.findings.iter().map(ToString::to_string).collect(),
+        findings: grouped(&preflight.findings),
         fit: &record,
         largest_coupling: largest,
     })?;

@@ -1,8 +1,196 @@
-//! Checks that results can be written, before hours are spent on them.
+//! Checks that results can be written, and what they would replace, before hours are spent on them.
 
 use crate::failure::{Failure, plain};
+use crate::model::Model;
+use clap::Args;
+use serde::Serialize;
 use std::fs;
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The option of every command that writes files.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ForceArg {
+    /// Replace existing files that mpf did not write, and go on where mpf would stop to ask
+    #[arg(long, help_heading = "Everywhere")]
+    pub force: bool,
+}
+
+/// A kind of file that a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A model, in any of its forms.
+    Model,
+    /// A page, a plot or numbers.
+    Report,
+    /// States; nothing in the file tells who wrote it.
+    Raster,
+    /// A checkpoint, which has its own rules.
+    Checkpoint,
+}
+
+/// A file that a command writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Output<'a> {
+    /// Where.
+    pub path: &'a Path,
+    /// What.
+    pub kind: Kind,
+}
+
+/// Returns the reports that a command writes.
+pub fn reports(paths: &[PathBuf]) -> Vec<Output<'_>> {
+    let report = |path| Output {
+        path,
+        kind: Kind::Report,
+    };
+    paths.iter().map(|path| report(path.as_path())).collect()
+}
+
+/// Checks all files of a command before any of them is read: outputs must be writable, be neither an
+/// input nor each other, and replace only files of their kind that this program wrote.
+///
+/// # Errors
+/// A [`Failure`] that names the file.
+pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Result<(), Failure> {
+    let inputs: Vec<(&Path, Identity)> = inputs.iter().map(|p| (*p, Identity::of(p))).collect();
+    let mut others: Vec<(&Path, Identity)> = Vec::new();
+    for output in outputs {
+        let path = output.path;
+        let identity = Identity::of(path);
+        if let Some((input, _)) = inputs.iter().find(|(_, other)| other.is(&identity)) {
+            return Err(Failure::input(format!(
+                "{} would be overwritten: {} is read by this command",
+                path.display(),
+                input.display()
+            ))
+            .hint("write to another file"));
+        }
+        if let Some((other, _)) = others.iter().find(|(_, other)| other.is(&identity)) {
+            return Err(Failure::input(format!(
+                "{} and {} are the same file",
+                other.display(),
+                path.display()
+            ))
+            .hint("give every output a name of its own"));
+        }
+        check_writable(path)?;
+        if !force.force && !may_replace(path, output.kind) {
+            return Err(Failure::input(format!(
+                "{} is already there, and no {} that mpf wrote",
+                path.display(),
+                match output.kind {
+                    Kind::Model => "model",
+                    Kind::Report => "report",
+                    Kind::Raster | Kind::Checkpoint => "file",
+                }
+            ))
+            .hint("choose another name, or replace it with --force"));
+        }
+        others.push((path, identity));
+    }
+    Ok(())
+}
+
+/// What a path is, whatever its spelling.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    /// The canonical path; of a file that does not exist yet, that of its folder with the name.
+    path: PathBuf,
+    /// Device and inode of an existing file.
+    file: Option<(u64, u64)>,
+}
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        let mut missing = Vec::new();
+        let mut at = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let found = loop {
+            match fs::canonicalize(&at) {
+                Ok(found) => break found,
+                Err(_) => match (at.file_name(), at.parent()) {
+                    (Some(name), Some(folder)) => {
+                        missing.push(name.to_owned());
+                        at = folder.to_owned();
+                    }
+                    _ => break at,
+                },
+            }
+        };
+        let path = missing
+            .iter()
+            .rev()
+            .fold(found, |path, name| path.join(name));
+        Self {
+            file: device_and_inode(&path),
+            path,
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.path == other.path || (self.file.is_some() && self.file == other.file)
+    }
+}
+
+#[cfg(unix)]
+fn device_and_inode(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn device_and_inode(_: &Path) -> Option<(u64, u64)> {
+    None
+}
+
+/// Returns whether nothing is lost if `path` becomes a file of this kind.
+fn may_replace(path: &Path, kind: Kind) -> bool {
+    let Ok(found) = fs::metadata(path) else {
+        return true;
+    };
+    // Devices and pipes hold nothing, and neither does an empty file.
+    if !found.is_file() || found.len() == 0 {
+        return true;
+    }
+    match kind {
+        Kind::Checkpoint => true,
+        Kind::Raster => false,
+        Kind::Model => Model::read(path, None).is_ok(),
+        Kind::Report => {
+            let mut start = Vec::new();
+            let read = fs::File::open(path).and_then(|f| f.take(4096).read_to_end(&mut start));
+            read.is_ok() && String::from_utf8_lossy(&start).contains(MARK)
+        }
+    }
+}
+
+/// The text near the start of every report that this program writes.
+pub const MARK: &str = "written by mpf";
+
+/// Returns the JSON form of a report, with the mark.
+///
+/// # Panics
+/// If `report` cannot be written as JSON.
+pub fn json_report(report: &impl Serialize) -> String {
+    #[derive(Serialize)]
+    struct Marked<'a, T> {
+        program: String,
+        #[serde(flatten)]
+        report: &'a T,
+    }
+    let program = format!("{MARK} {}", env!("CARGO_PKG_VERSION"));
+    let marked = Marked { program, report };
+    serde_json::to_string_pretty(&marked).expect("a report can be written") + "\n"
+}
+
+/// Returns an SVG with the mark, as a comment.
+pub fn marked_svg(svg: &str) -> String {
+    match svg.find('>') {
+        Some(end) => format!("{}<!-- {MARK} -->{}", &svg[..=end], &svg[end + 1..]),
+        None => svg.to_owned(),
+    }
+}
 
 /// Checks that a file can be made at `path`, by making another one in its folder.
 ///
@@ -52,4 +240,94 @@ pub fn check_extension(path: &Path, known: &[&str]) -> Result<(), Failure> {
 pub fn extension(path: &Path) -> String {
     let end = path.extension().and_then(|e| e.to_str());
     end.map_or_else(String::new, str::to_ascii_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASK: ForceArg = ForceArg { force: false };
+
+    fn write(path: &Path, text: &str) {
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_same_file_is_noticed_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).unwrap();
+        write(&at("data.npy"), "x");
+        fs::hard_link(at("data.npy"), at("linked.npy")).unwrap();
+        let report = |path: &'static str| at(path);
+        let names = ["data.npy", "./data.npy", "sub/../data.npy", "linked.npy"];
+        for name in names {
+            let output = report(name);
+            let output = Output {
+                path: &output,
+                kind: Kind::Report,
+            };
+            let force = ForceArg { force: true };
+            let failure = check(&[&at("data.npy")], &[output], force).unwrap_err();
+            assert!(
+                failure.message.contains("would be overwritten"),
+                "{failure}"
+            );
+        }
+        // Two outputs that do not exist yet.
+        let (a, b) = (at("new.json"), at("sub/../new.json"));
+        let outputs = [&a, &b].map(|path| Output {
+            path,
+            kind: Kind::Report,
+        });
+        let failure = check(&[], &outputs, ASK).unwrap_err();
+        assert!(failure.message.contains("the same file"), "{failure}");
+        assert!(check(&[&at("data.npy")], &outputs[..1], ASK).is_ok());
+    }
+
+    #[test]
+    fn only_files_of_this_program_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let model = Model::unfitted(
+            mpf_ising::Couplings::zeros(2).unwrap(),
+            vec!["a".into(), "b".into()],
+        );
+        model
+            .write(&at("m.json"), crate::model::Convention::Binary)
+            .unwrap();
+        write(
+            &at("r.json"),
+            &json_report(
+                &[("a", 1)]
+                    .into_iter()
+                    .collect::<std::collections::BTreeMap<_, _>>(),
+            ),
+        );
+        write(&at("r.svg"), &marked_svg("<svg width=\"1\"></svg>"));
+        write(&at("notes.json"), "{\"mine\": 1}");
+        write(&at("empty.json"), "");
+        let cases = [
+            ("m.json", Kind::Model, true),
+            ("m.json", Kind::Report, false),
+            ("r.json", Kind::Report, true),
+            ("r.json", Kind::Model, false),
+            ("r.svg", Kind::Report, true),
+            ("notes.json", Kind::Model, false),
+            ("notes.json", Kind::Report, false),
+            ("empty.json", Kind::Model, true),
+            ("none.json", Kind::Raster, true),
+            ("m.json", Kind::Raster, false),
+        ];
+        for (name, kind, expected) in cases {
+            let path = at(name);
+            let output = [Output { path: &path, kind }];
+            assert_eq!(
+                check(&[], &output, ASK).is_ok(),
+                expected,
+                "{name} {kind:?}"
+            );
+            assert!(check(&[], &output, ForceArg { force: true }).is_ok());
+        }
+    }
 }

@@ -5,8 +5,9 @@ use crate::console::Console;
 use crate::draw::{self, DrawOptions, Drawn, SamplerName};
 use crate::failure::Failure;
 use crate::model::Model;
+use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
-use crate::{output, raster_file};
+use crate::raster_file;
 use clap::{Args, ValueEnum};
 use mpf_core::{Cancel, Settings};
 use mpf_report::text::digits;
@@ -45,6 +46,8 @@ pub struct SampleArgs {
     seed: u64,
     #[command(flatten)]
     checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    force: ForceArg,
 }
 
 impl SampleArgs {
@@ -75,8 +78,12 @@ struct Report<'a> {
 /// Wrong inputs, and those of the file system.
 pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     raster_file::check_name(&args.output)?;
-    output::check_writable(&args.output)?;
-    args.checkpoint.check(&[&args.output, &args.model])?;
+    let mut outputs = vec![Output {
+        path: &args.output,
+        kind: Kind::Raster,
+    }];
+    outputs.extend(args.checkpoint.output());
+    output::check(&[&args.model], &outputs, args.force)?;
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no states").hint("ask for at least one"));
     }

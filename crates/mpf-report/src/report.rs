@@ -130,6 +130,7 @@ impl Page {
     pub fn finish(self) -> String {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"generator\" content=\"written by mpf\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{}\
              <footer>mpf {}, minimum probability flow in Rust</footer>\n</body>\n</html>\n",

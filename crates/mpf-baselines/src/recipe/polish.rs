@@ -24,7 +24,8 @@ const AVERAGED: usize = 3;
 pub enum Polish {
     /// Always this many, kept whatever comes of it.
     Updates(usize),
-    /// 300 if the model drifts off its data, kept if the held-out log-likelihood gets better.
+    /// 300 if the model drifts off its data and its method looked at single flips only, kept if the
+    /// held-out log-likelihood gets better.
     #[default]
     IfDrifting,
 }
@@ -33,11 +34,12 @@ impl Polish {
     /// The updates of [`Polish::IfDrifting`].
     pub const DEFAULT_UPDATES: usize = 300;
 
-    pub(super) fn updates(self, drift: &Drift) -> Option<usize> {
+    pub(super) fn updates(self, drift: &Drift, is_local: bool) -> Option<usize> {
         match self {
             Self::Updates(0) => None,
             Self::Updates(updates) => Some(updates),
-            Self::IfDrifting => drift.has_drifted().then_some(Self::DEFAULT_UPDATES),
+            Self::IfDrifting if is_local && drift.has_drifted() => Some(Self::DEFAULT_UPDATES),
+            Self::IfDrifting => None,
         }
     }
 }

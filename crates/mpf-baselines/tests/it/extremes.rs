@@ -3,10 +3,10 @@
 //! panic.
 
 use mpf_baselines::{
-    ContrastiveDivergence, ContrastiveOptions, Criterion, Drift, Entropies, Error, Expansion,
-    GoodnessOfFit, LearningRate, MaximumLikelihood, MeanField, Method, MethodOptions, Methods,
-    Moments, Objectives, Pseudolikelihood, Takes, Tournament, TournamentOptions, independent,
-    log_rise, rise,
+    Contender, ContrastiveDivergence, ContrastiveOptions, Criterion, Drift, Entropies, Error,
+    Expansion, GoodnessOfFit, LearningRate, MaximumLikelihood, MeanField, Method, MethodOptions,
+    Methods, Moments, Objectives, Pseudolikelihood, Takes, Tournament, TournamentOptions,
+    independent, log_rise, rise,
 };
 use mpf_core::MinimizerOptions;
 use mpf_ising::{
@@ -341,7 +341,7 @@ fn methods(number: f64) -> Vec<(&'static dyn Method, MethodOptions)> {
             ..options.clone()
         },
         _ => MethodOptions {
-            l2: number,
+            l2: Some(number),
             ..options.clone()
         },
     };
@@ -468,8 +468,8 @@ proptest! {
             }),
             ..Default::default()
         });
-        let methods: Vec<(&dyn Method, MethodOptions)> =
-            methods(number).into_iter().map(|(m, o)| (m as &dyn Method, o)).collect();
+        let methods: Vec<Contender> =
+            methods(number).into_iter().map(|(m, o)| Contender::alone(m, o)).collect();
         let table = tournament.run(&methods, &states, |_, _| {});
         let fine = (2..=n).contains(&n_folds) && (1..=n / 2).contains(&block_length);
         prop_assert_eq!(table.is_ok(), fine);
@@ -479,7 +479,7 @@ proptest! {
         let enumerated = states.n_units() <= Exact::MAX_UNITS;
         prop_assert!(!enumerated || table.entrants.iter().any(|e| e.name == "independent"));
         let text = table.to_string();
-        prop_assert!(table.entrants.iter().all(|e| text.contains(e.name)));
+        prop_assert!(table.entrants.iter().all(|e| text.contains(&e.name)));
         for entrant in &table.entrants {
             let pl = entrant.pseudolikelihood;
             all_finite("PL", [&pl.value, &pl.standard_error, &entrant.log_z_error])?;

@@ -1,8 +1,8 @@
 //! The tournament against fits and scores by hand.
 
 use mpf_baselines::{
-    Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Tournament,
-    TournamentOptions,
+    Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Recipe,
+    Tournament, TournamentOptions,
 };
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Exact, FoldAssignment, Folds, Lattice, Samples, States, Support};
@@ -11,8 +11,8 @@ use mpf_testkit::{random_couplings, seed};
 
 type Entered = (&'static dyn Method, MethodOptions);
 
-fn method(name: &str, options: MethodOptions) -> Entered {
-    (Methods::default().find(name).unwrap(), options)
+fn method(name: &str, options: MethodOptions) -> Contender {
+    Contender::alone(Methods::default().find(name).unwrap(), options)
 }
 
 /// Every method, with options for those that have their own.
@@ -44,8 +44,9 @@ fn draws(d: usize, n: usize) -> States {
 #[test]
 fn scores_are_those_of_every_objective_by_hand() {
     let states = draws(6, 500);
+    let alone = methods().into_iter().map(|(m, o)| Contender::alone(m, o));
     let found = Tournament::default()
-        .run(&methods(), &states, |_, _| {})
+        .run(&alone.collect::<Vec<_>>(), &states, |_, _| {})
         .unwrap();
     assert!(found.dropouts.is_empty());
     let folds = Folds::new(500, 5, FoldAssignment::Blocks).unwrap();
@@ -68,7 +69,7 @@ fn scores_are_those_of_every_objective_by_hand() {
         assert!((entrant.mpf.value - mpf).abs() < 1e-11);
         assert!((entrant.pseudolikelihood.value - pl).abs() < 1e-11);
         assert!((entrant.log_likelihood.unwrap().value - ll).abs() < 1e-11);
-        let own = match entrant.name {
+        let own = match entrant.name.as_str() {
             "MPF" | "RISE" => Some(mpf),
             "PL" => Some(pl),
             "logRISE" => Some(log_rise),
@@ -204,4 +205,28 @@ fn methods_that_fail_drop_out_and_bad_options_are_errors() {
         run(|o| o.cancel.cancel()),
         Error::Ising(mpf_ising::Error::Cancelled)
     ));
+}
+
+/// What enters is what the recipe delivers, refinement included.
+#[test]
+fn a_recipe_is_scored_as_it_is_delivered() {
+    let states = draws(6, 300);
+    let auto = Contender {
+        name: "auto".into(),
+        recipe: Recipe::default(),
+    };
+    let found = Tournament::default()
+        .run(&[auto], &states, |_, _| {})
+        .unwrap();
+    let folds = Folds::new(300, 5, FoldAssignment::Blocks).unwrap();
+    let mut ll = 0.0;
+    for fold in 0..5 {
+        let (training, held_out) = folds.split(&states, fold).unwrap();
+        let trained = Recipe::default().fit(&training).unwrap();
+        let held_out = Samples::new(&held_out).unwrap();
+        let exact = Exact::new(&trained.fit.couplings).unwrap();
+        ll += exact.log_likelihood(&held_out).unwrap() / 5.0;
+    }
+    assert_eq!(found.entrants[0].name, "auto");
+    assert!((found.entrants[0].log_likelihood.unwrap().value - ll).abs() < 1e-11);
 }

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Serialize, Deserialize)]
 struct Stored {
     couplings: StoredCouplings,
+    /// The sum of the couplings to average, and their number.
+    sum: (Vec<f64>, usize),
     trace: Vec<TracePoint>,
     origins: Vec<u32>,
     next: usize,
@@ -131,8 +133,10 @@ type Edit = fn(&mut Stored);
 
 #[test]
 fn states_of_the_wrong_shape_are_refused() {
-    let edits: [Edit; 8] = [
+    let edits: [Edit; 10] = [
         |s| s.next = usize::MAX,
+        |s| s.sum = (vec![0.0; 4], 1),
+        |s| s.sum.1 += 1,
         |s| {
             let rows = Rows {
                 n_units: 3,

@@ -2,8 +2,8 @@
 //! like those of this crate.
 
 use mpf_baselines::{
-    Criterion, Description, Error, ErrorBarsBy, Method, MethodOptions, Methods, Recipe, Result,
-    Takes, Tournament, TrainingData,
+    Contender, Criterion, Description, Error, ErrorBarsBy, Method, MethodOptions, Methods, Recipe,
+    Result, Takes, Tournament, TrainingData,
 };
 use mpf_core::Objective;
 use mpf_ising::{
@@ -57,7 +57,8 @@ impl Method for Hinge {
         options: &MethodOptions,
         observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        Ok(Fitter::new(*self, options.fit_options())?.fit_observed(samples, observer)?)
+        let options = options.fit_options(samples.n_effective());
+        Ok(Fitter::new(*self, options)?.fit_observed(samples, observer)?)
     }
 
     fn cross_validate(
@@ -67,7 +68,7 @@ impl Method for Hinge {
         options: &MethodOptions,
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
-        let fitter = Fitter::new(*self, options.fit_options())?;
+        let fitter = Fitter::new(*self, options.fit_options(states.n_samples() as f64))?;
         Ok(path.cross_validate(&fitter, states, observer)?)
     }
 }
@@ -84,10 +85,10 @@ fn draws() -> States {
 #[test]
 fn it_enters_the_tournament() {
     let states = draws();
-    let competing: Vec<(&dyn Method, MethodOptions)> = methods()
+    let competing: Vec<Contender> = methods()
         .iter()
         .filter(|method| method.describe().competes)
-        .map(|method| (method as &dyn Method, MethodOptions::default()))
+        .map(|method| Contender::alone(method, MethodOptions::default()))
         .collect();
     let found = Tournament::default()
         .run(&competing, &states, |_, _| {})
@@ -112,35 +113,37 @@ fn its_penalty_is_chosen_by_cross_validation() {
         n_lambdas: 6,
         ..Default::default()
     };
+    let hinge = methods().find("hinge").unwrap();
     let recipe = Recipe {
-        method: methods().find("hinge").unwrap(),
         choose: Some(choose.clone()),
-        ..Default::default()
+        ..Recipe::alone(hinge, MethodOptions::default())
     };
     let data = TrainingData {
         samples: &samples,
         states: Some(&states),
     };
     let trained = recipe.run(data, &|_| {}).unwrap();
-    let plain = Fitter::new(Hinge, MethodOptions::default().fit_options()).unwrap();
+    let plain = Fitter::new(Hinge, MethodOptions::default().fit_options(800.0)).unwrap();
     let path = PenaltyPath::new(choose).unwrap();
     let by_hand = path.cross_validate(&plain, &states, |_| {}).unwrap();
     assert_eq!(trained.options.l1, by_hand.chosen().lambda);
     assert_eq!(trained.fit.couplings, by_hand.chosen().fit.couplings);
     assert_ne!(trained.options.l1, 0.0);
 
-    // What it does not offer is refused in its name.
+    // What it does not offer is refused in its name, and its fit is not lost.
     let bars = Recipe {
         errors: ErrorBarsBy::Sandwich,
         choose: None,
         ..recipe
     };
+    let trained = bars.run(data, &|_| {}).unwrap();
+    assert!(trained.errors.is_none());
     assert!(matches!(
-        bars.run(data, &|_| {}),
-        Err(Error::Ising(mpf_ising::Error::NotOffered {
+        trained.failures[0].error,
+        Error::Ising(mpf_ising::Error::NotOffered {
             method: "hinge",
             ..
-        }))
+        })
     ));
     let options = MethodOptions {
         node_wise: true,

@@ -2,13 +2,14 @@
 //! of them resumes to the same bits.
 
 use mpf_baselines::{
-    Description, Error, ErrorBarsBy, Method, MethodOptions, Methods, Polish, Recipe,
-    RecipeProgress, Result, Takes, Trained, TrainingData,
+    Description, Error, ErrorBarsBy, MaximumLikelihood, Measure, Method, MethodOptions, Methods,
+    Polish, Pseudolikelihood, Recipe, RecipeProgress, Refine, Result, Takes, Trained, TrainingData,
+    Verdict, independent,
 };
 use mpf_core::{Cancel, Checkpoint, MinimizerOptions};
 use mpf_ising::{
-    BootstrapOptions, Couplings, Exact, Fit, FitProgress, Fitter, PathOptions, Samples, States,
-    bootstrap,
+    BootstrapOptions, Couplings, Exact, Fit, FitOptions, FitProgress, Fitter, PathOptions, Samples,
+    States, bootstrap,
 };
 use mpf_testkit::{StopAfter, random_couplings, seed};
 use ndarray::Array2;
@@ -39,20 +40,96 @@ impl Data {
     }
 }
 
+fn find(name: &str) -> &'static dyn Method {
+    Methods::default().find(name).unwrap()
+}
+
+#[test]
+fn the_default_is_mpf_refined_with_a_ridge() {
+    // Up to 16 units by exact maximum likelihood, beyond by pseudolikelihood.
+    for (d, title) in [(5, "ML"), (17, "PL")] {
+        let truth = random_couplings(d, 0.3, 9);
+        let data = Data::new(Exact::new(&truth).unwrap().draw(600, seed()));
+        let trained = data.run(&Recipe::default()).unwrap();
+        let options = FitOptions {
+            l2: 1.0 / 600.0,
+            ..Default::default()
+        };
+        let alone = if d == 5 {
+            let fitter = Fitter::new(MaximumLikelihood, options).unwrap();
+            fitter.fit(&data.samples).unwrap()
+        } else {
+            let fitter = Fitter::new(Pseudolikelihood, options).unwrap();
+            fitter.fit(&data.samples).unwrap()
+        };
+        // Both end where no slope is larger than 1e-6, in units whose curvature is near 1.
+        let off = trained.fit.couplings.mean_square_error(&alone.couplings);
+        assert!(off.sqrt() < 1e-4, "{off}");
+        assert!((trained.fit.value - alone.value).abs() < 1e-9);
+        let names: Vec<&str> = trained.stages.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["MPF", title]);
+        assert_eq!((trained.method, trained.l2), (title, 1.0 / 600.0));
+        assert!(trained.failures.is_empty() && trained.polishing.is_none());
+    }
+}
+
+#[test]
+fn the_held_out_score_is_that_of_a_fit_by_hand() {
+    let data = Data::drawn();
+    let trained = data.run(&Recipe::default()).unwrap();
+    let found = trained.held_out.unwrap();
+    assert_eq!((found.n_training, found.n_held_out), (480, 120));
+    let training = data.states.slice(0..480);
+    let held_out = Samples::new(&data.states.slice(480..600)).unwrap();
+    let part = Samples::new(&training).unwrap();
+    let options = MethodOptions {
+        l2: Some(1.0 / 480.0),
+        ..Default::default()
+    };
+    let bits = |couplings: &Couplings| {
+        let exact = Exact::new(couplings).unwrap();
+        -exact.log_likelihood(&held_out).unwrap() / 2f64.ln()
+    };
+    let fit = find("ml").fit(&part, &options, &mut |_| {}).unwrap();
+    // The tolerance of a fit moves its likelihood by the square of 1e-6, and by 1e-6 times the
+    // slope on other data.
+    assert!((found.model.value - bits(&fit.couplings)).abs() < 1e-5);
+    let null = independent(&part).unwrap();
+    assert!((found.independent.value - bits(&null.couplings)).abs() < 1e-12);
+    let gain = found.independent.value - found.model.value;
+    assert!((found.gain.value - gain).abs() < 1e-12 && gain > 0.0);
+    assert!(matches!(found.measure, Measure::LogLikelihood { .. }));
+    // The gain is paired: what is hard for both cancels.
+    assert!(found.gain.standard_error < found.model.standard_error);
+    // Too few samples, or a fraction of 0: no check.
+    let few = Data::new(data.states.slice(0..50));
+    assert!(few.run(&Recipe::default()).unwrap().held_out.is_none());
+    let unasked = Recipe {
+        held_out: 0.0,
+        ..Default::default()
+    };
+    assert!(data.run(&unasked).unwrap().held_out.is_none());
+}
+
 #[test]
 fn its_steps_are_those_of_the_library() {
     let data = Data::drawn();
     let fitter: Fitter = Fitter::default();
     let plain = fitter.fit(&data.samples).unwrap();
-    let trained = data.run(&Recipe::default()).unwrap();
+    let unpenalised = MethodOptions {
+        l2: Some(0.0),
+        ..Default::default()
+    };
+    let alone = Recipe::alone(find("mpf"), unpenalised);
+    let trained = data.run(&alone).unwrap();
     assert_eq!(trained.fit.couplings, plain.couplings);
-    assert!(!trained.drift.has_drifted() && trained.polish_updates == 0);
+    assert!(!trained.drift.unwrap().has_drifted() && trained.polishing.is_none());
     assert!(trained.path.is_none() && trained.errors.is_none());
 
     let by_sandwich = Recipe {
         errors: ErrorBarsBy::Sandwich,
         block_length: 3,
-        ..Default::default()
+        ..alone.clone()
     };
     let found = data.run(&by_sandwich).unwrap().errors.unwrap();
     let expected = fitter.sandwich(&plain.couplings, &data.states, 3).unwrap();
@@ -62,7 +139,7 @@ fn its_steps_are_those_of_the_library() {
     let resampled = Recipe {
         errors: ErrorBarsBy::Bootstrap(8),
         block_length: 3,
-        ..Default::default()
+        ..alone
     };
     let found = data.run(&resampled).unwrap().errors.unwrap();
     let options = BootstrapOptions {
@@ -75,20 +152,41 @@ fn its_steps_are_those_of_the_library() {
     });
     assert_eq!(found.of_couplings(), expected.unwrap().of_couplings());
 
-    // Weighted samples alone have no order that folds or blocks could be cut from.
+    // Weighted samples alone have no order that folds or blocks could be cut from: what cannot be
+    // done without loses nothing else.
     let alone = TrainingData {
         samples: &data.samples,
         states: None,
     };
-    assert_eq!(
-        by_sandwich.run(alone, &|_| {}).unwrap_err(),
-        Error::NoStates
-    );
+    let trained = by_sandwich.run(alone, &|_| {}).unwrap();
+    assert_eq!(trained.fit.couplings, plain.couplings);
+    assert_eq!(trained.failures[0].error, Error::NoStates);
     let choosing = Recipe {
         choose: Some(PathOptions::default()),
         ..Default::default()
     };
     assert_eq!(choosing.run(alone, &|_| {}).unwrap_err(), Error::NoStates);
+}
+
+/// Units that are never active together have no coupling that the data determine.
+#[test]
+fn undetermined_couplings_have_no_error_bar() {
+    let rows: Vec<u64> = (0..400u64)
+        .map(|m| [0b100, 0b001, 0b010, 0b101, 0b000, 0b110][m as usize % 6])
+        .collect();
+    let mut states = States::new(3).unwrap();
+    rows.iter().for_each(|row| states.push(&[*row]));
+    for errors in [ErrorBarsBy::Sandwich, ErrorBarsBy::Bootstrap(5)] {
+        let recipe = Recipe {
+            errors,
+            ..Default::default()
+        };
+        let trained = recipe.fit(&states).unwrap();
+        let bars = trained.errors.unwrap();
+        assert_eq!(bars.couplings[0][1], f64::INFINITY);
+        assert!(bars.couplings[0][2].is_finite() && bars.couplings[1][2].is_finite());
+        assert!(trained.fit.couplings.get(0, 1).abs() < 20.0);
+    }
 }
 
 /// Answers with units that all excite each other, whatever the data.
@@ -122,7 +220,7 @@ impl Method for Runaway {
 }
 
 #[test]
-fn a_model_that_drifts_is_polished_unless_that_would_spoil_it() {
+fn a_model_that_drifts_is_polished_if_that_pays() {
     // Mostly silent, and never more than one active.
     let d = 12;
     let mut states = States::new(d).unwrap();
@@ -130,49 +228,54 @@ fn a_model_that_drifts_is_polished_unless_that_would_spoil_it() {
     let data = Data::new(states);
     let drifting = Recipe {
         method: &Runaway,
+        refine: Refine::Nothing,
         ..Default::default()
     };
     let told = AtomicUsize::new(0);
-    let trained = drifting.run(
-        TrainingData {
-            samples: &data.samples,
-            states: None,
-        },
-        &|progress| {
-            if let RecipeProgress::Drifting(drift, updates) = progress {
-                assert!(drift.has_drifted() && drift.after > 0.9, "{drift:?}");
-                told.fetch_add(*updates, Ordering::Relaxed);
-            }
-        },
-    );
-    let trained = trained.unwrap();
-    assert_eq!(told.into_inner(), Polish::DEFAULT_UPDATES);
-    assert_eq!(trained.polish_updates, Polish::DEFAULT_UPDATES);
-    assert!(trained.drift.after < 0.2, "{:?}", trained.drift);
-
-    // Polishing would undo a penalty, and its error bars would be those of another model.
-    let penalised = MethodOptions {
-        l1: 0.1,
-        ..Default::default()
+    let run = |recipe: &Recipe, states: Option<&States>| {
+        recipe.run(
+            TrainingData {
+                samples: &data.samples,
+                states,
+            },
+            &|progress| {
+                if let RecipeProgress::Drifting(drift, updates) = progress {
+                    assert!(drift.has_drifted() && drift.after > 0.9, "{drift:?}");
+                    told.fetch_add(*updates, Ordering::Relaxed);
+                }
+            },
+        )
     };
-    for recipe in [
-        Recipe {
-            options: penalised,
-            ..drifting.clone()
-        },
-        Recipe {
-            errors: ErrorBarsBy::Bootstrap(3),
-            ..drifting.clone()
-        },
-        Recipe {
-            polish: Polish::Updates(0),
-            ..drifting
-        },
-    ] {
-        let trained = data.run(&recipe).unwrap();
-        assert_eq!(trained.polish_updates, 0);
-        assert!(trained.drift.has_drifted());
+    // With a penalty and error bars too.
+    for l2 in [None, Some(0.1)] {
+        let mut recipe = drifting.clone();
+        recipe.options.l2 = l2;
+        let trained = run(&recipe, Some(&data.states)).unwrap();
+        let polishing = trained.polishing.unwrap();
+        assert!(polishing.is_kept && polishing.updates == Polish::DEFAULT_UPDATES);
+        let Verdict::Better { gain, polished } = polishing.verdict else {
+            panic!("{:?}", polishing.verdict);
+        };
+        assert!(gain.value > 5.0 * gain.standard_error);
+        assert_eq!(trained.held_out, Some(polished));
+        assert!(trained.drift.unwrap().after < 0.2, "{:?}", trained.drift);
+        assert_eq!(trained.stages.last().unwrap().name, "persistent CD");
     }
+    assert_eq!(told.load(Ordering::Relaxed), 2 * Polish::DEFAULT_UPDATES);
+    // Without samples to judge by, the model stays as it is, and so it does where that is asked for.
+    let trained = run(&drifting, None).unwrap();
+    let polishing = trained.polishing.unwrap();
+    assert_eq!(
+        (polishing.is_kept, polishing.verdict),
+        (false, Verdict::NotJudged)
+    );
+    assert!(trained.drift.unwrap().has_drifted());
+    let untouched = Recipe {
+        polish: Polish::Updates(0),
+        ..drifting
+    };
+    let trained = run(&untouched, Some(&data.states)).unwrap();
+    assert!(trained.polishing.is_none() && trained.drift.unwrap().has_drifted());
 }
 
 #[test]
@@ -195,13 +298,17 @@ fn a_recipe_that_was_stopped_resumes_to_the_same_bits() {
                 n_folds: 2,
                 ..Default::default()
             }),
+            refine: match name {
+                "mpf" => Refine::Auto,
+                _ => Refine::Nothing,
+            },
             polish: Polish::Updates(4),
             errors: ErrorBarsBy::Bootstrap(4),
-            block_length: 1,
+            ..Default::default()
         };
         let whole = data.run(&recipe(Checkpoint::default(), &Cancel::new()));
         let whole = whole.unwrap();
-        assert_eq!(whole.polish_updates, 4);
+        assert_eq!(whole.polishing.unwrap().updates, 4);
         let mut stops = 0;
         for writes in 1.. {
             let file = StopAfter::new(writes);
@@ -217,6 +324,7 @@ fn a_recipe_that_was_stopped_resumes_to_the_same_bits() {
             );
             assert_eq!(resumed.options.l1, whole.options.l1);
             assert_eq!(resumed.drift, whole.drift);
+            assert_eq!(resumed.held_out, whole.held_out);
             let (found, expected) = (resumed.errors.unwrap(), whole.errors.as_ref().unwrap());
             assert_eq!(found.of_couplings(), expected.of_couplings());
         }

@@ -5,6 +5,7 @@ use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::memory::MemoryLimit;
 use crate::methods::{AUTO, MethodArgs, Strength};
+use crate::output::ForceArg;
 use clap::{Args, ValueEnum};
 use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Takes};
 use mpf_core::Cancel;
@@ -114,6 +115,8 @@ pub struct FitArgs {
     pub(super) memory: MemoryLimit,
     #[command(flatten)]
     pub(super) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(super) force: ForceArg,
 }
 
 impl FitArgs {

@@ -6,13 +6,16 @@ use crate::data::Raster;
 use crate::failure::Failure;
 use crate::memory;
 use crate::model::{FitRecord, Model};
+use crate::output::ForceArg;
 use mpf_baselines::{Drift, HeldOut, Measure, Polishing, Trained, Verdict};
-use mpf_ising::{BlockMean, Preflight, Samples};
+use mpf_ising::{BlockMean, Finding, Preflight, Samples};
 use mpf_report::text::{digits, duration};
 use std::fmt::Write as _;
 
-/// Findings of the preflight that are shown before the rest is counted.
-const FINDINGS: usize = 8;
+/// Places of one kind of finding that are shown before the rest is counted.
+const PLACES: usize = 4;
+/// Data with more units than this many times the samples are taken to be transposed.
+const TRANSPOSED: usize = 5;
 
 /// Refuses data in which no unit changes.
 pub(super) fn refuse_constant(raster: &Raster, samples: &Samples) -> Result<(), Failure> {
@@ -53,15 +56,53 @@ pub(super) fn tell_preflight(
             raster.file, preflight.n_units, preflight.n_samples
         ));
     }
-    for finding in preflight.findings.iter().take(FINDINGS) {
+    for finding in &grouped(&preflight.findings) {
         console.note(&format!("note: {finding}"));
     }
-    if preflight.findings.len() > FINDINGS {
-        let more = preflight.findings.len() - FINDINGS;
-        console.note(&format!(
-            "note: {more} more findings; --json lists them all"
-        ));
+}
+
+/// Words findings, those of one kind together: the first few places, and how many more there are.
+pub(super) fn grouped(findings: &[Finding]) -> Vec<String> {
+    let mut groups: Vec<(&'static str, Vec<String>)> = Vec::new();
+    for finding in findings {
+        let consequence = finding.consequence();
+        let place = finding.to_string();
+        let place = place
+            .strip_suffix(consequence)
+            .map_or(place.as_str(), |rest| rest.trim_end_matches([':', ' ']));
+        match groups.iter_mut().find(|(kind, _)| *kind == consequence) {
+            Some((_, places)) => places.push(place.to_owned()),
+            None => groups.push((consequence, vec![place.to_owned()])),
+        }
     }
+    let words = groups.into_iter().map(|(consequence, places)| {
+        let more = places.len().saturating_sub(PLACES);
+        let shown = places[..places.len() - more].join(", ");
+        let more = if more > 0 {
+            format!(" and {more} more like it")
+        } else {
+            String::new()
+        };
+        format!("{shown}{more}: {consequence}")
+    });
+    words.collect()
+}
+
+/// Refuses data with many more units than samples: they are probably transposed.
+pub(super) fn refuse_transposed(
+    raster: &Raster,
+    samples: &Samples,
+    force: ForceArg,
+) -> Result<(), Failure> {
+    let (units, rows) = (samples.n_units(), samples.n_observed());
+    if force.force || units <= TRANSPOSED * rows {
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "{}: {rows} samples of {units} units; are rows units and columns samples?",
+        raster.file
+    ))
+    .hint("add --transpose if so; --force fits the data as they are"))
 }
 
 pub(super) fn largest_coupling(model: &Model) -> f64 {
