@@ -321,8 +321,8 @@ mod tests {
                     let (h, k) = spins.split_at(3);
                     let width = |i: usize| 2.0 * (means[i] * (1.0 - means[i])).sqrt();
                     let mut sum = 0.0;
-                    for i in 0..3 {
-                        let mut centre = h[i];
+                    for (i, &h) in h.iter().enumerate() {
+                        let mut centre = h;
                         for (&(p, q), k) in pairs.iter().zip(k) {
                             if p == i || q == i {
                                 let j = p + q - i;
@@ -330,7 +330,7 @@ mod tests {
                                 sum += (width(i) * width(j) * k).powi(2);
                             }
                         }
-                        sum += (width(i) * centre).powi(2) + on_fields * h[i] * h[i];
+                        sum += (width(i) * centre).powi(2) + on_fields * h * h;
                     }
                     sum + on_couplings * k.iter().map(|k| k * k).sum::<f64>()
                 };
