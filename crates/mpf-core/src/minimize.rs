@@ -33,8 +33,9 @@ use snapshot::Snapshot;
 pub enum StopReason {
     /// The KKT residual is within the gradient tolerance: a minimum.
     Converged,
-    /// No step lowers the value any more, although the gradient tolerance is not met: `f64` or the
-    /// objective's smoothness allow no better.
+    /// No step lowers the value any more, although the gradient tolerance is not met and rounding
+    /// does not explain it: the objective is not smooth, its gradient is wrong, or its curvatures
+    /// differ too much.
     NoProgress,
     /// The iteration limit was reached.
     IterationLimit,
@@ -46,12 +47,19 @@ pub enum StopReason {
     Cancelled,
     /// Nothing was minimised: the answer has a closed form.
     ClosedForm,
+    /// No step lowers the value any more, and the KKT residual, though above the gradient
+    /// tolerance, is so small that the decrease it promises drowns in the rounding of the value: a
+    /// minimum as far as `f64` can tell.
+    MachinePrecision,
 }
 
 impl StopReason {
     /// Returns whether the result is final: a minimum or a closed form.
     pub fn is_converged(self) -> bool {
-        matches!(self, Self::Converged | Self::ClosedForm)
+        matches!(
+            self,
+            Self::Converged | Self::MachinePrecision | Self::ClosedForm
+        )
     }
 }
 
@@ -65,6 +73,7 @@ impl std::fmt::Display for StopReason {
             Self::TimeLimit => "time limit reached",
             Self::Cancelled => "cancelled",
             Self::ClosedForm => "closed form",
+            Self::MachinePrecision => "converged to machine precision",
         })
     }
 }
@@ -84,7 +93,8 @@ pub enum Backend {
 /// Options of a [`Minimizer`], unchecked.
 #[derive(Clone, Debug)]
 pub struct MinimizerOptions {
-    /// Converged when the KKT residual is at most this, which may be +∞. Default 1e-6.
+    /// Converged when the KKT residual is at most this, which may be +∞. A tolerance below what the
+    /// value can resolve ends as [`StopReason::MachinePrecision`]. Default 1e-6.
     pub gradient_tolerance: f64,
     /// The number of corrections that L-BFGS remembers. Default 10.
     pub memory: usize,

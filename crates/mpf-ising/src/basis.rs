@@ -9,6 +9,20 @@
 //!
 //! The objective is the same function in better coordinates. Each C is a multiple of its K, so an
 //! ℓ1 penalty on K is a weighted one on C, with the same exact zeros.
+//!
+//! In these units a loss has curvatures of order 1, but a ridge on K has λ/(4 σ_i σ_j)², which for
+//! rarely active units is larger by many orders of magnitude. With ridges λ_K on the couplings and
+//! λ_h on the fields, the coordinates are therefore those in which loss and ridge *together* have
+//! curvatures of order 1:
+//!
+//! ```text
+//! C_ij = √((4 σ_i σ_j)² + λ_K) K_ij
+//! b_i = √((2 σ_i)² + λ_h) (h_i + γ_i Σ_j K_ij μ_j),   γ_i = (2 σ_i)²/((2 σ_i)² + λ_h)
+//! ```
+//!
+//! γ_i is the shift at which b_i and C_ij do not disturb each other while couplings are weak: the
+//! quadratic (2σ_i)² (h_i + Σ_j K_ij μ_j)² + λ_h h_i² has no product of the two. Without a ridge
+//! all of this is the plain standardised form, to the bit.
 
 use mpf_core::Objective;
 use std::ops::Range;
@@ -16,15 +30,30 @@ use std::ops::Range;
 /// How the field of a unit follows from the parameters: h_i = α_i + Σ_j β_ij K_ij.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
-    /// α = b/(2σ), β_ij = −μ_j.
+    /// α = b/√((2σ)² + λ_h), β_ij = −γ μ_j.
     Free {
-        /// σ_i.
-        deviation: f64,
+        /// √((2σ)² + λ_h).
+        width: f64,
+        /// γ.
+        shift: f64,
     },
     /// α = h, β = 0.
     Fixed(f64),
     /// J_ii is fixed: α = −J_ii/2, β = 1.
     FixedBias(f64),
+}
+
+impl Field {
+    /// Returns the free field of a unit with this mean, with a ridge of λ_h on it.
+    pub(crate) fn free(mean: f64, ridge: f64) -> Self {
+        let deviation = (mean * (1.0 - mean)).sqrt();
+        let width = (2.0 * deviation).hypot(ridge.sqrt());
+        let part = 2.0 * deviation / width;
+        Self::Free {
+            width,
+            shift: part * part,
+        }
+    }
 }
 
 /// K = scale · C, and the fields in which K appears with their β.
@@ -43,11 +72,13 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    /// Makes the map for `units` (all or one) and `pairs` with at least one end among them.
+    /// Makes the map for `units` (all or one) and `pairs` with at least one end among them, whose
+    /// couplings have a ridge of λ_K.
     pub(crate) fn new(
         units: Range<usize>,
         pairs: &[(usize, usize)],
         means: &[f64],
+        ridge: f64,
         field_of: impl Fn(usize) -> Field,
     ) -> Self {
         let fields: Vec<Field> = units.clone().map(field_of).collect();
@@ -56,7 +87,7 @@ impl Basis {
             units.contains(&i).then(|| {
                 let at = i - units.start;
                 let beta = match fields[at] {
-                    Field::Free { .. } => 1.0 - 2.0 * means[j],
+                    Field::Free { shift, .. } => shift * (1.0 - 2.0 * means[j]),
                     Field::Fixed(_) => 0.0,
                     Field::FixedBias(_) => 1.0,
                 };
@@ -71,7 +102,9 @@ impl Basis {
             pairs: pairs
                 .iter()
                 .map(|&(i, j)| Pair {
-                    scale: 0.25 / (deviation(i) * deviation(j)),
+                    scale: (4.0 * (deviation(i) * deviation(j)))
+                        .hypot(ridge.sqrt())
+                        .recip(),
                     links: [link(i, j), link(j, i)],
                 })
                 .collect(),
@@ -95,9 +128,7 @@ impl Basis {
         let mut b = b.iter();
         for (h, field) in h.iter_mut().zip(&self.fields) {
             *h = match *field {
-                Field::Free { deviation } => {
-                    b.next().expect("one b per free field") / (2.0 * deviation)
-                }
+                Field::Free { width, .. } => b.next().expect("one b per free field") / width,
                 Field::Fixed(value) => value,
                 Field::FixedBias(bias) => -0.5 * bias,
             };
@@ -115,7 +146,7 @@ impl Basis {
         let (b, c) = theta.split_at(self.n_free_fields);
         let mut b = b.iter();
         let alphas = self.fields.iter().map(|field| match *field {
-            Field::Free { deviation } => b.next().map_or(0.0, |b| (b / (2.0 * deviation)).abs()),
+            Field::Free { width, .. } => b.next().map_or(0.0, |b| (b / width).abs()),
             Field::Fixed(value) => value.abs(),
             Field::FixedBias(bias) => (0.5 * bias).abs(),
         });
@@ -141,7 +172,7 @@ impl Basis {
             .iter()
             .zip(&self.fields)
             .filter_map(|(a, field)| match field {
-                Field::Free { deviation } => Some(2.0 * deviation * a),
+                Field::Free { width, .. } => Some(width * a),
                 _ => None,
             });
         b.chain(c).collect()
@@ -153,8 +184,8 @@ impl Basis {
         let (gb, gc) = grad.split_at_mut(self.n_free_fields);
         let mut gb = gb.iter_mut();
         for (g, field) in gh.iter().zip(&self.fields) {
-            if let Field::Free { deviation } = field {
-                *gb.next().expect("one b per free field") = g / (2.0 * deviation);
+            if let Field::Free { width, .. } = field {
+                *gb.next().expect("one b per free field") = g / width;
             }
         }
         for ((gc, gk), Pair { scale, links }) in gc.iter_mut().zip(gk).zip(&self.pairs) {
@@ -215,21 +246,22 @@ mod tests {
     use super::*;
     use mpf_core::{from_fn, gradient_error};
 
-    fn fields(i: usize) -> Field {
-        match i {
-            0 => Field::FixedBias(0.7),
-            1 => Field::Fixed(-0.4),
-            _ => Field::Free {
-                deviation: 0.1 * i as f64,
-            },
-        }
-    }
-
     #[test]
     fn round_trip_and_chain_rule() {
+        round_trip(0.0, 0.0);
+        round_trip(0.3, 0.0);
+        round_trip(0.02, 1.7);
+    }
+
+    fn round_trip(on_couplings: f64, on_fields: f64) {
         let means = [0.5, 0.2, 0.1, 0.9];
         let pairs = [(0, 1), (0, 2), (1, 3), (2, 3)];
-        let basis = Basis::new(0..4, &pairs, &means, fields);
+        let fields = |i: usize| match i {
+            0 => Field::FixedBias(0.7),
+            1 => Field::Fixed(-0.4),
+            _ => Field::free(means[i], on_fields),
+        };
+        let basis = Basis::new(0..4, &pairs, &means, on_couplings, fields);
         assert_eq!(basis.n_params(), 2 + 4);
         let theta = [0.3, -0.8, 0.5, 1.1, -0.6, 0.2];
         let mut spins = [0.0; 8];
@@ -258,14 +290,80 @@ mod tests {
     }
 
     #[test]
+    fn without_a_ridge_units_are_standardised_to_the_bit() {
+        for k in 1..2000 {
+            let means = [f64::from(k) / 2003.0, f64::from(k * k % 1999 + 1) / 2003.0];
+            let free = |i: usize| Field::free(means[i], 0.0);
+            let basis = Basis::new(0..2, &[(0, 1)], &means, 0.0, free);
+            let sigma = means.map(|m| (m * (1.0 - m)).sqrt());
+            assert_eq!(basis.pairs[0].scale, 0.25 / (sigma[0] * sigma[1]));
+            assert_eq!(basis.pairs[0].links[1], Some((1, 1.0 - 2.0 * means[0])));
+            let Field::Free { width, .. } = basis.fields[0] else {
+                panic!("the field is free");
+            };
+            assert_eq!(width, 2.0 * sigma[0]);
+        }
+    }
+
+    /// With units that are independent, the loss of pseudolikelihood has the curvature
+    /// (2σ_i)² (h_i + Σ_j K_ij μ_j)² + Σ_j (4σ_iσ_j)² K_ij² in row i.
+    #[test]
+    fn loss_and_ridge_together_have_curvatures_of_order_one() {
+        let means = [0.001, 0.02, 0.4];
+        let pairs = [(0, 1), (0, 2), (1, 2)];
+        for on_couplings in [1e-6, 1e-3, 1.0, 1e3] {
+            for on_fields in [0.0, on_couplings] {
+                let free = |i: usize| Field::free(means[i], on_fields);
+                let basis = Basis::new(0..3, &pairs, &means, on_couplings, free);
+                let curvature = |theta: &[f64]| {
+                    let mut spins = [0.0; 6];
+                    basis.to_spins(theta, &mut spins);
+                    let (h, k) = spins.split_at(3);
+                    let width = |i: usize| 2.0 * (means[i] * (1.0 - means[i])).sqrt();
+                    let mut sum = 0.0;
+                    for (i, &h) in h.iter().enumerate() {
+                        let mut centre = h;
+                        for (&(p, q), k) in pairs.iter().zip(k) {
+                            if p == i || q == i {
+                                let j = p + q - i;
+                                centre += k * (2.0 * means[j] - 1.0);
+                                sum += (width(i) * width(j) * k).powi(2);
+                            }
+                        }
+                        sum += (width(i) * centre).powi(2) + on_fields * h * h;
+                    }
+                    sum + on_couplings * k.iter().map(|k| k * k).sum::<f64>()
+                };
+                for k in 0..6 {
+                    let mut unit = [0.0; 6];
+                    unit[k] = 1.0;
+                    // One row or two, each with its part of the field's ridge.
+                    let c = curvature(&unit);
+                    assert!(
+                        (0.99..=4.0).contains(&c),
+                        "{on_couplings} {on_fields} {k}: {c}"
+                    );
+                    // A field and its couplings do not mix.
+                    for l in 0..3usize.min(k) {
+                        let mut both = unit;
+                        both[l] = 1.0;
+                        let mut other = [0.0; 6];
+                        other[l] = 1.0;
+                        let mixed = curvature(&both) - c - curvature(&other);
+                        assert!(mixed.abs() < 1e-9, "{k} {l}: {mixed}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn b_and_c_are_the_coefficients_of_standardised_units() {
         // −E of the spins, evaluated through f, at all states of two units.
         let means = [0.3, 0.6];
         let sigma = [0.21f64.sqrt(), 0.24f64.sqrt()];
-        let free = |i: usize| Field::Free {
-            deviation: sigma[i],
-        };
-        let basis = Basis::new(0..2, &[(0, 1)], &means, free);
+        let free = |i: usize| Field::free(means[i], 0.0);
+        let basis = Basis::new(0..2, &[(0, 1)], &means, 0.0, free);
         let (b0, b1, c) = (0.4, -0.3, 0.9);
         let mut spins = [0.0; 3];
         basis.to_spins(&[b0, b1, c], &mut spins);

@@ -6,7 +6,7 @@
 //!
 //! over the spin parameters h, K (see [`couplings`](crate::couplings)); the result is the paper's
 //! J. **Penalties are on K and h, the spin couplings and fields**, whatever coordinates are
-//! optimised (standardised units, see `basis`).
+//! optimised (standardised units that make room for the ridge, see `basis`).
 //!
 //! Node by node, each row i is minimised by itself over (h_i, K_i·) with half of the coupling
 //! penalties, and K is averaged with its transpose. The sum over rows is the joint objective again.
@@ -61,7 +61,7 @@ pub struct FitOptions {
     pub mode: Mode,
     /// Where to start. Default: zero in standardised units (every state equally likely).
     pub start: Option<Couplings>,
-    /// Tolerance, limits, cancel handle, checkpoint.
+    /// Tolerance (on [`Fit::kkt_residual`]), limits, cancel handle, checkpoint.
     pub minimizer: MinimizerOptions,
 }
 

@@ -81,7 +81,8 @@ pub use preflight::{Finding, NamedUnit, PairRelation, Preflight};
 // The choice of a penalty.
 pub use folds::{FoldAssignment, Folds};
 pub use path::{
-    CrossValidation, HeldOutScore, PathOptions, PathPoint, PathProgress, Penalty, PenaltyPath, Rule,
+    CrossValidation, Edge, HeldOutScore, PathOptions, PathPoint, PathProgress, Penalty,
+    PenaltyPath, Rule,
 };
 
 // Error bars.

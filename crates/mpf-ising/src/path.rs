@@ -4,7 +4,7 @@
 //! minimise F(h, K) + λ₁ Σ_{i<j} |K_ij|        or        F(h, K) + (λ₂/2) Σ_{i<j} K_ij²
 //!
 //! λ₁ max = max_ij |∂F/∂K_ij| at K = 0 and the best h: the smallest λ₁ that leaves no coupling
-//! λ₂ max = 100 rms_ij |∂F/∂K_ij| at the same place: there the rms of K is at most .01
+//! λ₂ max = 10 rms_ij |∂F/∂K_ij| at the same place: there the rms of K is at most .1
 //!
 //! CV(λ)   = Σ_f (M_f/M) F_f(fit without fold f)       F_f the objective on fold f, no penalty
 //! EBIC(λ) = 2 M F* + Σ_i k_i (ln M + 2 γ ln d)        k_i neighbours of unit i, F* the minimum
@@ -18,6 +18,11 @@
 //! No finite λ₂ makes couplings vanish. The bound on their rms holds because F, minimised over h, is
 //! convex in K, and its gradient G is monotone: at the minimum G = −λ₂ K, hence
 //! λ₂ ‖K‖² = −G(K)·K ≤ −G(0)·K ≤ ‖G(0)‖ ‖K‖.
+//!
+//! **A choice at the edge** of computed λ's says little: the best λ may lie beyond. Cross-validation
+//! then goes on in the same ratios, by three decades at most, until the choice has a neighbour on
+//! either side ([`CrossValidation::edge`] says if it has none even so). Above λ₁ max there is
+//! nothing to find, as every model there has no couplings.
 //!
 //! **EBIC** is the sum over rows of the criterion of Barber & Drton (2015) for neighbourhood
 //! selection by logistic regression, γ = ½ by default. It is exact for pseudolikelihood, whose
@@ -44,10 +49,13 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use walker::{PathState, Walker, independent};
 
-pub use choice::{CrossValidation, HeldOutScore, PathPoint, Rule};
+pub use choice::{CrossValidation, Edge, HeldOutScore, PathPoint, Rule};
 
 /// The largest λ₂ keeps the rms of K below this.
-const SMALL_COUPLING: f64 = 0.01;
+const SMALL_COUPLING: f64 = 0.1;
+
+/// How far beyond either end of the computed λ's cross-validation goes for a choice inside.
+const DECADES_BEYOND: f64 = 3.0;
 
 /// The most iterations of the unpenalised fits that EBIC needs. They do not converge if couplings
 /// run away, but the graph is then too large anyway.
@@ -72,11 +80,12 @@ pub enum Penalty {
 pub struct PathOptions {
     /// The penalty that varies. Default: λ₁.
     pub penalty: Penalty,
-    /// How many λ's, from the computed largest one downwards in equal ratios. Default 30.
+    /// How many λ's, from the computed largest one downwards in equal ratios. Cross-validation adds
+    /// more where its choice would be the last or the first of them. Default 30.
     pub n_lambdas: usize,
     /// The smallest λ as a part of the largest. Default 0.001.
     pub smallest: f64,
-    /// Use these λ's instead, given in any order. Default: compute them.
+    /// Use these λ's instead, given in any order, and no others. Default: compute them.
     pub lambdas: Option<Vec<f64>>,
     /// Cross-validation stops after this many λ's in a row without a new smallest held-out score:
     /// fits with too small a penalty take longest. Default 3.
@@ -130,7 +139,7 @@ pub struct PenaltyPath {
 pub struct PathProgress {
     /// Points that are done.
     pub done: usize,
-    /// Points to do at most.
+    /// Points to do at most, unless the choice is at the edge.
     pub total: usize,
     /// The λ that was done last.
     pub lambda: f64,
@@ -243,8 +252,9 @@ impl PenaltyPath {
 
     /// Fits along the path to all data and to the training samples of every fold, scores the latter
     /// on the held-out samples, and calls `observer` after every λ. Stops early after
-    /// [`PathOptions::patience`] λ's without a new smallest score. The checkpoint of the fitter's
-    /// options keeps the points that are done.
+    /// [`PathOptions::patience`] λ's without a new smallest score, and goes beyond the computed λ's
+    /// while the choice is at their edge. The checkpoint of the fitter's options keeps the points
+    /// that are done.
     ///
     /// # Errors
     /// [`Error::Folds`] for more folds than samples, or fewer than two; those of
@@ -270,6 +280,8 @@ impl PenaltyPath {
             .collect::<Result<Vec<_>>>()?;
         let sizes: Vec<f64> = parts.iter().map(|(_, out)| out.total_weight()).collect();
         let lambdas = self.lambdas(fitter, &samples)?;
+        let smaller = self.beyond(&lambdas, false);
+        let larger = self.beyond(&lambdas, true);
         let mut all = Walker::new(fitter, samples, penalty)?;
         let mut found = CrossValidation {
             penalty,
@@ -277,18 +289,37 @@ impl PenaltyPath {
             path: Vec::with_capacity(lambdas.len()),
             scores: Vec::with_capacity(lambdas.len()),
         };
+        // How many points of the path are above the largest of `lambdas`.
+        let mut n_above = 0;
         if let Some(earlier) = checkpoint.resume::<PathState>()? {
-            earlier.check(all.samples.n_units(), lambdas.len(), parts.len())?;
+            let known = [&larger[..], &lambdas[..], &smaller[..]].concat();
+            n_above = earlier.check(all.samples.n_units(), &known, larger.len(), parts.len())?;
             all.options.start = earlier.found.path.last().map(|p| p.fit.couplings.clone());
             for ((walker, _), start) in parts.iter_mut().zip(earlier.folds) {
                 walker.options.start = Some(start);
             }
             found = earlier.found;
         }
-        for &lambda in &lambdas[found.path.len()..] {
-            if self.is_past_the_best(&found) {
-                break;
-            }
+        loop {
+            let n_below = found.path.len() - n_above;
+            let next = if n_above == 0 && self.goes_on(&found, lambdas.len()) {
+                lambdas.iter().chain(&smaller).nth(n_below)
+            } else {
+                None
+            };
+            let (lambda, at) = match next {
+                Some(&lambda) => (lambda, found.path.len()),
+                None if found.edge() == Some(Edge::Largest) && n_above < larger.len() => {
+                    // The fits above start without couplings, as the one at the top did: those of the
+                    // smallest λ are far from them.
+                    for walker in parts.iter_mut().map(|(walker, _)| walker).chain([&mut all]) {
+                        walker.restart(fitter)?;
+                    }
+                    n_above += 1;
+                    (larger[larger.len() - n_above], 0)
+                }
+                None => break,
+            };
             let (point, scores) = rayon::join(
                 || {
                     let fit = all.step(lambda)?;
@@ -304,11 +335,11 @@ impl PenaltyPath {
                         .collect::<Result<Vec<f64>>>()
                 },
             );
-            found.path.push(point?);
-            found.scores.push(HeldOutScore::new(scores?, &sizes));
+            found.path.insert(at, point?);
+            found.scores.insert(at, HeldOutScore::new(scores?, &sizes));
             let progress = PathProgress {
                 done: found.path.len(),
-                total: lambdas.len(),
+                total: found.path.len().max(lambdas.len()),
                 lambda,
             };
             observer(&progress);
@@ -328,11 +359,38 @@ impl PenaltyPath {
         Ok(found)
     }
 
-    /// Returns whether the last [`PathOptions::patience`] scores have all missed the smallest.
-    fn is_past_the_best(&self, found: &CrossValidation) -> bool {
-        found
-            .index_by(Rule::Minimum)
-            .is_some_and(|best| found.scores.len() - 1 - best >= self.options.patience)
+    /// Returns the λ's beyond one end of computed ones, largest first.
+    fn beyond(&self, lambdas: &[f64], larger: bool) -> Vec<f64> {
+        let n = lambdas.len();
+        if self.options.lambdas.is_some() || n < 2 {
+            return Vec::new();
+        }
+        let decades = -self.options.smallest.log10() / (n - 1) as f64;
+        // Three decades in steps of three decades are one step, whatever the rounding.
+        let steps = (DECADES_BEYOND / decades + 1e-9) as usize;
+        let lambda = |k: f64| lambdas[0] * self.options.smallest.powf(k / (n - 1) as f64);
+        let beyond: Vec<f64> = if larger {
+            (1..=steps).rev().map(|k| lambda(-(k as f64))).collect()
+        } else {
+            (n..n + steps).map(|k| lambda(k as f64)).collect()
+        };
+        // None where nothing is penalised; fewer where numbers end.
+        beyond
+            .into_iter()
+            .filter(|lambda| *lambda > 0.0 && lambda.is_finite())
+            .collect()
+    }
+
+    /// Returns whether a path of `n_lambdas` goes on to smaller λ's: the last
+    /// [`PathOptions::patience`] scores have not all missed the smallest, or the choice is the last
+    /// point.
+    fn goes_on(&self, found: &CrossValidation, n_lambdas: usize) -> bool {
+        let Some(best) = found.index_by(Rule::Minimum) else {
+            return true;
+        };
+        let n = found.path.len();
+        (n < n_lambdas && n - 1 - best < self.options.patience)
+            || found.edge() == Some(Edge::Smallest)
     }
 
     fn point<E: Estimator>(

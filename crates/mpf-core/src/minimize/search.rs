@@ -67,22 +67,29 @@ impl Orthant {
         penalty
     }
 
-    /// Returns the largest entry of the smallest subgradient of f + Σ λ |θ|, over all parameters and
-    /// over those at zero whose descent leads out of the orthant.
-    fn kkt_residual(&self, theta: &[f64], grad: &[f64]) -> (f64, f64) {
-        let mut residual = grad.to_vec();
-        let mut blocked = 0.0f64;
-        for &(k, lambda, side) in &self.penalised {
-            if theta[k] == 0.0 {
-                residual[k] = (grad[k].abs() - lambda).max(0.0);
-                if grad[k] * side > 0.0 {
-                    blocked = blocked.max(residual[k]);
-                }
+    /// Returns the smallest subgradient of f + Σ λ |θ|.
+    fn subgradient(&self, theta: &[f64], grad: &[f64]) -> Vec<f64> {
+        let mut smallest = grad.to_vec();
+        for &(k, lambda, _) in &self.penalised {
+            smallest[k] = if theta[k] == 0.0 {
+                (grad[k].abs() - lambda).max(0.0).copysign(grad[k])
             } else {
-                residual[k] = grad[k] + lambda * theta[k].signum();
-            }
+                grad[k] + lambda * theta[k].signum()
+            };
         }
-        let largest = residual.iter().fold(0.0f64, |m, r| m.max(r.abs()));
+        smallest
+    }
+
+    /// Returns the largest entry of the smallest subgradient, over all parameters and over those at
+    /// zero whose descent leads out of the orthant.
+    fn kkt_residual(&self, theta: &[f64], grad: &[f64]) -> (f64, f64) {
+        let smallest = self.subgradient(theta, grad);
+        let largest = smallest.iter().fold(0.0f64, |m, r| m.max(r.abs()));
+        let out = self
+            .penalised
+            .iter()
+            .filter(|(k, _, side)| theta[*k] == 0.0 && grad[*k] * side > 0.0);
+        let blocked = out.fold(0.0f64, |m, (k, ..)| m.max(smallest[*k].abs()));
         (largest, blocked)
     }
 }
@@ -138,6 +145,9 @@ pub(super) struct Search<'a> {
 
 /// The number of steps in a row that may leave the value as it is.
 pub(super) const MOST_FLAT_STEPS: usize = 3;
+
+/// The rounding error of a value, which is a sum of many terms, in units of its last place.
+const ROUNDINGS: f64 = 100.0;
 
 impl<'a> Search<'a> {
     /// Sets up a minimisation, not begun.
@@ -366,6 +376,8 @@ impl<'a> Search<'a> {
             self.snap_to_zero(&mut last);
             if last.kkt_residual <= self.options.gradient_tolerance {
                 stop = StopReason::Converged;
+            } else if self.is_lost_in_rounding(&last) {
+                stop = StopReason::MachinePrecision;
             }
         }
         Minimum {
@@ -378,6 +390,39 @@ impl<'a> Search<'a> {
             seconds: self.clock.seconds(),
             trace: self.trace,
         }
+    }
+
+    /// Returns whether the value cannot resolve the decrease that the residual r promises.
+    ///
+    /// With curvature c that decrease is r²/(2c). Along the subgradient c is measured, from a short
+    /// step. Steeper directions than that say nothing about the flat ones, in which a residual means
+    /// most, so that c counts as 1 at most: what a tolerance on the gradient assumes anyway.
+    fn is_lost_in_rounding(&mut self, last: &Accepted) -> bool {
+        let rounding = ROUNDINGS * f64::EPSILON * last.value.abs();
+        let residual = last.kkt_residual;
+        if residual * residual > 2.0 * rounding {
+            return false;
+        }
+        let direction = self.orthant.subgradient(&last.theta, &last.smooth_grad);
+        let largest = last.theta.iter().fold(1.0f64, |m, t| m.max(t.abs()));
+        let step = f64::EPSILON.sqrt() * largest / residual;
+        let there: Vec<f64> = last
+            .theta
+            .iter()
+            .zip(&direction)
+            .map(|(t, r)| t - step * r)
+            .collect();
+        let mut grad = vec![0.0; there.len()];
+        self.evaluations += 1;
+        self.objective.value_and_gradient(&there, &mut grad);
+        let change: f64 = direction
+            .iter()
+            .zip(last.smooth_grad.iter().zip(&grad))
+            .map(|(r, (here, there))| r * (here - there))
+            .sum();
+        let square: f64 = direction.iter().map(|r| r * r).sum();
+        let curvature = (change / (step * square)).min(1.0);
+        residual * residual <= 2.0 * rounding * curvature
     }
 
     /// Sets parameters to zero that are within the tolerance of it, where zero is optimal: L-BFGS-B

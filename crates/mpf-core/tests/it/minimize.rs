@@ -117,8 +117,30 @@ fn every_limit_stops_and_says_so() {
         });
         let precise = minimizer(backend, |o| o.gradient_tolerance = 1e-15);
         let found = precise.minimize(&mut high, &[0.0; 8]).unwrap();
-        assert_eq!(found.stop, StopReason::NoProgress);
+        assert_eq!(found.stop, StopReason::MachinePrecision);
         assert!(found.kkt_residual < 1e-5, "{}", found.kkt_residual);
+    }
+}
+
+#[test]
+fn a_residual_that_rounding_does_not_explain_is_a_failure() {
+    for backend in backends() {
+        let precise = minimizer(backend, |o| o.gradient_tolerance = 1e-15);
+        let stop = |f: fn(f64) -> (f64, f64), start: f64| {
+            let mut f = from_fn(1, |t: &[f64], g: &mut [f64]| {
+                let (value, slope) = f(t[0]);
+                g[0] = slope;
+                value
+            });
+            let found = precise.minimize(&mut f, &[start]).unwrap();
+            (found.stop, found.stop.is_converged())
+        };
+        let failed = (StopReason::NoProgress, false);
+        // A kink, and a gradient that is off by a thousandth.
+        assert_eq!(stop(|t| ((t - 0.3).abs(), (t - 0.3).signum()), 0.0), failed);
+        assert_eq!(stop(|t| (1.0 + t * t, 2.0 * t + 1e-3), 1.0), failed);
+        // A value that stands still, though beside 1000 it can resolve the 5e-5 that are left.
+        assert_eq!(stop(|t| (1000.0, 1e-8 * t), 100.0), failed);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::problem::{Problem, pairs_of, spin_params};
 use super::{Estimator, Fitter, Mode};
 use crate::Result;
-use crate::basis::{Basis, Standardized};
+use crate::basis::Standardized;
 use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
@@ -79,7 +79,7 @@ impl<E: Estimator> Fitter<E> {
         let problem = Problem::new(self, samples, None)?;
         let spins = couplings.to_spins();
         let slopes = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
-            let basis = Basis::new(units.clone(), pairs, &problem.means, |i| problem.field(i));
+            let basis = problem.basis(units.clone(), pairs, share);
             let theta = basis.coordinates(&spin_params(&spins, &units, pairs));
             let penalised = problem.penalised(units, pairs.to_vec(), share, &basis)?;
             let mut grad = vec![0.0; theta.len()];

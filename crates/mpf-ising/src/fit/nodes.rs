@@ -205,6 +205,7 @@ impl NodeFits {
             StopReason::EvaluationLimit,
             StopReason::IterationLimit,
             StopReason::NoProgress,
+            StopReason::MachinePrecision,
         ]
         .into_iter()
         .find(|reason| self.minima().any(|m| m.stop == *reason))

@@ -102,10 +102,25 @@ impl<'a, E: Estimator> Problem<'a, E> {
                 // J_ii = −ln odds and no couplings: h = −J_ii/2.
                 Field::Fixed(0.5 * odds.min(f64::MAX).ln())
             }
-            Biases::Free => Field::Free {
-                deviation: (mean * (1.0 - mean)).sqrt(),
-            },
+            Biases::Free => Field::free(mean, self.field_ridge()),
         }
+    }
+
+    /// Returns λ₂ on ½ h².
+    fn field_ridge(&self) -> f64 {
+        let options = self.options();
+        if options.l2_on_fields {
+            options.l2
+        } else {
+            0.0
+        }
+    }
+
+    /// Returns the coordinates of (h of `units`, K of `pairs`); `share` as in
+    /// [`minimize`](Self::minimize).
+    pub(super) fn basis(&self, units: Range<usize>, pairs: &[(usize, usize)], share: f64) -> Basis {
+        let ridge = share * self.options().l2;
+        Basis::new(units, pairs, &self.means, ridge, |i| self.field(i))
     }
 
     /// Minimises the sum over flips of `units` with the couplings of `pairs` free. `share` is the
@@ -118,7 +133,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         minimizer: &Minimizer,
         mut observer: impl FnMut(&mpf_core::Progress<'_>, &Basis),
     ) -> Result<(Vec<f64>, Minimum)> {
-        let basis = Basis::new(units.clone(), &pairs, &self.means, |i| self.field(i));
+        let basis = self.basis(units.clone(), &pairs, share);
         let n_spin_params = units.len() + pairs.len();
         let start = match &self.start {
             None => vec![0.0; basis.n_params()],
@@ -143,14 +158,10 @@ impl<'a, E: Estimator> Problem<'a, E> {
         basis: &Basis,
     ) -> Result<Ridge<Box<dyn Objective + 's>>> {
         let options = self.options();
-        let l2_on_fields = if options.l2_on_fields {
-            options.l2
-        } else {
-            0.0
-        };
+        let field_ridge = self.field_ridge();
         let ridge = basis
             .free_fields()
-            .map(|free| if free { l2_on_fields } else { 0.0 })
+            .map(|free| if free { field_ridge } else { 0.0 })
             .chain(pairs.iter().map(|_| share * options.l2))
             .collect();
         let estimator = &self.fitter.estimator;

@@ -13,7 +13,8 @@ pub struct FitProgress<'a> {
     pub evaluations: usize,
     /// The objective with its penalties; in node-wise mode, summed over the units that are done.
     pub value: f64,
-    /// The KKT residual in standardised units; in node-wise mode, the largest so far.
+    /// The KKT residual, in the units of [`Fit::kkt_residual`]; in node-wise mode, the largest so
+    /// far.
     pub gradient_norm: f64,
     /// Learning time in seconds: observers do not count.
     pub seconds: f64,
@@ -50,7 +51,11 @@ pub struct Fit {
     pub value: f64,
     /// Why the minimisation stopped.
     pub stop: StopReason,
-    /// The largest entry of the smallest subgradient, in standardised units: 0 at a minimum.
+    /// The largest entry of the smallest subgradient: 0 at a minimum.
+    ///
+    /// It is taken in standardised units, in which losses have curvatures of order 1. With an ℓ2
+    /// penalty these units shrink where it outweighs the loss, so that both together have:
+    /// C_ij = √((4 σ_i σ_j)² + λ₂) K_ij, and likewise for fields with a penalty.
     pub kkt_residual: f64,
     /// Iterations (of all rows together in node-wise mode).
     pub iterations: usize,

@@ -44,6 +44,17 @@ pub enum Rule {
     Ebic,
 }
 
+/// The end of a path at which its chosen point lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Edge {
+    /// The choice is the largest λ; a larger one may be better.
+    Largest,
+    /// The choice, or the smallest score that it is judged by, is at the smallest λ; a smaller one
+    /// may be better.
+    Smallest,
+}
+
 /// A path of fits to all data, from the largest λ, and the held-out scores of its λ's.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "ask for the `chosen` point"]
@@ -91,6 +102,25 @@ impl CrossValidation {
     /// Returns the point that `rule` chooses; `None` for EBIC on a ridge path.
     pub fn chosen_by(&self, rule: Rule) -> Option<&PathPoint> {
         self.path.get(self.index_by(rule)?)
+    }
+
+    /// Returns the end of the path at which the rule's choice lies, if it does. The largest λ₁ is no
+    /// end, since all larger ones leave no couplings either; nor has a single λ ends.
+    pub fn edge(&self) -> Option<Edge> {
+        let chosen = self.index_by(self.rule)?;
+        let last = match self.rule {
+            Rule::OneStandardError => self.index_by(Rule::Minimum)?,
+            Rule::Minimum | Rule::Ebic => chosen,
+        };
+        if self.path.len() < 2 {
+            None
+        } else if last + 1 == self.path.len() {
+            Some(Edge::Smallest)
+        } else if chosen == 0 && self.penalty == Penalty::L2 {
+            Some(Edge::Largest)
+        } else {
+            None
+        }
     }
 
     pub(super) fn index_by(&self, rule: Rule) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! One data set on its way down the λ's, and the state of all of them between two λ's.
 
-use super::{CrossValidation, Penalty};
+use super::{CrossValidation, PathPoint, Penalty};
 use crate::Result;
 use crate::bits::Samples;
 use crate::couplings::Couplings;
@@ -26,15 +26,23 @@ impl<E: Estimator> Walker<E> {
         let mut options = fitter.options().clone();
         // The checkpoint of a path keeps whole points, not iterations.
         options.minimizer.checkpoint = Checkpoint::default();
-        if options.start.is_none() {
-            options.start = Some(independent(fitter, &samples)?);
-        }
-        Ok(Self {
+        let mut walker = Self {
             estimator: fitter.estimator().clone(),
             samples,
             penalty,
             options,
-        })
+        };
+        walker.restart(fitter)?;
+        Ok(walker)
+    }
+
+    /// Starts again as [`Walker::new`] did.
+    pub(super) fn restart(&mut self, fitter: &Fitter<E>) -> Result<()> {
+        self.options.start = match &fitter.options().start {
+            None => Some(independent(fitter, &self.samples)?),
+            start => start.clone(),
+        };
+        Ok(())
     }
 
     pub(super) fn step(&mut self, lambda: f64) -> Result<Fit> {
@@ -81,19 +89,33 @@ pub(super) struct PathState {
 }
 
 impl PathState {
-    /// Checks that the state fits the problem.
-    pub(super) fn check(&self, n_units: usize, n_lambdas: usize, n_folds: usize) -> Result<()> {
-        let n = self.found.path.len();
-        let fits = self.found.path.iter().map(|p| &p.fit.couplings);
+    /// Checks that the state fits the problem. The λ's that a path can have are `known`, of which
+    /// the first `n_larger` are above its grid. Returns how many of those it has.
+    pub(super) fn check(
+        &self,
+        n_units: usize,
+        known: &[f64],
+        n_larger: usize,
+        n_folds: usize,
+    ) -> Result<usize> {
+        let path = &self.found.path;
+        let fits = path.iter().map(|p| &p.fit.couplings);
         let same_units = fits.chain(&self.folds).all(|j| j.n_units() == n_units);
-        if (1..=n_lambdas).contains(&n)
-            && n == self.found.scores.len()
-            && self.folds.len() == n_folds
-            && same_units
-        {
-            Ok(())
-        } else {
-            Err(mpf_core::Error::checkpoint("the path is of another problem").into())
+        let first = |p: &PathPoint| known.iter().position(|lambda| *lambda == p.lambda);
+        let n_above = path
+            .first()
+            .and_then(first)
+            .and_then(|first| n_larger.checked_sub(first));
+        match n_above {
+            Some(n_above)
+                if (n_above + 1..=known.len()).contains(&path.len())
+                    && path.len() == self.found.scores.len()
+                    && self.folds.len() == n_folds
+                    && same_units =>
+            {
+                Ok(n_above)
+            }
+            _ => Err(mpf_core::Error::checkpoint("the path is of another problem").into()),
         }
     }
 }

@@ -9,4 +9,5 @@ mod missing;
 mod path;
 mod preflight;
 mod reference;
+mod ridge;
 mod sandwich;
