@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench_report;
+mod check_defaults;
 mod check_errors;
 mod check_ica;
 mod check_missing;
@@ -62,6 +63,8 @@ enum Command {
     RecoverLattice(recover_lattice::Args),
     /// Compares pseudolikelihood with MPF on spin glasses over many seeds, and checks expectations.
     CompareEstimators(compare_estimators::Args),
+    /// Checks that the defaults of `mpf fit` are good on samples that they have not seen.
+    CheckDefaults(check_defaults::Args),
     /// Checks that 95 % intervals cover the truth 95 % of the time, for independent samples and
     /// chains.
     CheckErrors(check_errors::Args),
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
         Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
         Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+        Command::CheckDefaults(args) => check_defaults::run(&args, &cancel),
         Command::CheckErrors(args) => check_errors::run(&args, &cancel),
         Command::CheckMissing(args) => check_missing::run(&args, &cancel),
         Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),

@@ -137,7 +137,8 @@ pub struct MethodArgs {
     /// CD: Gibbs sweeps per update [default: 1]
     #[arg(long, value_name = "K")]
     pub sweeps: Option<usize>,
-    /// Converged when no gradient in standardised units is larger
+    /// Converged when no gradient is larger, in standardised units (with a ridge: scaled by its
+    /// curvature); below about 1e-8 rounding decides, which counts as converged
     #[arg(long, value_name = "G", default_value_t = 1e-6)]
     pub tolerance: f64,
     /// Most iterations

@@ -4,12 +4,13 @@ use crate::checkpoint::CheckpointArgs;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::memory::MemoryLimit;
-use crate::methods::{AUTO, MethodArgs, Strength};
+use crate::methods::{AUTO, MethodArgs, Neighbours, Strength};
 use crate::output::ForceArg;
 use clap::{Args, ValueEnum};
-use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Takes};
+use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Refine, Takes};
 use mpf_core::Cancel;
-use mpf_ising::{PathOptions, Penalty, Rule, States, Support};
+use mpf_ising::internal::n_blocks;
+use mpf_ising::{ErrorBars, PathOptions, Penalty, Rule, States, Support};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -205,6 +206,13 @@ impl FitArgs {
             ))
             .hint("use --errors bootstrap"));
         }
+        if self.errors != ErrorsName::None {
+            let n = raster.states.n_samples();
+            n_blocks(n, self.block_length)?;
+        }
+        if self.errors == ErrorsName::Sandwich {
+            self.check_sandwich(&recipe, raster)?;
+        }
         let choose = self.path_of().map(|penalty| PathOptions {
             penalty,
             n_folds: self.n_folds(),
@@ -233,6 +241,31 @@ impl FitArgs {
             block_length: self.block_length,
             ..recipe
         })
+    }
+
+    /// Refuses a sandwich that could not be computed after the fit.
+    fn check_sandwich(&self, recipe: &Recipe, raster: &Raster) -> Result<(), Failure> {
+        let d = raster.states.n_units();
+        let n_parameters = d + recipe.options.support.most_pairs(d);
+        let limit = ErrorBars::MAX_JOINT_PARAMETERS;
+        let is_joint = recipe.last(d).steps(d, &recipe.options).0 != "units";
+        let others = self
+            .options
+            .neighbours
+            .is_some_and(|n| n != Neighbours::Single);
+        if others && matches!(recipe.refine, Refine::Nothing) {
+            return Err(Failure::input(
+                "--errors sandwich is for the neighbours of the default alone",
+            )
+            .hint("leave out --neighbours, or use --errors bootstrap"));
+        }
+        if is_joint && n_parameters > limit {
+            return Err(Failure::input(format!(
+                "--errors sandwich: {n_parameters} parameters, and a joint fit may have {limit}"
+            ))
+            .hint("add --nodewise, or use --errors bootstrap"));
+        }
+        Ok(())
     }
 
     pub(super) fn n_folds(&self) -> usize {

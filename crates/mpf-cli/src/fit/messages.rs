@@ -8,7 +8,7 @@ use crate::memory;
 use crate::model::{FitRecord, Model};
 use crate::output::ForceArg;
 use mpf_baselines::{Drift, HeldOut, Measure, Polishing, Trained, Verdict};
-use mpf_ising::{BlockMean, Finding, Preflight, Samples};
+use mpf_ising::{BlockMean, CrossValidation, Edge, Finding, Preflight, Samples};
 use mpf_report::text::{digits, duration};
 use std::fmt::Write as _;
 
@@ -255,6 +255,15 @@ pub(super) fn doubts(trained: &Trained) -> Vec<String> {
             "its samples are not quite like the data"
         };
         doubts.push(format!("{}: {meaning}", drift_in_words(&drift)));
+    }
+    if let Some(edge) = trained.path.as_ref().and_then(CrossValidation::edge) {
+        let (end, other) = match edge {
+            Edge::Largest => ("largest", "larger"),
+            Edge::Smallest => ("smallest", "smaller"),
+        };
+        doubts.push(format!(
+            "the penalty that was chosen is the {end} that was tried: a {other} one may be better"
+        ));
     }
     if let Some(held_out) = &trained.held_out
         && held_out.gain.value < 0.0

@@ -100,7 +100,7 @@ fn threads_change_no_digit() {
         );
         run(
             folder.path(),
-            &format!("--threads {threads} sample m.json -n 500 -o x.npy"),
+            &format!("--threads {threads} sample m.json -n 500 -o x.npy --force"),
         );
         let couplings = json(folder.path(), "m.json")["couplings"].to_string();
         found.push((couplings, fs::read(folder.path().join("x.npy")).unwrap()));
@@ -175,7 +175,7 @@ fn draws_have_the_means_of_the_model() {
     for sampler in ["gibbs", "sw", "tempering", "exact"] {
         let said = run(
             folder.path(),
-            &format!("--json sample m.json -n 20000 --sampler {sampler} -o x.npy"),
+            &format!("--json sample m.json -n 20000 --sampler {sampler} -o x.npy --force"),
         );
         let said: Value = serde_json::from_str(&said).unwrap();
         let rhat = said["diagnostics"]["energy"]["rhat"].as_f64().unwrap();
@@ -268,7 +268,8 @@ fn methods_and_options() {
     assert!(table.contains("Best by held-out"), "{table}");
     assert_eq!(
         json(path, "c.json")["entrants"].as_array().unwrap().len(),
-        3
+        5,
+        "MPF and ML with their penalty and without"
     );
 }
 

@@ -238,7 +238,8 @@ fn killed_draws_are_the_same_draws() {
     let began = Instant::now();
     assert_eq!(mpf(path, &format!("{sample} -o whole.npy")).code, 0);
     let time = began.elapsed();
-    let arguments = format!("{sample} -o x.npy --checkpoint c --checkpoint-every 0 --resume");
+    let arguments =
+        format!("{sample} -o x.npy --checkpoint c --checkpoint-every 0 --resume --force");
     let mut moments = Moments::new(6);
     let mut kills = 0;
     for _ in 0..MOST_RUNS {

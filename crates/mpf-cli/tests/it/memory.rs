@@ -77,7 +77,10 @@ fn the_estimate_is_within_a_quarter_of_the_peak() {
 fn what_does_not_fit_is_refused_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     write_data(&folder.path().join("x.npy"), 50, 400, 0.5);
-    let fit = |options: &str| mpf(folder.path(), &format!("fit x.npy {options} -o m.json"));
+    let fit = |options: &str| {
+        let arguments = format!("fit x.npy {options} -o m.json --force --held-out 0");
+        mpf(folder.path(), &arguments)
+    };
     let refused = fit("--memory-limit 20");
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert_eq!(refused.stdout, "");

@@ -17,7 +17,7 @@ fn said(name: &str, contents: &[u8], arguments: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(name), contents).unwrap();
     fs::write(folder.path().join("model.json"), "precious").unwrap();
-    let outcome = mpf(folder.path(), arguments);
+    let outcome = mpf(folder.path(), &format!("{arguments} --force"));
     assert_eq!(outcome.code, 2, "{}", outcome.stderr);
     assert_eq!(outcome.stdout, "");
     let kept = fs::read_to_string(folder.path().join("model.json")).unwrap();
