@@ -1,19 +1,22 @@
 //! Checks that 95 % intervals, the estimate ± 1.96 standard errors, cover the truth 95 % of the
-//! time, on twenty units.
+//! time, on twenty units, and of penalised fits on eight.
 //!
 //! The data are independent draws from a model with all couplings, K ~ N(0, .15²), h ~ N(−.3, .3²),
 //! and a Gibbs chain on a 4×5 ferromagnet. The chain is recorded after every fourth update of a
 //! unit, so that successive samples are nearly the same. Whole sweeps between samples would not do:
 //! the scores of MPF and PL are conditional on the other units and decorrelate within a sweep.
+//!
+//! Penalised fits are those of `Recipe`, whose intervals are centred on the estimate without the
+//! penalty.
 
 use crate::output::{check_expectations, markdown_table};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
-use mpf_baselines::Pseudolikelihood;
+use mpf_baselines::{ErrorBarsBy, MethodOptions, Methods, Pseudolikelihood, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
     BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, MarginEstimator,
-    Mode, Mpf, Samples, SpinCouplings, States, bootstrap,
+    Mode, Mpf, PathOptions, Rule, Samples, SpinCouplings, States, bootstrap,
 };
 use mpf_samplers::{ExactEnumeration, ExactLattice, Gibbs, diagnostics};
 use ndarray::{Array1, Array2};
@@ -66,8 +69,8 @@ struct Coverage {
 
 impl Coverage {
     fn add(&mut self, truth: &SpinCouplings, fit: &Couplings, bars: &ErrorBars) {
-        let fit = fit.to_spins();
-        for i in 0..N_UNITS {
+        let fit = bars.corrected.as_ref().unwrap_or(fit).to_spins();
+        for i in 0..truth.fields.len() {
             self.add_one(true, fit.fields[i] - truth.fields[i], bars.fields[i]);
             for j in 0..i {
                 let off = fit.couplings[[i, j]] - truth.couplings[[i, j]];
@@ -176,18 +179,18 @@ fn merge(found: &mut [Coverage], one: &[Coverage]) {
     }
 }
 
-fn dense_model(seed: u64) -> Result<Couplings> {
+fn dense_model(n_units: usize, seed: u64) -> Result<Couplings> {
     let mut rng = rng::stream(seed, 0);
-    let mut couplings = Array2::zeros((N_UNITS, N_UNITS));
+    let mut couplings = Array2::zeros((n_units, n_units));
     let strength = Normal::new(0.0, 0.15)?;
-    for i in 0..N_UNITS {
+    for i in 0..n_units {
         for j in 0..i {
             couplings[[i, j]] = strength.sample(&mut rng);
             couplings[[j, i]] = couplings[[i, j]];
         }
     }
     let field = Normal::new(-0.3, 0.3)?;
-    let fields = Array1::from_shape_simple_fn(N_UNITS, || field.sample(&mut rng));
+    let fields = Array1::from_shape_simple_fn(n_units, || field.sample(&mut rng));
     Ok(Couplings::from_spins(&SpinCouplings { fields, couplings })?)
 }
 
@@ -205,10 +208,11 @@ fn ferromagnet() -> Result<Couplings> {
 fn chain(gibbs: &Gibbs, start: &States, args: &Args, seed: u64) -> Result<States> {
     let mut rng = rng::stream(seed, 1);
     let mut state = gibbs.state(start.row(0))?;
-    let mut states = States::new(N_UNITS)?;
+    let n_units = start.n_units();
+    let mut states = States::new(n_units)?;
     for _ in 0..args.correlated_samples {
         for _ in 0..args.updates {
-            let unit = rng.random_range(0..N_UNITS);
+            let unit = rng.random_range(0..n_units);
             let p = gibbs.conditional_probability(&state, unit);
             gibbs.set(&mut state, unit, rng.random::<f64>() < p);
         }
@@ -339,8 +343,11 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             else {
                 return Ok(0);
             };
-            output.show(&format!("{first}\n{second}"), &[])?;
-            Ok(failed_first + failed_second)
+            let Some((third, failed_third)) = all_penalised(args, checkpoint, cancel)? else {
+                return Ok(0);
+            };
+            output.show(&format!("{first}\n{second}\n{third}"), &[])?;
+            Ok(failed_first + failed_second + failed_third)
         })?;
     check_expectations(failed)
 }
@@ -351,7 +358,7 @@ fn all_independent(
     checkpoint: &Checkpoint,
     cancel: &Cancel,
 ) -> Result<Option<Section>> {
-    let truth = dense_model(args.seed)?;
+    let truth = dense_model(N_UNITS, args.seed)?;
     let exact = ExactEnumeration::new(&truth)?;
     let spins = truth.to_spins();
     let mut found = vec![Coverage::default(); 4];
@@ -444,6 +451,108 @@ fn all_autocorrelated(
         args.updates,
         args.correlated_samples,
         args.block,
+        markdown_table(&HEADER, &rows)
+    );
+    Ok(Some((text, failed)))
+}
+
+/// Units and samples of the penalised fits.
+const SMALL: (usize, usize) = (8, 1000);
+
+/// Penalised fits by name: the method, λ₁, λ₂ and the rule that chooses λ₁.
+const PENALISED: [(&str, &str, f64, f64, Option<Rule>); 10] = [
+    ("MPF, λ₂ = 0.2", "mpf", 0.0, 0.2, None),
+    ("MPF, λ₂ = 1", "mpf", 0.0, 1.0, None),
+    ("MPF, λ₁ = 0.05", "mpf", 0.05, 0.0, None),
+    ("PL, λ₂ = 0.2", "pl", 0.0, 0.2, None),
+    ("PL, λ₂ = 1", "pl", 0.0, 1.0, None),
+    ("PL, λ₁ = 0.05", "pl", 0.05, 0.0, None),
+    ("ML, λ₂ = 0.2", "ml", 0.0, 0.2, None),
+    ("PL, λ₁ by the minimum", "pl", 0.0, 0.0, Some(Rule::Minimum)),
+    (
+        "PL, λ₁ by one standard error",
+        "pl",
+        0.0,
+        0.0,
+        Some(Rule::OneStandardError),
+    ),
+    ("PL, λ₁ by EBIC", "pl", 0.0, 0.0, Some(Rule::Ebic)),
+];
+
+/// Runs one data set: every penalised fit, and the default on a chain with blocks of its own choice.
+fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Coverage>> {
+    let seed = rng::next_seed(args.seed ^ (repetition << 8 | 2));
+    let states = ExactEnumeration::new(truth)?.draw(SMALL.1, seed);
+    let spins = truth.to_spins();
+    let methods = Methods::default();
+    let covered = |recipe: &Recipe, states: &States| -> Result<Coverage> {
+        let trained = recipe.fit(states)?;
+        let Some(bars) = trained.errors else {
+            let why = trained.failures.iter().map(|f| f.error.to_string());
+            return Err(why.collect::<Vec<_>>().join("; ").into());
+        };
+        let mut coverage = Coverage::default();
+        coverage.add(&spins, &trained.fit.couplings, &bars);
+        Ok(coverage)
+    };
+    let mut found = Vec::new();
+    for (_, method, l1, l2, rule) in PENALISED {
+        let method = methods.find(method).ok_or("no such method")?;
+        let options = MethodOptions {
+            l1,
+            l2: Some(l2),
+            ..Default::default()
+        };
+        let recipe = Recipe {
+            choose: rule.map(|rule| PathOptions {
+                rule,
+                ..Default::default()
+            }),
+            errors: ErrorBarsBy::Sandwich,
+            ..Recipe::alone(method, options)
+        };
+        found.push(covered(&recipe, &states)?);
+    }
+    let gibbs = Gibbs::new(truth)?;
+    let chain = chain(&gibbs, &states, args, seed)?;
+    let default = Recipe {
+        errors: ErrorBarsBy::Sandwich,
+        held_out: 0.0,
+        ..Default::default()
+    };
+    found.push(covered(&default, &chain)?);
+    Ok(found)
+}
+
+/// Returns `None` when cancelled.
+fn all_penalised(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Section>> {
+    let truth = dense_model(SMALL.0, args.seed)?;
+    let mut found = vec![Coverage::default(); PENALISED.len() + 1];
+    let bar = progress::bar(args.repetitions).with_prefix("penalised");
+    for repetition in 0..args.repetitions {
+        let one = checkpoint.unit(format!("penalised {repetition}"), |_| {
+            penalised(args, &truth, repetition)
+        })?;
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        merge(&mut found, &one);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let names = PENALISED.iter().map(|row| row.0);
+    let names = names.chain(["the default, a chain, blocks of its own choice"]);
+    let rows: Vec<_> = names
+        .zip(&found)
+        .map(|(name, coverage)| coverage.row(name, RIGHT, coverage.is_right()))
+        .collect();
+    let failed = found.iter().filter(|coverage| !coverage.is_right()).count();
+    let text = format!(
+        "## Penalised fits, intervals around the estimate without the penalty: {} units, M = {}, {} \
+         repetitions\n\n{}",
+        SMALL.0,
+        SMALL.1,
+        args.repetitions,
         markdown_table(&HEADER, &rows)
     );
     Ok(Some((text, failed)))

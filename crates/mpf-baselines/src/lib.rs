@@ -31,6 +31,7 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+mod block_length;
 mod contrastive;
 mod drift;
 mod error;
@@ -64,6 +65,7 @@ pub use recipe::{
 };
 
 // Which model is good?
+pub use block_length::block_length;
 pub use drift::Drift;
 pub use goodness::{
     Agreement, Entropies, GoodnessOfFit, Moments, multi_information_share, pairs, triplets,

@@ -192,11 +192,12 @@ pub trait Method: Send + Sync {
     }
 
     /// Computes standard errors of `couplings`, which this method fitted to `states`, by the
-    /// sandwich formula, from blocks of `block_length` successive samples.
+    /// sandwich formula, from blocks of `block_length` successive samples. With a penalty they are
+    /// those of [`ErrorBars::corrected`].
     ///
     /// # Errors
     /// [`Error::NotOffered`] by default, for methods that have only the
-    /// [bootstrap](mpf_ising::bootstrap()); those of [`Fitter::sandwich`].
+    /// [bootstrap](mpf_ising::bootstrap()); those of [`Fitter::corrected_sandwich`].
     fn sandwich(
         &self,
         couplings: &Couplings,
@@ -332,7 +333,7 @@ impl<E: MarginEstimator> Method for MarginMethod<E> {
         options: &MethodOptions,
     ) -> Result<ErrorBars> {
         let fitter = self.fitter(options, states.n_samples() as f64)?;
-        Ok(fitter.sandwich(couplings, states, block_length)?)
+        Ok(fitter.corrected_sandwich(couplings, states, block_length)?)
     }
 
     fn n_parameters(&self, n_units: usize, n_couplings: usize, options: &MethodOptions) -> usize {

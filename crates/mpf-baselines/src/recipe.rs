@@ -16,6 +16,7 @@ mod held_out;
 mod polish;
 
 use crate::Result;
+use crate::block_length::block_length;
 use crate::drift::Drift;
 use crate::error::Error;
 use crate::method::{Method, MethodOptions, Methods};
@@ -92,8 +93,9 @@ pub struct Recipe {
     pub polish: Polish,
     /// Error bars.
     pub errors: ErrorBarsBy,
-    /// Successive samples that are correlated, for error bars. Default 1: independent samples.
-    pub block_length: usize,
+    /// Successive samples that are correlated, for error bars and held-out scores. Default `None`:
+    /// as [`block_length`] finds in the data.
+    pub block_length: Option<usize>,
 }
 
 impl Default for Recipe {
@@ -106,7 +108,7 @@ impl Default for Recipe {
             held_out: 0.2,
             polish: Polish::default(),
             errors: ErrorBarsBy::default(),
-            block_length: 1,
+            block_length: None,
         }
     }
 }
@@ -211,6 +213,9 @@ pub struct Trained {
     pub polishing: Option<Polishing>,
     /// Error bars, if they were asked for.
     pub errors: Option<ErrorBars>,
+    /// Successive samples in a block, for error bars and held-out scores; 1 without the order of the
+    /// samples.
+    pub block_length: usize,
     /// Steps after the fit that failed.
     pub failures: Vec<StepFailure>,
 }
@@ -286,6 +291,11 @@ impl Recipe {
             drift: None,
             polishing: None,
             errors: None,
+            block_length: match (self.block_length, data.states) {
+                (Some(length), _) => length,
+                (None, Some(states)) => block_length(states)?,
+                (None, None) => 1,
+            },
             failures: Vec::new(),
         };
         let attempt = |trained: &mut Trained, step, outcome: Result<()>| {
@@ -495,12 +505,12 @@ impl Recipe {
             ErrorBarsBy::Nothing => return Ok(()),
             ErrorBarsBy::Sandwich => {
                 observer(&RecipeProgress::Sandwich);
-                method.sandwich(couplings, data.states()?, self.block_length, options)?
+                method.sandwich(couplings, data.states()?, trained.block_length, options)?
             }
             ErrorBarsBy::Bootstrap(n_resamples) => {
                 let resampling = BootstrapOptions {
                     n_resamples,
-                    block_length: self.block_length,
+                    block_length: trained.block_length,
                     seed: options.seed,
                     checkpoint: options.minimizer.checkpoint.clone(),
                 };

@@ -116,7 +116,8 @@ fn make(
         names,
         errors: trained.errors.map(|bars| {
             let sandwich = args.errors == ErrorsName::Sandwich;
-            StandardErrors::new(if sandwich { "sandwich" } else { "bootstrap" }, bars)
+            let method = if sandwich { "sandwich" } else { "bootstrap" };
+            StandardErrors::new(method, bars, trained.block_length)
         }),
         fit: Some(record.clone()),
         data: Some(raster.record()),

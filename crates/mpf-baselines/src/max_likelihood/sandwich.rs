@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! t = (s_i for every h_i, s_i s_j for every K_ij)
-//! H = Cov_model(t) [+ ridge],   V = Var(√M mean_m t(x_m)),   Cov θ̂ = H⁻¹ V H⁻¹ / M
+//! H = Cov_model(t),   V = Var(√M mean_m t(x_m)),   Cov θ̂ = H⁻¹ V H⁻¹ / M
 //! ```
 //!
 //! Products of the entries of t are products of spins again, s_S s_T = s_{S △ T}, so that every
@@ -15,96 +15,178 @@ use mpf_ising::internal::{n_blocks, part};
 use mpf_ising::{Couplings, ErrorBars, Exact, FitOptions, States};
 use ndarray::{Array1, Array2};
 
-/// Returns the standard errors of `couplings`, a fit of `states` with these options.
+/// Newton steps that take a penalty back, as for the other methods.
+const NEWTON_STEPS: usize = 2;
+
+/// The entries of t that are free, and their means over the data.
+struct Statistics<'a> {
+    states: &'a States,
+    /// Units with a free field.
+    units: Vec<usize>,
+    pairs: Vec<(usize, usize)>,
+    /// The spins whose product each entry is, as bits: units first, then pairs.
+    masks: Vec<usize>,
+    means: Array1<f64>,
+}
+
+impl<'a> Statistics<'a> {
+    fn new(states: &'a States, pairs: Vec<(usize, usize)>, units: Vec<usize>) -> Self {
+        let fields = units.iter().map(|&i| 1usize << i);
+        let masks: Vec<usize> = fields
+            .chain(pairs.iter().map(|&(i, j)| 1 << i | 1 << j))
+            .collect();
+        let mut means = Array1::zeros(masks.len());
+        for row in states.rows() {
+            for (sum, &mask) in means.iter_mut().zip(&masks) {
+                *sum += product(row, mask);
+            }
+        }
+        means /= states.n_samples() as f64;
+        Self {
+            states,
+            units,
+            pairs,
+            masks,
+            means,
+        }
+    }
+
+    /// Returns H⁻¹ at `couplings`, and the slope of the log-likelihood there.
+    fn newton(&self, couplings: &Couplings) -> Result<(Array2<f64>, Array1<f64>)> {
+        let moments = spin_moments(Exact::new(couplings)?.probabilities());
+        let (masks, p) = (&self.masks, self.masks.len());
+        let hessian = Array2::from_shape_fn((p, p), |(a, b)| {
+            moments[masks[a] ^ masks[b]] - moments[masks[a]] * moments[masks[b]]
+        });
+        let model: Array1<f64> = masks.iter().map(|&mask| moments[mask]).collect();
+        Ok((
+            positive_definite_inverse(hessian.view())?,
+            &self.means - &model,
+        ))
+    }
+
+    /// Adds a step in (h, K) to `couplings`.
+    fn moved(&self, couplings: &Couplings, step: &Array1<f64>) -> Result<Couplings> {
+        let mut spins = couplings.to_spins();
+        for (&i, h) in self.units.iter().zip(step) {
+            spins.fields[i] += h;
+        }
+        for (&(i, j), k) in self.pairs.iter().zip(step.iter().skip(self.units.len())) {
+            spins.couplings[[i, j]] += k;
+            spins.couplings[[j, i]] += k;
+        }
+        Ok(Couplings::from_spins(&spins)?)
+    }
+
+    /// Returns the roots of the summed squares of the influences of blocks.
+    fn error_bars(&self, inverse: &Array2<f64>, n_blocks: usize) -> ErrorBars {
+        let (d, n) = (self.states.n_units(), self.states.n_samples());
+        let mut variances = Array1::zeros(self.masks.len());
+        let mut bias_variances = vec![0.0; d];
+        for block in 0..n_blocks {
+            let samples = part(n, n_blocks, block);
+            let mut sum = -(samples.len() as f64) * &self.means;
+            for m in samples {
+                for (sum, &mask) in sum.iter_mut().zip(&self.masks) {
+                    *sum += product(self.states.row(m), mask);
+                }
+            }
+            let influence = inverse.dot(&sum) / n as f64;
+            variances += &(&influence * &influence);
+            // J_ii = −2 h_i + 2 Σ_j K_ij.
+            let mut biases = vec![0.0; d];
+            for (&i, h) in self.units.iter().zip(&influence) {
+                biases[i] -= 2.0 * h;
+            }
+            let couplings = influence.iter().skip(self.units.len());
+            for (&(i, j), k) in self.pairs.iter().zip(couplings) {
+                biases[i] += 2.0 * k;
+                biases[j] += 2.0 * k;
+            }
+            for (variance, bias) in bias_variances.iter_mut().zip(biases) {
+                *variance += bias * bias;
+            }
+        }
+        // Blocks vary about a mean that they were made from.
+        let correction = n_blocks as f64 / (n_blocks as f64 - 1.0);
+        let error = |variance: f64| (correction * variance).sqrt();
+        let mut bars = ErrorBars {
+            fields: vec![f64::NAN; d],
+            biases: vec![f64::NAN; d],
+            couplings: vec![vec![f64::NAN; d]; d],
+            corrected: None,
+        };
+        for (&i, variance) in self.units.iter().zip(&variances) {
+            bars.fields[i] = error(*variance);
+            bars.biases[i] = error(bias_variances[i]);
+        }
+        let couplings = variances.iter().skip(self.units.len());
+        for (&(i, j), variance) in self.pairs.iter().zip(couplings) {
+            bars.couplings[i][j] = error(*variance);
+            bars.couplings[j][i] = error(*variance);
+        }
+        bars
+    }
+}
+
+/// Returns Π_{i∈S} s_i of a state, S as bits.
+fn product(row: &[u64], mask: usize) -> f64 {
+    let down = (!row[0] as usize & mask).count_ones();
+    if down.is_multiple_of(2) { 1.0 } else { -1.0 }
+}
+
+/// Returns the standard errors of `couplings`, a fit of `states` with these options; with a penalty,
+/// those of the estimate that two Newton steps without it lead to. Couplings of pairs of which some
+/// joint value never occurs are held, and have no finite error.
 pub(super) fn error_bars(
     couplings: &Couplings,
     states: &States,
     block_length: usize,
     options: &FitOptions,
 ) -> Result<ErrorBars> {
-    let (d, n) = (states.n_units(), states.n_samples());
-    let n_blocks = n_blocks(n, block_length)?;
-    let exact = Exact::new(couplings)?;
-    let mut varies = vec![0usize; 2];
+    let d = states.n_units();
+    let n_blocks = n_blocks(states.n_samples(), block_length)?;
+    // The joint values 00, 10, 01, 11 of every pair that occur, as bits; of a unit with itself, 00
+    // and 11 if it varies.
+    let mut seen = vec![0u8; d * d];
     for row in states.rows() {
-        varies[0] |= row[0] as usize;
-        varies[1] |= !row[0] as usize;
-    }
-    let varies = |unit: usize| varies.iter().all(|seen| seen >> unit & 1 == 1);
-    let mut pairs = options.support.pairs(d)?;
-    pairs.retain(|&(i, j)| {
-        let present = options.l1 == 0.0 || couplings.get(i, j) != 0.0;
-        present && varies(i) && varies(j)
-    });
-    let free: Vec<usize> = (0..d).filter(|&i| varies(i)).collect();
-    // The spins whose product each entry of t is, as bits.
-    let fields = free.iter().map(|&i| 1usize << i);
-    let masks: Vec<usize> = fields
-        .chain(pairs.iter().map(|&(i, j)| 1 << i | 1 << j))
-        .collect();
-    let moments = spin_moments(exact.probabilities());
-    let p = masks.len();
-    let hessian = Array2::from_shape_fn((p, p), |(a, b)| {
-        let ridge = if a == b && a >= free.len() {
-            options.l2
-        } else {
-            0.0
-        };
-        moments[masks[a] ^ masks[b]] - moments[masks[a]] * moments[masks[b]] + ridge
-    });
-    let inverse = positive_definite_inverse(hessian.view())?;
-    // The sum over samples of t − ⟨t⟩ of the fit, whose mean is the slope of the penalty.
-    let sign = |row: &[u64], mask: usize| {
-        let down = (!row[0] as usize & mask).count_ones();
-        if down.is_multiple_of(2) { 1.0 } else { -1.0 }
-    };
-    let mut mean = Array1::zeros(p);
-    for row in states.rows() {
-        for (sum, &mask) in mean.iter_mut().zip(&masks) {
-            *sum += sign(row, mask) / n as f64;
-        }
-    }
-    let mut variances = Array1::zeros(p);
-    let mut bias_variances = vec![0.0; d];
-    for block in 0..n_blocks {
-        let samples = part(n, n_blocks, block);
-        let mut sum = -(samples.len() as f64) * &mean;
-        for m in samples {
-            for (sum, &mask) in sum.iter_mut().zip(&masks) {
-                *sum += sign(states.row(m), mask);
+        let bit = |i: usize| row[0] >> i & 1;
+        for i in 0..d {
+            for j in 0..=i {
+                seen[i * d + j] |= 1 << (bit(i) + 2 * bit(j));
             }
         }
-        let influence = inverse.dot(&sum) / n as f64;
-        variances += &(&influence * &influence);
-        // J_ii = −2 h_i + 2 Σ_j K_ij.
-        let mut biases = vec![0.0; d];
-        for (&i, h) in free.iter().zip(&influence) {
-            biases[i] -= 2.0 * h;
+    }
+    let varies = |i: usize| seen[i * d + i] == 0b1001;
+    let mut pairs = options.support.pairs(d)?;
+    pairs.retain(|&(i, j)| varies(i) && varies(j));
+    let is_determined = |i: usize, j: usize| seen[i.max(j) * d + i.min(j)] == 0b1111;
+    let (determined, held): (Vec<_>, Vec<_>) =
+        pairs.into_iter().partition(|&(i, j)| is_determined(i, j));
+    let units = (0..d).filter(|&i| varies(i)).collect();
+    let statistics = Statistics::new(states, determined, units);
+    let is_penalised = options.l1 > 0.0 || options.l2 > 0.0;
+    let mut at = couplings.clone();
+    if is_penalised {
+        if statistics.masks.len() >= states.n_samples() {
+            return Err(mpf_ising::Error::NoErrorBars {
+                reason: "there are more parameters than samples, so that the data do not \
+                         determine the couplings without the penalty",
+            }
+            .into());
         }
-        for (&(i, j), k) in pairs.iter().zip(influence.iter().skip(free.len())) {
-            biases[i] += 2.0 * k;
-            biases[j] += 2.0 * k;
-        }
-        for (variance, bias) in bias_variances.iter_mut().zip(biases) {
-            *variance += bias * bias;
+        for _ in 0..NEWTON_STEPS {
+            let (inverse, slope) = statistics.newton(&at)?;
+            at = statistics.moved(&at, &inverse.dot(&slope))?;
         }
     }
-    // Blocks vary about a mean that they were made from.
-    let correction = n_blocks as f64 / (n_blocks as f64 - 1.0);
-    let error = |variance: f64| (correction * variance).sqrt();
-    let mut bars = ErrorBars {
-        fields: vec![f64::NAN; d],
-        biases: vec![f64::NAN; d],
-        couplings: vec![vec![f64::NAN; d]; d],
-    };
-    for (&i, variance) in free.iter().zip(&variances) {
-        bars.fields[i] = error(*variance);
-        bars.biases[i] = error(bias_variances[i]);
+    let (inverse, _) = statistics.newton(&at)?;
+    let mut bars = statistics.error_bars(&inverse, n_blocks);
+    for (i, j) in held {
+        bars.couplings[i][j] = f64::INFINITY;
+        bars.couplings[j][i] = f64::INFINITY;
     }
-    for (&(i, j), variance) in pairs.iter().zip(variances.iter().skip(free.len())) {
-        bars.couplings[i][j] = error(*variance);
-        bars.couplings[j][i] = error(*variance);
-    }
+    bars.corrected = is_penalised.then_some(at);
     Ok(bars)
 }
 
@@ -165,16 +247,19 @@ mod tests {
         let truth = model(3);
         let exact = Exact::new(&truth).unwrap();
         let options = FitOptions {
-            l2: 0.01,
+            l2: 0.1,
             ..Default::default()
         };
         let fitter = Fitter::new(MaximumLikelihood, options.clone()).unwrap();
         let (n, repeats) = (2000, 400);
+        // The estimates that the intervals are centred on.
         let fits: Vec<Couplings> = (0..repeats)
             .map(|seed| {
                 let states = exact.draw(n, 100 + seed);
                 let samples = Samples::new(&states).unwrap();
-                fitter.fit(&samples).unwrap().couplings
+                let fit = fitter.fit(&samples).unwrap().couplings;
+                let bars = error_bars(&fit, &states, 1, &options).unwrap();
+                bars.corrected.unwrap()
             })
             .collect();
         let states = exact.draw(n, 1);
@@ -185,6 +270,10 @@ mod tests {
             for j in 0..=i {
                 let values: Vec<f64> = fits.iter().map(|f| f.get(i, j)).collect();
                 let mean = values.iter().sum::<f64>() / repeats as f64;
+                // They are not shrunken: their mean is off by its own error of ½/√400 at most, but
+                // for a bias of order 1/n.
+                let off = (mean - truth.get(i, j)) / expected[[i, j]];
+                assert!(off.abs() < 0.25, "J[{i}, {j}]: {off}");
                 let variance =
                     values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (repeats as f64 - 1.0);
                 let ratio = variance.sqrt() / expected[[i, j]];

@@ -160,7 +160,7 @@ impl Check {
         let null = sample_scores(&null, &held_out);
         let independent: Vec<f64> = null.iter().map(|s| s[1] / LN_2).collect();
         let scored = Scored::new(&couplings, &held_out, options)?;
-        let block_length = recipe.block_length.min(n_held_out / 2);
+        let block_length = trained.block_length.min(n_held_out / 2);
         let found = HeldOut {
             n_training,
             n_held_out,

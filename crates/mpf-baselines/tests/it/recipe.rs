@@ -128,7 +128,7 @@ fn its_steps_are_those_of_the_library() {
 
     let by_sandwich = Recipe {
         errors: ErrorBarsBy::Sandwich,
-        block_length: 3,
+        block_length: Some(3),
         ..alone.clone()
     };
     let found = data.run(&by_sandwich).unwrap().errors.unwrap();
@@ -138,7 +138,7 @@ fn its_steps_are_those_of_the_library() {
 
     let resampled = Recipe {
         errors: ErrorBarsBy::Bootstrap(8),
-        block_length: 3,
+        block_length: Some(3),
         ..alone
     };
     let found = data.run(&resampled).unwrap().errors.unwrap();

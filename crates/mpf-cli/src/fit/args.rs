@@ -105,13 +105,9 @@ pub struct FitArgs {
     #[arg(long, help_heading = "Error bars")]
     pub(super) resamples: Option<usize>,
     /// Number of successive samples that are correlated; 1 for independent samples
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        help_heading = "Error bars"
-    )]
-    pub(super) block_length: usize,
+    /// [default: six autocorrelation times of the data]
+    #[arg(long, value_name = "N", help_heading = "Error bars")]
+    pub(super) block_length: Option<usize>,
     #[command(flatten)]
     pub(super) memory: MemoryLimit,
     #[command(flatten)]
@@ -208,7 +204,7 @@ impl FitArgs {
         }
         if self.errors != ErrorsName::None {
             let n = raster.states.n_samples();
-            n_blocks(n, self.block_length)?;
+            n_blocks(n, self.block_length.unwrap_or(1))?;
         }
         if self.errors == ErrorsName::Sandwich {
             self.check_sandwich(&recipe, raster)?;

@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::data::Raster;
 use crate::failure::Failure;
 use crate::memory;
-use crate::model::{FitRecord, Model};
+use crate::model::{FitRecord, Model, StandardErrors};
 use crate::output::ForceArg;
 use mpf_baselines::{Drift, HeldOut, Measure, Polishing, Trained, Verdict};
 use mpf_ising::{BlockMean, CrossValidation, Edge, Finding, Preflight, Samples};
@@ -161,6 +161,9 @@ pub(super) fn summary(
         record.n_free_couplings,
         digits(largest)
     );
+    if let Some(errors) = &model.errors {
+        let _ = writeln!(text, "{}", errors_in_words(errors));
+    }
     if let Some(polishing) = &record.polishing {
         let _ = writeln!(text, "{}", polishing_in_words(polishing));
     }
@@ -170,6 +173,28 @@ pub(super) fn summary(
             let _ = write!(text, "; {:.1} % of the multi-information", 100.0 * share);
         }
         let _ = writeln!(text);
+    }
+    text
+}
+
+/// Says what the error bars are.
+fn errors_in_words(errors: &StandardErrors) -> String {
+    let mut text = format!(
+        "error bars by {} from {}",
+        errors.method,
+        match errors.block_length {
+            1 => "single samples, which are taken to be independent".to_owned(),
+            n => format!("blocks of {n} samples"),
+        }
+    );
+    if errors.corrected.is_some() {
+        text += "; intervals are centred on the estimate without the penalty";
+    }
+    match errors.undetermined().count() {
+        0 => {}
+        n => {
+            let _ = write!(text, "; the data do not determine {n} couplings");
+        }
     }
     text
 }

@@ -68,7 +68,7 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
             name(ErrorsName::to_possible_value(&args.errors)),
         )
         .with("--resamples", count(args.resamples))
-        .with("--block-length", args.block_length)
+        .with("--block-length", count(args.block_length))
 }
 
 /// Describes the free pairs, not the file that lists them.

@@ -26,6 +26,22 @@ pub(super) struct ErrorsFile {
     /// Pairs whose coupling the data do not determine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     undetermined: Vec<(usize, usize)>,
+    /// Successive samples in a block.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    block_length: usize,
+    /// The paper's J that intervals are centred on, in either convention; that of the model if there
+    /// is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    corrected: Vec<Vec<f64>>,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_one(n: &usize) -> bool {
+    *n == 1
 }
 
 /// The fields of a model file.
@@ -73,6 +89,14 @@ impl ErrorsFile {
             biases: optional(&errors.biases),
             couplings: errors.couplings.iter().map(|r| optional(r)).collect(),
             undetermined: errors.undetermined().collect(),
+            block_length: errors.block_length,
+            corrected: errors.corrected.as_ref().map_or_else(Vec::new, |j| {
+                j.as_array()
+                    .rows()
+                    .into_iter()
+                    .map(|r| r.to_vec())
+                    .collect()
+            }),
         }
     }
 
@@ -82,6 +106,14 @@ impl ErrorsFile {
             fields: plain(&self.fields),
             biases: plain(&self.biases),
             couplings: self.couplings.iter().map(|r| plain(r)).collect(),
+            block_length: self.block_length,
+            corrected: match self.corrected.is_empty() {
+                true => None,
+                false => {
+                    let matrix = square(&self.corrected, d)?;
+                    Some(Couplings::new(matrix).map_err(|e| e.to_string())?)
+                }
+            },
         };
         let rows = errors.couplings.iter().map(Vec::len);
         let lengths = [

@@ -2,7 +2,7 @@
 
 use mpf_baselines::{HeldOut, Polishing, Stage};
 use mpf_core::{StopReason, TracePoint};
-use mpf_ising::{CrossValidation, ErrorBars, Fit, Penalty, Warning};
+use mpf_ising::{Couplings, CrossValidation, ErrorBars, Fit, Penalty, Warning};
 use serde::{Deserialize, Serialize};
 
 /// Standard errors; NaN where a parameter was not free, +∞ where the data do not determine it.
@@ -16,16 +16,22 @@ pub struct StandardErrors {
     pub biases: Vec<f64>,
     /// Of the spin couplings K; those of J are twice as large.
     pub couplings: Vec<Vec<f64>>,
+    /// Successive samples in a block.
+    pub block_length: usize,
+    /// The J that intervals are centred on, if the fit is penalised.
+    pub corrected: Option<Couplings>,
 }
 
 impl StandardErrors {
-    /// Names the `method` that computed `bars`.
-    pub fn new(method: &str, bars: ErrorBars) -> Self {
+    /// Names the `method` that computed `bars` from blocks.
+    pub fn new(method: &str, bars: ErrorBars, block_length: usize) -> Self {
         Self {
             method: method.to_owned(),
             fields: bars.fields,
             biases: bars.biases,
             couplings: bars.couplings,
+            block_length,
+            corrected: bars.corrected,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use mpf_core::TracePoint;
-use ndarray::array;
+use ndarray::{Array2, array};
 use rayon::prelude::*;
 
 fn example() -> Model {
@@ -16,6 +16,8 @@ fn example() -> Model {
         .unwrap(),
         names: vec!["a".into(), "b,\"β\"".into(), "c".into()],
         errors: Some(StandardErrors {
+            block_length: 7,
+            corrected: Some(Couplings::new(Array2::eye(3)).unwrap()),
             method: "sandwich".into(),
             fields: vec![0.1, f64::NAN, 0.3],
             biases: vec![0.1, 0.2, 0.3],
@@ -142,6 +144,8 @@ fn changed_bytes_of_any_form_are_noticed_or_harmless() {
         couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
         names: vec!["a".into(), "b,\"β\"".into()],
         errors: Some(StandardErrors {
+            block_length: 1,
+            corrected: None,
             method: "sandwich".into(),
             fields: vec![0.1, f64::NAN],
             biases: vec![0.1, 0.2],

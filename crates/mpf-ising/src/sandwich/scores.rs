@@ -30,6 +30,8 @@ pub(super) struct Scores<'a, L> {
     spins: SpinCouplings,
     pub(super) pairs: Vec<(usize, usize)>,
     neighbours: Vec<Vec<usize>>,
+    /// Units with a coupling to each unit that is held as it is.
+    held: Vec<Vec<usize>>,
     /// Where the row of a unit begins; its first entry is h_i.
     starts: Vec<usize>,
     /// Where K_ij is in row i and in row j.
@@ -43,6 +45,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
         couplings: &Couplings,
         states: &'a States,
         loss: L,
+        is_free: impl Fn(usize, usize) -> bool,
     ) -> Result<Self> {
         let d = states.n_units();
         if couplings.n_units() != d {
@@ -73,6 +76,15 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             let present = options.l1 == 0.0 || spins.couplings[[i, j]] != 0.0;
             present && varies[i] && varies[j]
         });
+        let mut held = vec![Vec::new(); d];
+        pairs.retain(|&(i, j)| {
+            let free = is_free(i, j);
+            if !free {
+                held[i].push(j);
+                held[j].push(i);
+            }
+            free
+        });
         let mut neighbours = vec![Vec::new(); d];
         for &(i, j) in &pairs {
             neighbours[i].push(j);
@@ -100,6 +112,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             spins,
             pairs,
             neighbours,
+            held,
             starts,
         })
     }
@@ -129,6 +142,9 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
                     for k in 0..here {
                         let m = start + k;
                         let mut field = self.spins.fields[unit];
+                        for &j in &self.held[unit] {
+                            field += self.spins.couplings[[unit, j]] * self.spin(m, j);
+                        }
                         design[[k, 0]] = 1.0;
                         for (slot, &j) in list.iter().enumerate() {
                             let spin = self.spin(m, j);
@@ -224,7 +240,8 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
         }
         for (i, list) in self.neighbours.iter().enumerate() {
             let row = self.spins.couplings.row(i);
-            let field = list.iter().map(|&j| row[j] * spins[j]).sum::<f64>();
+            let coupled = list.iter().chain(&self.held[i]);
+            let field = coupled.map(|&j| row[j] * spins[j]).sum::<f64>();
             let margin = spins[i] * (self.spins.fields[i] + field);
             let slope = at_one_margin(self.loss, margin).1 * spins[i];
             if self.free_field[i] {
@@ -233,6 +250,45 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             for (slot, &j) in list.iter().enumerate() {
                 rows[self.starts[i] + 1 + slot] += slope * spins[j];
             }
+        }
+    }
+
+    /// Returns (h, K of the pairs) after a Newton step of the sum over samples.
+    pub(super) fn newton_step(&self, inverse: &Inverse) -> Result<SpinCouplings> {
+        let n = self.states.n_samples();
+        let width = self.starts[self.neighbours.len()];
+        let tiles: Vec<_> = (0..n.div_ceil(TILE))
+            .into_par_iter()
+            .map(|tile| {
+                let mut rows = Array2::zeros((1, width));
+                let mut spins = vec![0.0; self.neighbours.len()];
+                for m in tile * TILE..n.min((tile + 1) * TILE) {
+                    self.add_score(m, &mut spins, rows.row_mut(0));
+                }
+                rows
+            })
+            .collect();
+        let mut slope = Array2::zeros((1, width));
+        tiles.iter().for_each(|tile| slope += tile);
+        slope /= n as f64;
+        let (h, k) = self.influences(&slope, inverse, &self.joint_places());
+        let mut spins = self.spins.clone();
+        for (i, free) in self.free_field.iter().enumerate() {
+            if *free {
+                spins.fields[i] -= h[[0, i]];
+            }
+        }
+        for (q, &(i, j)) in self.pairs.iter().enumerate() {
+            spins.couplings[[i, j]] -= k[[0, q]];
+            spins.couplings[[j, i]] = spins.couplings[[i, j]];
+        }
+        let all = spins.fields.iter().chain(&spins.couplings);
+        if all.clone().all(|v| v.is_finite()) {
+            Ok(spins)
+        } else {
+            Err(Error::NoErrorBars {
+                reason: "the estimate without the penalty is not finite",
+            })
         }
     }
 
@@ -300,12 +356,13 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
         ))
     }
 
-    fn squared_influences(
+    /// Returns H⁻¹ times every row of scores: its parts for h and for the K of the pairs.
+    fn influences(
         &self,
         rows: &Array2<f64>,
         inverse: &Inverse,
         places: &[usize],
-    ) -> Squares {
+    ) -> (Array2<f64>, Array2<f64>) {
         let d = self.neighbours.len();
         let mut h = Array2::zeros((rows.nrows(), d));
         let mut k = Array2::zeros((rows.nrows(), self.pairs.len()));
@@ -332,6 +389,16 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
                 }
             }
         }
+        (h, k)
+    }
+
+    fn squared_influences(
+        &self,
+        rows: &Array2<f64>,
+        inverse: &Inverse,
+        places: &[usize],
+    ) -> Squares {
+        let (h, k) = self.influences(rows, inverse, places);
         // J_ii = −2 h_i + 2 Σ_j K_ij.
         let mut biases = -2.0 * &h;
         for (column, &(i, j)) in k.columns().into_iter().zip(&self.pairs) {

@@ -155,6 +155,7 @@ fn by_definition(
                     .collect()
             })
             .collect(),
+        corrected: None,
     }
 }
 
