@@ -164,7 +164,8 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String
                 .iter()
                 .map(|p| Circle::new((p.x, p.y), radius, BLUE.mix(ink).filled())),
         )?;
-        if let Some(fitted) = slope::line(points) {
+        // A slope that is known no better says nothing.
+        if let Some(fitted) = slope::line(points).filter(|l| l.standard_error < 0.5) {
             let along = fitted_within(fitted, &both);
             chart.draw_series(DashedLineSeries::new(along, 7, 4, RED.stroke_width(2)))?;
             let label = format!("slope {:.3} ± {:.3}", fitted.slope, fitted.standard_error);
@@ -199,8 +200,8 @@ fn diverging(share: f64) -> RGBColor {
     RGBColor(mix(end.0), mix(end.1), mix(end.2))
 }
 
-/// Returns the |K| where colours and histograms end: the largest, unless it is a runaway, that is,
-/// far above the 98 % quantile of those that are not zero or above `limit`.
+/// Returns the |K| where colours and histograms end: the largest, or twice the 95 % quantile of those
+/// that are not zero, or `limit`, whichever is smallest. A few runaways leave the others visible.
 pub fn clip(couplings: &[f64], limit: f64) -> f64 {
     let mut sizes: Vec<f64> = couplings.iter().map(|k| k.abs()).collect();
     sizes.retain(|k| *k > 0.0 && k.is_finite());
@@ -208,13 +209,8 @@ pub fn clip(couplings: &[f64], limit: f64) -> f64 {
     let Some(&largest) = sizes.last() else {
         return 1.0;
     };
-    let quantile = sizes[(0.98 * (sizes.len() - 1) as f64) as usize];
-    let end = if largest > 1.5 * quantile {
-        quantile
-    } else {
-        largest
-    };
-    if end > limit { limit } else { end }
+    let quantile = sizes[(0.95 * (sizes.len() - 1) as f64) as usize];
+    largest.min(2.0 * quantile).min(limit)
 }
 
 /// A symmetric matrix to draw.
@@ -458,7 +454,9 @@ pub struct Chance {
 /// none, their band ends at 3/M: a larger chance would have shown itself in 95 of 100 recordings.
 pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<String> {
     let rarest = 1.0 / n_samples.max(2) as f64;
-    let low = 10f64.powf(rarest.log10().floor());
+    let decades = -rarest.log10().floor();
+    // A little below the decade, so that its label is drawn.
+    let low = 0.95 * 10f64.powf(-decades);
     let is_shown = |c: &Chance| c.model >= low || c.data >= low;
     let last = chances.iter().rposition(is_shown).unwrap_or(0).max(1);
     let shown = &chances[..chances.len().min(last + 1)];
@@ -483,13 +481,12 @@ pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<Strin
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 72)
             .build_cartesian_2d(-0.5..last as f64 + 0.5, (low..1.0).log_scale())?;
-        let decades = -low.log10().round() as usize;
         chart
             .configure_mesh()
             .x_desc("active units")
             .y_desc("probability")
             .x_labels(6)
-            .y_labels(decades + 1)
+            .y_labels(decades as usize + 1)
             .label_style(TEXT)
             .axis_desc_style(TEXT)
             .light_line_style(INK.mix(0.05))
@@ -589,7 +586,7 @@ mod tests {
         let all: Vec<f64> = (0..10)
             .flat_map(|i| (i + 1..10).map(move |j| values(i, j)))
             .collect();
-        assert_eq!(clip(&all, 5.0), 0.3);
+        assert_eq!(clip(&all, 5.0), 0.6);
         assert_eq!(
             clip(&[7.0, -8.0, 0.0], 5.0),
             5.0,
@@ -606,13 +603,15 @@ mod tests {
             },
         )
         .unwrap();
-        // All pairs, not the runaway alone, have the full colour.
-        assert!(
-            svg.matches("#B2182B").count() >= 90,
-            "{}",
-            svg.matches("#B2182B").count()
+        // Half of the scale: far from white.
+        let half = diverging(0.5);
+        let colour = format!("#{:02X}{:02X}{:02X}", half.0, half.1, half.2);
+        assert_eq!(
+            svg.matches(&colour).count(),
+            88,
+            "all pairs but the runaway"
         );
-        assert!(svg.contains("≥ 0.3"));
+        assert!(svg.contains("≥ 0.6"));
         assert!(svg.find("n9") < svg.find("n0"), "names in the given order");
         assert_eq!(svg.matches("\nn4\n").count(), 2, "along both sides");
     }
@@ -628,7 +627,7 @@ mod tests {
         let mut chances = vec![chance(0.6, 0.6), chance(0.399, 0.4), chance(1e-3, 0.0)];
         chances.extend((3..20).map(|n| chance(10f64.powi(-4 * n), 0.0)));
         let svg = counts("P(n)", &chances, 2000).unwrap();
-        for label in ["0.001", "0.01", "0.1", "1"] {
+        for label in ["1e-4", "0.001", "0.01", "0.1", "1"] {
             assert!(svg.contains(&format!("\n{label}\n")), "{label}");
         }
         assert!(!svg.contains("1e-5"), "the floor is near 1/2000");

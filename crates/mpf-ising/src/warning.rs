@@ -204,3 +204,22 @@ impl fmt::Display for Warning {
         f.write_str(&self.in_words(&|unit| unit.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_have_numbers_or_names() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let warning = Warning::SeparablePairs {
+            pairs: vec![(0, 1)],
+        };
+        assert!(warning.to_string().contains("units (0, 1):"));
+        assert!(warning.with_names(&names).contains("units (a, b):"));
+        let warning = Warning::RunAwayFields {
+            fields: vec![(1, 9.0)],
+        };
+        assert!(warning.with_names(&names).ends_with("h(b) = 9.00"));
+    }
+}

@@ -203,8 +203,9 @@ fn couplings(
     };
     let clipped = if beyond > 0 {
         format!(
-            " Colours end at |K| = {}; {beyond} pairs are beyond.",
-            digits(clip)
+            " Colours end at |K| = {}, so that weak pairs are seen; {beyond} {} beyond.",
+            digits(clip),
+            if beyond == 1 { "is" } else { "are" }
         )
     } else {
         String::new()

@@ -1,8 +1,8 @@
 //! The strongest pairs as a network: units on a circle, in the order of their clusters.
 
 use super::{NEGATIVE, POSITIVE, shortened};
-use mpf_report::plot::short;
 use mpf_report::report::escape;
+use mpf_report::text::digits;
 use std::f64::consts::{PI, TAU};
 use std::fmt::Write as _;
 
@@ -87,6 +87,7 @@ pub fn network(
             escape(&shortened(&names[unit], LONGEST_NAME))
         );
     }
+    let is_clipped = edges.iter().any(|e| e.coupling.abs() > clip);
     let weakest = edges.iter().map(|e| e.coupling.abs()).fold(clip, f64::min);
     for (x, value) in [(70.0, weakest), (270.0, clip)] {
         let y = height - 14.0;
@@ -97,8 +98,12 @@ pub fn network(
             x + 40.0,
             1.0 + 6.0 * (value / clip).min(1.0),
             x + 48.0,
-            if value == clip { "≥" } else { "=" },
-            short((1e3 * value).round() / 1e3)
+            if value == clip && is_clipped {
+                "≥"
+            } else {
+                "="
+            },
+            digits(value)
         );
     }
     svg + "</svg>\n"
