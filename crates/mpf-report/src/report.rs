@@ -35,10 +35,11 @@ th { font-weight: 600; }
 td.long { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; max-width: 34rem; }
 summary { cursor: pointer; }
 @media (max-width: 40rem) {
+  table { font-size: .85rem; }
   th, td { padding: .3rem .4rem; }
   th { white-space: normal; vertical-align: bottom; }
   th:first-child, td:first-child { position: sticky; left: 0; background: var(--page); max-width: 34vw;
-    white-space: normal; overflow-wrap: anywhere; min-width: 0; }
+    white-space: normal; overflow-wrap: break-word; min-width: 0; }
   td.long { min-width: 7rem; }
 }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }

@@ -43,7 +43,7 @@ pub fn network(
         "<svg width=\"{SIZE}\" height=\"{height}\" viewBox=\"0 0 {SIZE} {height}\" \
          xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{SIZE}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n\
-         <text x=\"{cx}\" y=\"24\" text-anchor=\"middle\" font-size=\"17\">{}</text>\n",
+         <text x=\"{cx}\" y=\"24\" text-anchor=\"middle\" font-size=\"14\">{}</text>\n",
         escape(title)
     );
     // The strongest on top.

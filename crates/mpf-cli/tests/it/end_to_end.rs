@@ -193,7 +193,7 @@ fn the_walk_through() {
         "<td>MPF</td>",
         "<td>PL</td>",
         "bits per sample, independent units",
-        "the model stays with the data",
+        "The model stays with the data",
         "download=\"how-it-was-fitted-",
     ] {
         assert!(page.contains(part), "{part}");
