@@ -313,7 +313,11 @@ mod tests {
         let panels = figure::panels(&results).unwrap();
         assert_eq!(panels.matches("learning time (s)").count(), 6);
         let page = page::of(&results, &panels, &figure::log_time(&results).unwrap());
-        assert!(page.contains("0.0172") && page.contains("What was found"));
+        assert!(page.contains("0.0172"));
+        assert!(
+            page.find("<svg") < page.find("What was found"),
+            "the picture first"
+        );
     }
 
     #[test]

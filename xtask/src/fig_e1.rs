@@ -6,7 +6,7 @@
 //! does not end.
 
 use crate::output::{self, Entry, Experiment, digits, markdown_table};
-use crate::plot::{self, Axes, STYLES, Series};
+use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, settings};
 use crate::{Error, Result, progress};
@@ -313,12 +313,12 @@ fn draw(results: &Results) -> Result<String> {
                 Series {
                     style: STYLES[0],
                     points: line,
-                    marked: true,
+                    marks: Marks::All,
                 },
                 Series {
                     style: STYLES[5],
                     points: above(linear, low),
-                    marked: false,
+                    marks: Marks::Nothing,
                 },
             ];
             plot::panel(area, &axes, &series)?;

@@ -168,6 +168,7 @@ mod tests {
     const QUIET: Console = Console {
         json: false,
         quiet: true,
+        verbose: false,
     };
 
     fn open(path: &Path, resume: bool, l1: f64) -> Result<(CheckpointArgs, Checkpoint), Failure> {

@@ -35,6 +35,15 @@ struct Cli {
     /// Print only results and errors
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     quiet: bool,
+    /// Print every step and its time as it ends
+    #[arg(
+        short,
+        long,
+        global = true,
+        conflicts_with = "quiet",
+        help_heading = "Everywhere"
+    )]
+    verbose: bool,
     /// Number of threads; by default all cores
     #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
     threads: Option<usize>,
@@ -128,6 +137,7 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
     let console = Console {
         json: cli.json,
         quiet: cli.quiet,
+        verbose: cli.verbose,
     };
     let outcome = threads(cli.threads).and_then(|()| match &cli.command {
         Command::Fit(args) => fit::run(args, methods, console, cancel),

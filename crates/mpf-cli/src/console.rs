@@ -4,8 +4,10 @@
 //! error.
 
 use crate::failure::Failure;
+use mpf_report::text::duration;
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::time::Duration;
 
 /// The options of the command line that decide what is printed.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +16,8 @@ pub struct Console {
     pub json: bool,
     /// Only results and errors.
     pub quiet: bool,
+    /// Also every step and its time.
+    pub verbose: bool,
 }
 
 impl Console {
@@ -41,6 +45,13 @@ impl Console {
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
             complain(text);
+        }
+    }
+
+    /// Prints how long a step took, with `--verbose`.
+    pub fn stage(&self, step: &str, time: Duration) {
+        if self.verbose {
+            self.note(&format!("{step}: {}", duration(time.as_secs_f64())));
         }
     }
 

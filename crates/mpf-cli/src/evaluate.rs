@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::{self, ForceArg};
 use clap::Args;
-use evaluation::Evaluation;
+use evaluation::{Evaluation, ExactScores, Source};
 use mpf_baselines::{GoodnessOfFit, Moments};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
-use mpf_samplers::diagnostics::RunDiagnostics;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// The most units for which the model's moments are summed over all states.
 const EXACT_UNITS: usize = 20;
@@ -71,19 +71,22 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
         .as_deref()
         .map(|p| Model::read(p, None))
         .transpose()?;
+    let start = Instant::now();
     let raster = Raster::read(&args.data)?;
+    console.stage("reading", start.elapsed());
     check_units(args, &model, &raster, truth.as_ref())?;
     let states = raster.every_sample("mpf evaluate")?;
-    let (goodness, diagnostics) = compare(args, &model, &states, cancel)?;
+    let (goodness, source) = compare(args, &model, &states, console, cancel)?;
     let evaluation = Evaluation::new(
         &args.model,
         &model,
         &raster,
         truth.as_ref(),
         &goodness,
-        diagnostics,
+        source,
     );
     evaluation.warnings.iter().for_each(|w| console.warning(w));
+    let start = Instant::now();
     for path in &args.output {
         let contents = match output::extension(path).as_str() {
             "json" => output::json_report(&evaluation),
@@ -91,6 +94,7 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
         };
         files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))?;
     }
+    console.stage("writing", start.elapsed());
     console.result(&summary(&evaluation))?;
     console.json(&evaluation)?;
     Ok(0)
@@ -140,8 +144,9 @@ fn compare(
     args: &EvaluateArgs,
     model: &Model,
     states: &States,
+    console: Console,
     cancel: &Cancel,
-) -> Result<(GoodnessOfFit, Option<RunDiagnostics>), Failure> {
+) -> Result<(GoodnessOfFit, Source), Failure> {
     let d = model.names.len();
     let moments = |states: &States, block_length: usize| {
         if d <= TRIPLET_UNITS {
@@ -150,15 +155,21 @@ fn compare(
             Moments::without_triplets(states, block_length)
         }
     };
+    let start = Instant::now();
     let waiting = progress::spinner("moments of the data");
     let n = states.n_samples();
     let length = args.block_length.unwrap_or_else(|| (n / BLOCKS).max(1));
     let data = moments(states, length);
     waiting.finish_and_clear();
+    console.stage("moments of the data", start.elapsed());
     let data = data?;
+    let start = Instant::now();
     if d <= EXACT_UNITS {
         let exact = Exact::new(&model.couplings)?;
-        return Ok((GoodnessOfFit::new(Moments::exact(&exact), data)?, None));
+        let scores = ExactScores::new(&exact, states, length)?;
+        let goodness = GoodnessOfFit::new(Moments::exact(&exact), data)?;
+        console.stage("sums over all states", start.elapsed());
+        return Ok((goodness, Source::Enumeration(scores)));
     }
     let n_draws = args.draws.unwrap_or_else(|| n.max(20_000));
     let drawn = draw::draw(
@@ -174,16 +185,24 @@ fn compare(
         },
         cancel,
     )?;
+    console.stage("draws from the model", start.elapsed());
+    let start = Instant::now();
     let waiting = progress::spinner("moments of the model");
     // At most four blocks hold the end of one chain and the start of the next: too few to matter.
     let model_moments = moments(&drawn.states, (n_draws / BLOCKS).max(1));
     waiting.finish_and_clear();
-    Ok((GoodnessOfFit::new(model_moments?, data)?, drawn.diagnostics))
+    console.stage("moments of the model", start.elapsed());
+    let goodness = GoodnessOfFit::new(model_moments?, data)?;
+    Ok((goodness, Source::Draws(drawn.diagnostics)))
 }
 
 fn summary(evaluation: &Evaluation) -> String {
     let rows = evaluation.rows();
     let mut table = text::markdown_table(&Evaluation::COLUMNS, &rows);
+    if let Some(exact) = &evaluation.exact {
+        let header = ["over all states, exactly", "bits per sample"];
+        table += &format!("\n{}", text::markdown_table(&header, &exact.rows()));
+    }
     if let Some(error) = evaluation.mean_square_error_of_couplings {
         table += &format!(
             "mean square error of the couplings: {}\n",

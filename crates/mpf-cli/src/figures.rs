@@ -1,10 +1,16 @@
 //! Small figures for reports: 480 pixels wide, so that their text can be read on a phone.
 
+pub mod clusters;
+pub mod network;
+pub mod slope;
+
 use mpf_report::Result;
 use mpf_report::plot::{BLUE, INK, RED, TEXT, TITLE, short};
+use mpf_report::text::visible;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
 const WIDTH: u32 = 480;
@@ -13,6 +19,12 @@ const HEIGHT: u32 = 400;
 const MOST_BARS: usize = 400;
 /// The most cells along a side of a matrix.
 const MOST_CELLS: usize = 160;
+/// The width of a drawn matrix.
+const SIDE: f64 = 320.0;
+
+/// The colours of couplings below and above zero.
+const NEGATIVE: RGBColor = RGBColor(33, 102, 172);
+const POSITIVE: RGBColor = RGBColor(178, 24, 43);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -111,7 +123,7 @@ where
     Ok(())
 }
 
-/// Draws points, and the line where x and y are equal.
+/// Draws points, the line where x and y are equal, and a fitted line with its slope.
 pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String> {
     let bars = points.len() <= MOST_BARS;
     let reach = |value: f64, error: f64| {
@@ -152,110 +164,178 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String
                 .iter()
                 .map(|p| Circle::new((p.x, p.y), radius, BLUE.mix(ink).filled())),
         )?;
+        // A slope that is known no better says nothing.
+        if let Some(fitted) = slope::line(points).filter(|l| l.standard_error < 0.5) {
+            let along = fitted_within(fitted, &both);
+            chart.draw_series(DashedLineSeries::new(along, 7, 4, RED.stroke_width(2)))?;
+            let label = format!("slope {:.3} ± {:.3}", fitted.slope, fitted.standard_error);
+            let corner = chart.backend_coord(&(both.start, both.end));
+            let style = TEXT.into_font().color(&RED);
+            area.draw(&Text::new(label, (corner.0 + 10, corner.1 + 8), style))?;
+        }
         Ok(())
+    })
+}
+
+/// Returns the ends of a line where it leaves a square.
+fn fitted_within(line: slope::Line, square: &Range<f64>) -> [(f64, f64); 2] {
+    let y = |x: f64| line.intercept + line.slope * x;
+    [square.start, square.end].map(|x| {
+        let clamped = y(x).clamp(square.start, square.end);
+        if clamped == y(x) || line.slope == 0.0 {
+            (x, clamped)
+        } else {
+            ((clamped - line.intercept) / line.slope, clamped)
+        }
     })
 }
 
 /// Returns blue below zero, white at zero, red above.
 fn diverging(share: f64) -> RGBColor {
     let share = share.clamp(-1.0, 1.0);
-    let end = if share < 0.0 {
-        (33.0, 102.0, 172.0)
-    } else {
-        (178.0, 24.0, 43.0)
-    };
+    let end = if share < 0.0 { NEGATIVE } else { POSITIVE };
     // A power below one keeps weak couplings from looking white.
     let t = share.abs().powf(0.7);
-    let mix = |to: f64| (255.0 + t * (to - 255.0)).round() as u8;
+    let mix = |to: u8| (255.0 + t * (f64::from(to) - 255.0)).round() as u8;
     RGBColor(mix(end.0), mix(end.1), mix(end.2))
 }
 
-/// Draws a symmetric matrix in colours, with the scale beside it; `values(i, j)` for i ≠ j. A large
-/// matrix is drawn in blocks, with the largest entry of each.
-pub fn matrix(title: &str, d: usize, values: impl Fn(usize, usize) -> f64) -> Result<String> {
+/// Returns the |K| where colours and histograms end: the largest, or twice the 95 % quantile of those
+/// that are not zero, or `limit`, whichever is smallest. A few runaways leave the others visible.
+pub fn clip(couplings: &[f64], limit: f64) -> f64 {
+    let mut sizes: Vec<f64> = couplings.iter().map(|k| k.abs()).collect();
+    sizes.retain(|k| *k > 0.0 && k.is_finite());
+    sizes.sort_by(f64::total_cmp);
+    let Some(&largest) = sizes.last() else {
+        return 1.0;
+    };
+    let quantile = sizes[(0.95 * (sizes.len() - 1) as f64) as usize];
+    largest.min(2.0 * quantile).min(limit)
+}
+
+/// A symmetric matrix to draw.
+pub struct Matrix<'a, F> {
+    /// The names of the units.
+    pub names: &'a [String],
+    /// The units along both sides.
+    pub order: &'a [usize],
+    /// The entry of two units that differ.
+    pub values: F,
+    /// The size at which colours end.
+    pub clip: f64,
+}
+
+/// Draws a matrix in colours, with the scale beside it and names along its sides. A large one is
+/// drawn in blocks, with the largest entry of each.
+pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Result<String> {
+    let d = of.order.len();
     let step = d.div_ceil(MOST_CELLS).max(1);
     let cells = d.div_ceil(step);
     let strongest = |a: usize, b: usize| {
-        let range = |c: usize| c * step..((c + 1) * step).min(d);
-        let entries = range(a).flat_map(|i| range(b).map(move |j| (i, j)));
+        let range = |c: usize| of.order[c * step..((c + 1) * step).min(d)].iter();
+        let entries = range(a).flat_map(|i| range(b).map(move |j| (*i, *j)));
         entries
             .filter(|(i, j)| i != j)
-            .map(|(i, j)| values(i, j))
+            .map(|(i, j)| (of.values)(i, j))
             .fold(0.0f64, |m, v| if v.abs() > m.abs() { v } else { m })
     };
     let shown: Vec<Vec<f64>> = (0..cells)
         .map(|a| (0..cells).map(|b| strongest(a, b)).collect())
         .collect();
     let largest = shown.iter().flatten().fold(0.0f64, |m, v| m.max(v.abs()));
-    let scale = if largest > 0.0 { largest } else { 1.0 };
-    draw(HEIGHT + 30, |area| {
-        let (left, right) = area.split_horizontally(WIDTH as i32 - 78);
-        let d = d as f64;
-        let mut chart = ChartBuilder::on(&left)
-            .caption(title, TITLE.into_font())
-            .margin(8)
-            .x_label_area_size(42)
-            .y_label_area_size(52)
-            .build_cartesian_2d(0.0..d, d..0.0)?;
-        chart
-            .configure_mesh()
-            .disable_mesh()
-            .x_desc("unit")
-            .y_desc("unit")
-            .x_labels(6)
-            .y_labels(6)
-            .label_style(TEXT)
-            .axis_desc_style(TEXT)
-            .x_label_formatter(&|v| short(*v))
-            .y_label_formatter(&|v| short(*v))
-            .draw()?;
-        let step = step as f64;
-        let squares = shown.iter().enumerate().flat_map(|(a, row)| {
-            row.iter().enumerate().map(move |(b, v)| {
-                let (y, x) = (a as f64 * step, b as f64 * step);
-                let colour = if a == b && step == 1.0 {
+    // Names need 12 pixels each, and seven for each of their letters.
+    let every = (12.0 * d as f64 / SIDE).ceil().max(1.0) as usize;
+    let labels: Vec<(usize, String)> = (0..d)
+        .step_by(every)
+        .map(|place| (place, shortened(&of.names[of.order[place]], 9)))
+        .collect();
+    let longest = labels.iter().map(|(_, l)| l.chars().count()).max();
+    let room = 12 + 7 * longest.unwrap_or(1) as i32;
+    let (top, side) = (40, SIDE as i32);
+    let (left, bottom) = (room, top + side);
+    draw((bottom + room) as u32, |area| {
+        let style = TITLE.into_font().into_text_style(area);
+        let middle = style.pos(Pos::new(HPos::Center, VPos::Top));
+        area.draw(&Text::new(title, (left + side / 2, 10), middle))?;
+        let pixel = |place: usize| (side as f64 * place.min(d) as f64 / d as f64).round() as i32;
+        for (a, row) in shown.iter().enumerate() {
+            for (b, v) in row.iter().enumerate() {
+                let colour = if a == b && step == 1 {
                     RGBColor(225, 225, 222)
                 } else {
-                    diverging(v / scale)
+                    diverging(v / of.clip)
                 };
-                let corner = ((x + step).min(d), (y + step).min(d));
-                Rectangle::new([(x, y), corner], colour.filled())
-            })
-        });
-        chart.draw_series(squares)?;
-        // The scale is as tall as the matrix.
-        let (top, bottom) = (46, HEIGHT as i32 - 20);
+                let corners = [(b, a), (b + 1, a + 1)]
+                    .map(|(x, y)| (left + pixel(x * step), top + pixel(y * step)));
+                area.draw(&Rectangle::new(corners, colour.filled()))?;
+            }
+        }
+        let small = ("sans-serif", 12).into_font();
+        for (place, label) in &labels {
+            let at = (pixel(*place) + pixel(place + 1)) / 2;
+            let style = small.clone().into_text_style(area);
+            let right = style.pos(Pos::new(HPos::Right, VPos::Center));
+            area.draw(&Text::new(label.clone(), (left - 5, top + at), right))?;
+            let turned = small.clone().transform(FontTransform::Rotate270);
+            let turned = turned.into_text_style(area);
+            let below = turned.pos(Pos::new(HPos::Right, VPos::Center));
+            area.draw(&Text::new(label.clone(), (left + at, bottom + 5), below))?;
+        }
         let n = 64;
+        let x = left + side + 12;
         for k in 0..n {
-            let edge = |k: i32| top + (bottom - top) * k / n;
+            let edge = |k: i32| top + side * k / n;
             let share = 1.0 - 2.0 * (f64::from(k) + 0.5) / f64::from(n);
-            right.draw(&Rectangle::new(
-                [(6, edge(k)), (22, edge(k + 1))],
+            area.draw(&Rectangle::new(
+                [(x, edge(k)), (x + 14, edge(k + 1))],
                 diverging(share).filled(),
             ))?;
         }
-        for (value, y) in [(scale, top), (0.0, (top + bottom) / 2), (-scale, bottom)] {
-            let text = short((100.0 * value).round() / 100.0);
-            right.draw(&Text::new(text, (28, y - 8), TEXT.into_font()))?;
+        let end = short((100.0 * of.clip).round() / 100.0);
+        let is_clipped = largest > of.clip;
+        let ends = if is_clipped {
+            (format!("≥ {end}"), format!("≤ −{end}"))
+        } else {
+            (end.clone(), format!("−{end}"))
+        };
+        for (text, y) in [
+            (ends.0, top + 6),
+            ("0".into(), top + side / 2),
+            (ends.1, bottom - 6),
+        ] {
+            area.draw(&Text::new(text, (x + 18, y - 8), TEXT.into_font()))?;
         }
         Ok(())
     })
 }
 
-/// Draws a histogram.
-pub fn histogram(title: &str, x: &str, values: &[f64]) -> Result<String> {
-    let range = around(values.iter().copied());
-    let n_bins = ((values.len() as f64).sqrt() as usize).clamp(10, 60);
+/// Draws a histogram up to ±`clip`, with what is beyond in the outermost bins. Zeros have a bin of
+/// their own.
+pub fn histogram(title: &str, x: &str, values: &[f64], clip: f64) -> Result<String> {
+    let nonzero: Vec<f64> = values
+        .iter()
+        .filter(|v| **v != 0.0)
+        .map(|v| v.clamp(-clip, clip))
+        .collect();
+    let zeros = values.len() - nonzero.len();
+    let range = around(nonzero.iter().copied().chain([0.0]));
+    let n_bins = ((nonzero.len() as f64).sqrt() as usize).clamp(10, 60);
+    // Zero is an edge.
     let width = (range.end - range.start) / n_bins as f64;
-    let mut counts = vec![0usize; n_bins];
-    for value in values {
-        let bin = ((value - range.start) / width) as usize;
-        counts[bin.min(n_bins - 1)] += 1;
+    let first = (range.start / width).floor();
+    let mut counts = vec![0usize; ((range.end / width).ceil() - first) as usize];
+    for value in &nonzero {
+        let bin = ((value / width).floor() - first) as usize;
+        let last = counts.len() - 1;
+        counts[bin.min(last)] += 1;
     }
-    let highest = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
+    let high = match counts.iter().copied().max() {
+        Some(n) if n > 0 => 1.2 * n as f64,
+        _ => 1.2 * zeros.max(1) as f64,
+    };
+    let range = first * width..(first + counts.len() as f64) * width;
     draw(HEIGHT, |area| {
-        let mut chart =
-            chart(area, title, 66).build_cartesian_2d(range.clone(), 0.0..1.08 * highest)?;
+        let mut chart = chart(area, title, 66).build_cartesian_2d(range.clone(), 0.0..high)?;
         mesh(&mut chart, x, "pairs")?;
         let bars = counts.iter().enumerate().map(|(bin, count)| {
             let x = range.start + bin as f64 * width;
@@ -264,16 +344,26 @@ pub fn histogram(title: &str, x: &str, values: &[f64]) -> Result<String> {
                 BLUE.mix(0.7).filled(),
             )
         });
-        chart.draw_series(bars)?;
-        let zero = [(0.0, 0.0), (0.0, 1.08 * highest)];
-        if range.contains(&0.0) {
-            chart.draw_series(LineSeries::new(zero, INK.mix(0.6)))?;
+        chart
+            .draw_series(bars)?
+            .label(format!("{} not zero", nonzero.len()))
+            .legend(|(x, y)| {
+                Rectangle::new([(x + 6, y - 6), (x + 18, y + 6)], BLUE.mix(0.7).filled())
+            });
+        if zeros > 0 {
+            // It may be as tall as the plot: the legend has its number.
+            let bar = [(-0.2 * width, 0.0), (0.2 * width, (zeros as f64).min(high))];
+            chart
+                .draw_series([Rectangle::new(bar, INK.filled())])?
+                .label(format!("{zeros} exactly zero"))
+                .legend(|(x, y)| Rectangle::new([(x + 10, y - 6), (x + 14, y + 6)], INK.filled()));
         }
-        Ok(())
+        legend(&mut chart)
     })
 }
 
-/// Draws named values below each other, with error bars of two standard errors.
+/// Draws named values below each other, with error bars of two standard errors. An infinite error
+/// means that the value is undetermined.
 pub fn named(title: &str, x: &str, rows: &[(String, f64, f64)]) -> Result<String> {
     let bar = |error: f64| if error.is_finite() { 2.0 * error } else { 0.0 };
     let range = around(
@@ -306,67 +396,122 @@ pub fn named(title: &str, x: &str, rows: &[(String, f64, f64)]) -> Result<String
             let y = k as f64;
             let colour = if *value < 0.0 { BLUE } else { RED };
             let line = [(value - bar(*error), y), (value + bar(*error), y)];
-            chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
-            chart.draw_series([Circle::new((*value, y), 4, colour.filled())])?;
+            let dot = if *error == f64::INFINITY {
+                colour.stroke_width(1)
+            } else {
+                chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+                colour.filled()
+            };
+            chart.draw_series([Circle::new((*value, y), 4, dot)])?;
             let place = chart.backend_coord(&(range.start, y));
-            let style =
-                TEXT.into_font()
+            let style = TEXT.into_font().into_text_style(area);
+            let right = style.pos(Pos::new(HPos::Right, VPos::Center));
+            let label = Text::new(shortened(name, 17), (place.0 - 10, place.1), right);
+            area.draw(&label)?;
+            if *error == f64::INFINITY {
+                let place = chart.backend_coord(&(*value, y));
+                let is_right = *value > 0.5 * (range.start + range.end);
+                let (h, x) = if is_right {
+                    (HPos::Right, -10)
+                } else {
+                    (HPos::Left, 10)
+                };
+                let style = TEXT
+                    .into_font()
                     .into_text_style(area)
-                    .pos(plotters::style::text_anchor::Pos::new(
-                        plotters::style::text_anchor::HPos::Right,
-                        plotters::style::text_anchor::VPos::Center,
-                    ));
-            area.draw(&Text::new(shortened(name), (place.0 - 10, place.1), style))?;
+                    .pos(Pos::new(h, VPos::Center));
+                area.draw(&Text::new("undetermined", (place.0 + x, place.1), style))?;
+            }
         }
         Ok(())
     })
 }
 
-/// Shortens a name so that it fits beside a plot.
-fn shortened(name: &str) -> String {
-    const LONGEST: usize = 17;
-    if name.chars().count() <= LONGEST {
-        return name.to_owned();
+/// Shortens a name to `longest` characters; control characters become visible.
+fn shortened(name: &str, longest: usize) -> String {
+    let name = visible(name);
+    if name.chars().count() <= longest {
+        return name;
     }
-    name.chars().take(LONGEST - 1).chain(['…']).collect()
+    name.chars().take(longest - 1).chain(['…']).collect()
 }
 
-/// Draws the probability of every count on a log scale: a line for the model, points with error bars
-/// for the data.
-pub fn counts(title: &str, model: &[(f64, f64)], data: &[(f64, f64, f64)]) -> Result<String> {
-    let positive = |v: &f64| *v > 0.0 && v.is_finite();
-    let values = || {
-        let all = model.iter().map(|p| p.1).chain(data.iter().map(|p| p.1));
-        all.filter(positive)
+/// The probability of a number of active units in model and data, with standard errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Chance {
+    /// Of the model.
+    pub model: f64,
+    /// Its error; 0 if it is exact.
+    pub model_error: f64,
+    /// Of the data.
+    pub data: f64,
+    /// Its error.
+    pub data_error: f64,
+}
+
+/// Draws the probability of 0, 1, 2 … active units on a log scale that ends near 1/M, for M samples:
+/// a line for the model, points for the data, and bands of two standard errors. Where the data have
+/// none, their band ends at 3/M: a larger chance would have shown itself in 95 of 100 recordings.
+pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<String> {
+    let rarest = 1.0 / n_samples.max(2) as f64;
+    let decades = -rarest.log10().floor();
+    // A little below the decade, so that its label is drawn.
+    let low = 0.95 * 10f64.powf(-decades);
+    let is_shown = |c: &Chance| c.model >= low || c.data >= low;
+    let last = chances.iter().rposition(is_shown).unwrap_or(0).max(1);
+    let shown = &chances[..chances.len().min(last + 1)];
+    let band = |of: &dyn Fn(&Chance) -> (f64, f64)| -> Vec<(f64, f64)> {
+        let edge = |sign: f64| {
+            let of = &of;
+            shown.iter().enumerate().map(move |(n, c)| {
+                let (value, error) = of(c);
+                (n as f64, (value + 2.0 * sign * error).clamp(low, 1.0))
+            })
+        };
+        let upper: Vec<_> = edge(1.0).collect();
+        upper.into_iter().chain(edge(-1.0).rev()).collect()
     };
-    let low = values().fold(1.0, f64::min) / 2.0;
-    let high = values().fold(low, f64::max) * 2.0;
-    let shown = |p: &(f64, f64)| p.1 >= low;
-    let last = model
-        .iter()
-        .chain(&data.iter().map(|p| (p.0, p.1)).collect::<Vec<_>>())
-        .filter(|p| shown(p))
-        .map(|p| p.0)
-        .fold(1.0, f64::max);
+    let of_data = |c: &Chance| {
+        if c.data > 0.0 {
+            (c.data, c.data_error)
+        } else {
+            (0.0, 1.5 * rarest)
+        }
+    };
     draw(HEIGHT, |area| {
-        let mut chart =
-            chart(area, title, 66).build_cartesian_2d(-0.5..last + 0.5, (low..high).log_scale())?;
-        mesh(&mut chart, "active units", "probability")?;
-        let line = model.iter().copied().filter(|p| shown(p) && p.0 <= last);
+        let mut chart = chart(area, title, 72)
+            .build_cartesian_2d(-0.5..last as f64 + 0.5, (low..1.0).log_scale())?;
+        chart
+            .configure_mesh()
+            .x_desc("active units")
+            .y_desc("probability")
+            .x_labels(6)
+            .y_labels(decades as usize + 1)
+            .label_style(TEXT)
+            .axis_desc_style(TEXT)
+            .light_line_style(INK.mix(0.05))
+            .bold_line_style(INK.mix(0.12))
+            .x_label_formatter(&|v| short(*v))
+            .y_label_formatter(&|v| short(*v))
+            .draw()?;
+        chart.draw_series([Polygon::new(band(&of_data), BLUE.mix(0.18).filled())])?;
+        if shown.iter().any(|c| c.model_error > 0.0) {
+            let of_model = |c: &Chance| (c.model, c.model_error);
+            chart.draw_series([Polygon::new(band(&of_model), RED.mix(0.15).filled())])?;
+        }
+        let along = |f: fn(&Chance) -> f64| {
+            let points = shown.iter().enumerate();
+            points.map(move |(n, c)| (n as f64, f(c)))
+        };
+        // A line that falls below the floor ends there.
+        let line: Vec<_> = along(|c| c.model).map(|(n, p)| (n, p.max(low))).collect();
         chart
             .draw_series(LineSeries::new(line, RED.stroke_width(2)))?
             .label("model")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], RED.stroke_width(2)));
-        for &(n, p, error) in data.iter().filter(|p| p.1 >= low) {
-            let ends = [
-                (n, (p - 2.0 * error).max(low)),
-                (n, (p + 2.0 * error).min(high)),
-            ];
-            chart.draw_series(LineSeries::new(ends, BLUE.stroke_width(1)))?;
-        }
-        let dots = data.iter().filter(|p| p.1 >= low);
+        let dots = along(|c| c.data).filter(|p| p.1 >= low);
         chart
-            .draw_series(dots.map(|&(n, p, _)| Circle::new((n, p), 3, BLUE.filled())))?
+            .draw_series(dots.map(|point| Circle::new(point, 3, BLUE.filled())))?
             .label("data")
             .legend(|(x, y)| Circle::new((x + 10, y), 3, BLUE.filled()));
         legend(&mut chart)
@@ -427,4 +572,112 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
         }
         legend(&mut chart)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_runaway_does_not_blank_the_matrix() {
+        let names: Vec<String> = (0..10).map(|i| format!("n{i}")).collect();
+        let order: Vec<usize> = (0..10).rev().collect();
+        let values = |i: usize, j: usize| if i + j == 1 { 210.0 } else { 0.3 };
+        let all: Vec<f64> = (0..10)
+            .flat_map(|i| (i + 1..10).map(move |j| values(i, j)))
+            .collect();
+        assert_eq!(clip(&all, 5.0), 0.6);
+        assert_eq!(
+            clip(&[7.0, -8.0, 0.0], 5.0),
+            5.0,
+            "more than samples can determine"
+        );
+        assert_eq!(clip(&[0.0; 3], 5.0), 1.0);
+        let svg = matrix(
+            "K",
+            &Matrix {
+                names: &names,
+                order: &order,
+                values,
+                clip: clip(&all, 5.0),
+            },
+        )
+        .unwrap();
+        // Half of the scale: far from white.
+        let half = diverging(0.5);
+        let colour = format!("#{:02X}{:02X}{:02X}", half.0, half.1, half.2);
+        assert_eq!(
+            svg.matches(&colour).count(),
+            88,
+            "all pairs but the runaway"
+        );
+        assert!(svg.contains("≥ 0.6"));
+        assert!(svg.find("n9") < svg.find("n0"), "names in the given order");
+        assert_eq!(svg.matches("\nn4\n").count(), 2, "along both sides");
+    }
+
+    #[test]
+    fn chances_end_near_one_sample() {
+        let chance = |model: f64, data: f64| Chance {
+            model,
+            model_error: 0.0,
+            data,
+            data_error: 0.1 * data,
+        };
+        let mut chances = vec![chance(0.6, 0.6), chance(0.399, 0.4), chance(1e-3, 0.0)];
+        chances.extend((3..20).map(|n| chance(10f64.powi(-4 * n), 0.0)));
+        let svg = counts("P(n)", &chances, 2000).unwrap();
+        for label in ["1e-4", "0.001", "0.01", "0.1", "1"] {
+            assert!(svg.contains(&format!("\n{label}\n")), "{label}");
+        }
+        assert!(!svg.contains("1e-5"), "the floor is near 1/2000");
+        assert_eq!(
+            svg.matches("<polygon").count(),
+            1,
+            "a band for the data alone"
+        );
+        assert!(!svg.contains("\n5\n"), "nothing below the floor");
+        chances[1].model_error = 0.01;
+        let svg = counts("P(n)", &chances, 2000).unwrap();
+        assert_eq!(svg.matches("<polygon").count(), 2);
+    }
+
+    #[test]
+    fn zeros_have_their_own_bin() {
+        let mut values = vec![0.0; 500];
+        values.extend([0.1, 0.2, -0.1, 0.15, 90.0]);
+        let svg = histogram("K", "K", &values, 0.2).unwrap();
+        assert!(svg.contains("500 exactly zero") && svg.contains("5 not zero"));
+        assert!(
+            !svg.contains("\n90\n") && !svg.contains("\n400\n"),
+            "axes fit the others"
+        );
+        let svg = histogram("K", "K", &[0.1, 0.2], 0.2).unwrap();
+        assert!(!svg.contains("exactly zero"));
+    }
+
+    #[test]
+    fn scatter_plots_say_their_slope() {
+        let points: Vec<Point> = (0..9)
+            .map(|k| Point {
+                x: f64::from(k),
+                y: 0.5 * f64::from(k),
+                x_error: 0.1,
+                y_error: 0.1,
+            })
+            .collect();
+        let svg = scatter("means", "data", "model", &points).unwrap();
+        assert!(svg.contains("slope 0.500 ± 0.01"), "{svg}");
+    }
+
+    #[test]
+    fn undetermined_values_have_no_bar() {
+        let rows = |error: f64| vec![("a\u{1b} – b".to_owned(), -0.4, error)];
+        let bar = |svg: &str| svg.matches("stroke-width=\"2\"").count();
+        let known = named("K", "K", &rows(0.1)).unwrap();
+        let open = named("K", "K", &rows(f64::INFINITY)).unwrap();
+        assert!(open.contains("undetermined") && !known.contains("undetermined"));
+        assert_eq!((bar(&known), bar(&open)), (1, 0));
+        assert!(open.contains("a\\u{1b} – b"));
+    }
 }

@@ -15,8 +15,7 @@ use crate::output::{self, Kind, Output};
 use args::ErrorsName;
 use clap::ValueEnum;
 use messages::{
-    doubts, drift_in_words, grouped, largest_coupling, refuse_constant, refuse_transposed, summary,
-    tell_preflight,
+    doubts, grouped, largest_coupling, refuse_constant, refuse_transposed, summary, tell_preflight,
 };
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
@@ -25,8 +24,10 @@ use mpf_core::Cancel;
 use mpf_ising::{Preflight, Samples, Support};
 use progress::Bars;
 use serde::Serialize;
+use std::time::Instant;
 
 pub use args::FitArgs;
+pub(crate) use messages::{drift_in_words, held_out_in_words, polishing_in_words};
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -58,7 +59,9 @@ pub fn run(
     outputs.extend(args.checkpoint.output());
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
+    let start = Instant::now();
     let raster = Raster::read(&args.data)?;
+    console.stage("reading", start.elapsed());
     let samples = raster.samples()?;
     let names = raster.names_or_numbers();
     let support = match &args.support {
@@ -89,7 +92,7 @@ fn make(
     tell_preflight(console, raster, &preflight, needed);
 
     let states = args.states(raster)?;
-    let bars = Bars::new(recipe, samples.n_units());
+    let bars = Bars::new(recipe, samples.n_units(), console);
     let trained = recipe.run(
         TrainingData {
             samples,
@@ -107,7 +110,7 @@ fn make(
     );
     bars.clear();
     let trained = trained?;
-    let record = record(args, recipe, &trained, names.len())?;
+    let record = record(args, recipe, &trained, &names)?;
     let failed = !trained.failures.is_empty();
     let share = multi_information_share(&trained.fit.couplings, samples)?;
     let model = Model {
@@ -146,9 +149,10 @@ fn record(
     args: &FitArgs,
     recipe: &Recipe,
     trained: &Trained,
-    n_units: usize,
+    names: &[String],
 ) -> Result<FitRecord, Failure> {
-    let mut record = FitRecord::new(&trained.fit);
+    let n_units = names.len();
+    let mut record = FitRecord::new(&trained.fit, names);
     record.method = args.method.clone();
     record.l1 = trained.options.l1;
     record.l2 = trained.l2;
@@ -158,6 +162,7 @@ fn record(
     record.polish = polishing.map_or(0, |polishing| polishing.updates);
     record.stages = trained.stages.clone();
     record.held_out = trained.held_out;
+    record.drift = trained.drift;
     record.polishing = trained.polishing;
     record.n_free_couplings = recipe.options.support.pairs(n_units)?.len();
     record.seed = args.options.seed;

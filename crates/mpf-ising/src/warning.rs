@@ -124,6 +124,14 @@ impl Warning {
         (!fields.is_empty()).then_some(Self::RunAwayFields { fields })
     }
 
+    /// Says the warning with the names of the units in place of their numbers.
+    ///
+    /// # Panics
+    /// For a unit that has no name.
+    pub fn with_names(&self, names: &[String]) -> String {
+        self.in_words(&|unit| names[unit].clone())
+    }
+
     /// Warns of a fit that stopped before it converged.
     pub fn not_converged(stop: StopReason, kkt_residual: f64) -> Option<Self> {
         (!stop.is_converged()).then_some(Self::NotConverged { stop, kkt_residual })
@@ -145,49 +153,73 @@ fn first<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     text
 }
 
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Warning {
+    fn in_words(&self, name: &dyn Fn(usize) -> String) -> String {
         match self {
             Self::ConstantUnits { zeros, ones } => {
                 let parts: Vec<String> = [(zeros, 0), (ones, 1)]
                     .into_iter()
                     .filter(|(units, _)| !units.is_empty())
                     .map(|(units, value)| {
-                        format!("always {value}: unit {}", first(units, usize::to_string))
+                        format!("always {value}: unit {}", first(units, |i| name(*i)))
                     })
                     .collect();
-                write!(
-                    f,
+                format!(
                     "{}; couplings set to zero and biases to those of half a pseudo-count",
                     parts.join("; ")
                 )
             }
-            Self::MostFlipsLeftOut { fraction } => write!(
-                f,
+            Self::MostFlipsLeftOut { fraction } => format!(
                 "{:.1} % of the flips lead to data states and were left out, which biases the \
                  fit: keep all flips (the default neighbourhood)",
                 100.0 * fraction
             ),
-            Self::SeparablePairs { pairs } => write!(
-                f,
+            Self::SeparablePairs { pairs } => format!(
                 "some joint value never occurs for units {}: without a penalty these couplings \
                  have no finite optimum",
-                first(pairs, |(i, j)| format!("({i}, {j})"))
+                first(pairs, |(i, j)| format!("({}, {})", name(*i), name(*j)))
             ),
-            Self::RunAwayCouplings { couplings, limit } => write!(
-                f,
+            Self::RunAwayCouplings { couplings, limit } => format!(
                 "spin couplings beyond |K| = {limit:.2} are more than these samples can \
                  determine: {}; use a penalty",
-                first(couplings, |(i, j, k)| format!("K({i}, {j}) = {k:.2}"))
+                first(couplings, |(i, j, k)| format!(
+                    "K({}, {}) = {k:.2}",
+                    name(*i),
+                    name(*j)
+                ))
             ),
-            Self::RunAwayFields { fields } => write!(
-                f,
+            Self::RunAwayFields { fields } => format!(
                 "fields that fix units which vary in the data: {}",
-                first(fields, |(i, h)| format!("h({i}) = {h:.2}"))
+                first(fields, |(i, h)| format!("h({}) = {h:.2}", name(*i)))
             ),
             Self::NotConverged { stop, kkt_residual } => {
-                write!(f, "not converged ({stop}): KKT residual {kkt_residual:.1e}")
+                format!("not converged ({stop}): KKT residual {kkt_residual:.1e}")
             }
         }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.in_words(&|unit| unit.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_have_numbers_or_names() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let warning = Warning::SeparablePairs {
+            pairs: vec![(0, 1)],
+        };
+        assert!(warning.to_string().contains("units (0, 1):"));
+        assert!(warning.with_names(&names).contains("units (a, b):"));
+        let warning = Warning::RunAwayFields {
+            fields: vec![(1, 9.0)],
+        };
+        assert!(warning.with_names(&names).ends_with("h(b) = 9.00"));
     }
 }

@@ -77,8 +77,19 @@ pub struct Series {
     pub style: Style,
     /// Its points, x increasing.
     pub points: Vec<(f64, f64)>,
-    /// Whether every point is marked, or only the last.
-    pub marked: bool,
+    /// The points that get a dot.
+    pub marks: Marks,
+}
+
+/// The points of a [`Series`] that get a dot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// Every one: each was measured.
+    All,
+    /// The last: where a curve ends.
+    Last,
+    /// None: a line of reference.
+    Nothing,
 }
 
 /// The axes of a [`panel`]; y is always logarithmic.
@@ -149,10 +160,10 @@ where
                 chart.draw_series(DashedLineSeries::new(points.iter().copied(), on, off, line))?
             }
         };
-        let first = if one.marked {
-            0
-        } else {
-            points.len().saturating_sub(1)
+        let first = match one.marks {
+            Marks::All => 0,
+            Marks::Last => points.len().saturating_sub(1),
+            Marks::Nothing => points.len(),
         };
         chart.draw_series(
             points[first..]
@@ -274,6 +285,42 @@ mod tests {
         );
         assert_eq!(within(&line, (1.0, 9.0)).len(), 3);
         assert_eq!(within(&[(0.0, -1.0)], (0.0, 1.0)), []);
+    }
+
+    #[test]
+    fn lines_of_reference_have_no_dots() {
+        let dots = |marks: Marks| {
+            let mut svg = String::new();
+            {
+                let area = SVGBackend::with_string(&mut svg, (300, 200)).into_drawing_area();
+                let axes = Axes {
+                    title: "",
+                    x: "",
+                    y: "",
+                    x_range: (0.0, 3.0),
+                    y_range: (0.5, 2.0),
+                    log_x: false,
+                };
+                let points = vec![(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)];
+                let style = STYLES[5];
+                panel(
+                    &area,
+                    &axes,
+                    &[Series {
+                        style,
+                        points,
+                        marks,
+                    }],
+                )
+                .unwrap();
+                area.present().unwrap();
+            }
+            svg.matches("<circle").count()
+        };
+        assert_eq!(
+            [Marks::All, Marks::Last, Marks::Nothing].map(dots),
+            [3, 1, 0]
+        );
     }
 
     #[test]

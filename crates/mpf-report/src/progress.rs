@@ -1,16 +1,35 @@
 //! Shows progress on a terminal, and nothing in a pipe.
 
+use crate::text::duration;
 pub use indicatif::ProgressBar;
-use indicatif::{ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
 use std::time::Duration;
 
-/// Returns a bar of `length` steps, hidden unless standard error is a terminal.
+/// Returns a bar of `length` steps with the time that is left, hidden unless standard error is a
+/// terminal.
 pub fn bar(length: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(5));
-    let style = ProgressStyle::with_template("{prefix} [{bar:28}] {pos}/{len} {elapsed} {msg}")
+    let style = ProgressStyle::with_template("{prefix} [{bar:28}] {pos}/{len} {left} {msg}")
         .expect("the template is valid")
+        .with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+            let _ = write!(out, "{}", left(state.pos(), state.elapsed(), state.eta()));
+        })
         .progress_chars("=> ");
     bar.with_style(style)
+}
+
+/// Says how long a bar has run and, after its first step, how long it will go on.
+fn left(steps: u64, elapsed: Duration, eta: Duration) -> String {
+    // Whole seconds do not flicker.
+    let elapsed = duration(elapsed.as_secs_f64().round().max(1.0));
+    match steps {
+        0 => elapsed,
+        _ => format!(
+            "{elapsed}, {} left",
+            duration(eta.as_secs_f64().round().max(1.0))
+        ),
+    }
 }
 
 /// Returns a spinner for work without steps to count, hidden like [`bar`].
@@ -22,4 +41,19 @@ pub fn spinner(what: &str) -> ProgressBar {
     spinner.set_message(what.to_owned());
     spinner.enable_steady_tick(Duration::from_millis(200));
     spinner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_says_how_long_it_will_go_on() {
+        let [short, long] = [Duration::from_millis(300), Duration::from_secs(185)];
+        assert_eq!(left(0, long, short), "3 min 5 s");
+        assert_eq!(
+            left(7, Duration::from_secs(12), long),
+            "12 s, 3 min 5 s left"
+        );
+    }
 }

@@ -3,6 +3,7 @@
 //! A page is one file without scripts and loads nothing from the network. It follows the reader's
 //! light or dark setting and fits a narrow screen.
 
+use crate::text::{csv, visible};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -26,17 +27,33 @@ figure svg { max-width: 100%; min-width: 40rem; height: auto; display: block; ma
 .figures svg { min-width: 0; width: 100%; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; margin-top: .4rem; }
 .table { overflow-x: auto; }
+.csv { margin: .2rem 0 1rem; font-size: .85rem; color: var(--soft); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .93rem; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 th { font-weight: 600; }
+td.long { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; max-width: 34rem; }
+summary { cursor: pointer; }
+@media (max-width: 40rem) {
+  table { font-size: .85rem; }
+  th, td { padding: .3rem .4rem; }
+  th { white-space: normal; vertical-align: bottom; }
+  th:first-child, td:first-child { position: sticky; left: 0; background: var(--page); max-width: 34vw;
+    white-space: normal; overflow-wrap: break-word; min-width: 0; }
+  td.long { min-width: 7rem; }
+}
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
 ";
+
+/// The most characters of a cell that is kept on one line.
+const LONG_CELL: usize = 20;
 
 /// A page under construction.
 pub struct Page {
     title: String,
     body: String,
+    section: String,
+    n_tables: usize,
 }
 
 impl Page {
@@ -45,6 +62,8 @@ impl Page {
         let mut page = Self {
             title: title.to_owned(),
             body: String::new(),
+            section: title.to_owned(),
+            n_tables: 0,
         };
         page.add("h1", title);
         page.text(lead);
@@ -53,6 +72,7 @@ impl Page {
 
     /// Starts a section.
     pub fn heading(&mut self, text: &str) {
+        text.clone_into(&mut self.section);
         self.add("h2", text);
     }
 
@@ -70,7 +90,8 @@ impl Page {
         self.body.push_str("</ul>\n");
     }
 
-    /// Adds a table; the first column holds names, the others numbers.
+    /// Adds a table, and a link that holds it as CSV. The first column holds names, the others
+    /// numbers or words.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         self.body
             .push_str("<div class=\"table\"><table>\n<thead><tr>");
@@ -81,11 +102,38 @@ impl Page {
         for row in rows {
             self.body.push_str("<tr>");
             for cell in row {
-                let _ = write!(self.body, "<td>{}</td>", escape(cell));
+                let long = if cell.chars().count() > LONG_CELL {
+                    " class=\"long\""
+                } else {
+                    ""
+                };
+                let _ = write!(self.body, "<td{long}>{}</td>", escape(cell));
             }
             self.body.push_str("</tr>\n");
         }
-        self.body.push_str("</tbody></table></div>\n");
+        self.n_tables += 1;
+        let words: Vec<String> = self
+            .section
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_lowercase)
+            .collect();
+        let _ = writeln!(
+            self.body,
+            "</tbody></table></div>\n<p class=\"csv\"><a download=\"{}-{}.csv\" \
+             href=\"data:text/csv;charset=utf-8,{}\">this table as CSV</a></p>",
+            words.join("-"),
+            self.n_tables,
+            percent_encoded(&csv(header, rows)),
+        );
+    }
+
+    /// Adds a table that the reader unfolds.
+    pub fn folded_table(&mut self, summary: &str, header: &[&str], rows: &[Vec<String>]) {
+        self.body.push_str("<details>");
+        self.add("summary", summary);
+        self.table(header, rows);
+        self.body.push_str("</details>\n");
     }
 
     /// Adds a drawing with its caption, on white in either theme.
@@ -161,11 +209,28 @@ fn flatten(value: &Value, name: &str, rows: &mut Vec<Vec<String>>) {
     rows.push(vec![name.to_owned(), shown]);
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
+/// Makes text safe for HTML and SVG; control characters become visible.
+pub fn escape(text: &str) -> String {
+    visible(text)
+        .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(2 * text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b',' => {
+                encoded.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]
@@ -193,5 +258,35 @@ mod tests {
         );
         assert!(html.contains("aria-label=\"what &quot;it&quot; shows\""));
         assert!(!html.contains("http"), "nothing from the network");
+    }
+
+    #[test]
+    fn every_table_can_be_saved() {
+        let mut page = Page::new("title", "lead");
+        page.heading("Does it agree?");
+        page.table(&["unit", "K"], &[vec!["a, \"b\"".into(), "-0.5".into()]]);
+        page.folded_table("all", &["unit"], &[vec!["é".into()]]);
+        let html = page.finish();
+        assert!(html.contains(
+            "<a download=\"does-it-agree-1.csv\" \
+             href=\"data:text/csv;charset=utf-8,unit,K%0D%0A%22a,%20%22%22b%22%22%22,-0.5%0D%0A\">"
+        ));
+        assert!(html.contains("does-it-agree-2.csv"));
+        assert!(html.contains("charset=utf-8,unit%0D%0A%C3%A9%0D%0A"));
+        assert!(html.contains("<details><summary>all</summary>"));
+        assert!(!html.contains("<script"));
+    }
+
+    #[test]
+    fn control_characters_are_shown_and_long_cells_wrap() {
+        let mut page = Page::new("a\u{1b}[31m\u{0}", "b\nc\u{202e}d");
+        let long = "5-fold cross-validation, rule best";
+        page.table(&["x\ty"], &[vec![long.into()], vec!["1.2e-5".into()]]);
+        let html = page.finish();
+        assert!(html.contains("<h1>a\\u{1b}[31m\\u{0}</h1>"), "{html}");
+        assert!(html.contains("<p>b\\nc\\u{202e}d</p>"));
+        assert!(html.contains("<th>x\\ty</th>"));
+        assert!(html.contains(&format!("<td class=\"long\">{long}</td>")));
+        assert!(html.contains("<td>1.2e-5</td>"));
     }
 }

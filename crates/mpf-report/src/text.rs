@@ -50,12 +50,57 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// Returns a table as CSV (RFC 4180).
+///
+/// A spreadsheet runs cells that begin with `=`, `+`, `-` or `@`, also after a tab or a line break.
+/// Those that are not numbers get an apostrophe in front, the usual way to make them text.
+pub fn csv(header: &[&str], rows: &[Vec<String>]) -> String {
+    let quoted = |cell: &str| {
+        let is_run = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
+        let is_text = is_run && cell.parse::<f64>().is_err();
+        let cell = if is_text {
+            format!("'{cell}")
+        } else {
+            cell.to_owned()
+        };
+        if is_text || cell.contains([',', '"', '\r', '\n']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell
+        }
+    };
+    let mut text = String::new();
+    let mut line = |cells: Vec<String>| text += &(cells.join(",") + "\r\n");
+    line(header.iter().map(|cell| quoted(cell)).collect());
+    for row in rows {
+        line(row.iter().map(|cell| quoted(cell)).collect());
+    }
+    text
+}
+
+/// Writes control characters, and those that turn the direction of text, as `\n` or `\u{1b}`.
+pub fn visible(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// Formats a time as people write it: "0.7 ms", "12 s", "3 min 5 s", "2 h 10 min".
 pub fn duration(seconds: f64) -> String {
     match seconds {
-        s if s < 1e-3 => format!("{:.0} µs", 1e6 * s),
-        s if s < 0.01 => format!("{:.1} ms", 1e3 * s),
-        s if s < 1.0 => format!("{:.0} ms", 1e3 * s),
+        s if s < 9.95e-5 => format!("{:.0} µs", 1e6 * s),
+        s if s < 9.95e-3 => format!("{:.1} ms", 1e3 * s),
+        s if s < 0.9995 => format!("{:.0} ms", 1e3 * s),
         s if s < 9.95 => format!("{s:.1} s"),
         s if s < 99.5 => format!("{s:.0} s"),
         s if s < 5970.0 => format!(
@@ -106,18 +151,40 @@ mod tests {
     }
 
     #[test]
+    fn no_cell_of_a_csv_is_run() {
+        let cells = [
+            "=1+1",
+            "+cmd",
+            "-a",
+            "@x",
+            "\t=1",
+            "-0.43",
+            "+1e-5",
+            "a=b",
+            "say \"a\"",
+        ];
+        let rows: Vec<Vec<String>> = cells.iter().map(|c| vec![(*c).to_owned()]).collect();
+        assert_eq!(
+            csv(&["-name", "a,b"], &rows),
+            "\"'-name\",\"a,b\"\r\n\"'=1+1\"\r\n\"'+cmd\"\r\n\"'-a\"\r\n\"'@x\"\r\n\"'\t=1\"\r\n\
+             -0.43\r\n+1e-5\r\na=b\r\n\"say \"\"a\"\"\"\r\n"
+        );
+    }
+
+    #[test]
     fn times_are_written_as_people_do() {
         let shown: Vec<String> = [
-            3e-5, 7e-4, 0.0071, 0.25, 2.34, 9.96, 42.4, 99.7, 185.0, 7800.0,
+            3e-5, 7e-4, 0.0071, 0.25, 0.9996, 2.34, 9.96, 42.4, 99.7, 185.0, 7800.0,
         ]
         .into_iter()
         .map(duration)
         .collect();
         let expected = [
             "30 µs",
-            "700 µs",
+            "0.7 ms",
             "7.1 ms",
             "250 ms",
+            "1.0 s",
             "2.3 s",
             "10 s",
             "42 s",

@@ -2,7 +2,7 @@
 
 use super::results::{Method, Results};
 use crate::Result;
-use crate::plot::{self, Axes, STYLES, Series, Style};
+use crate::plot::{self, Axes, Marks, STYLES, Series, Style};
 use plotters::prelude::*;
 
 /// The most points of a line, to keep the file small.
@@ -78,7 +78,11 @@ fn lines(results: &Results, shown: Shown, until: f64) -> Vec<Series> {
             Series {
                 style: style(at),
                 points,
-                marked: shown == Shown::Correlations,
+                marks: if shown == Shown::Correlations {
+                    Marks::All
+                } else {
+                    Marks::Last
+                },
             }
         })
         .collect()

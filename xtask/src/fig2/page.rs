@@ -100,14 +100,14 @@ pub(super) fn of(results: &Results, panels: &str, log_time: &str) -> String {
             results.methods.len()
         ),
     );
-    page.heading("What was found");
-    page.list(&results.reading);
     page.heading("Errors against learning time");
     page.figure(
         panels,
         "Above: mean square error of the couplings. Below: mean square error of the pair \
          correlations. Left: until MPF ended; middle: until PL ended; right: the whole run.",
     );
+    page.heading("What was found");
+    page.list(&results.reading);
     page.figure(
         log_time,
         "The same against the logarithm of the learning time.",

@@ -3,7 +3,7 @@
 use super::{Curve, Results};
 use crate::Result;
 use crate::output::digits;
-use crate::plot::{self, Axes, STYLES, Series};
+use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use plotters::prelude::*;
 
@@ -147,7 +147,7 @@ pub(super) fn draw(results: &Results) -> Result<String> {
             .map(|(curve, style)| Series {
                 style,
                 points: points(curve),
-                marked: true,
+                marks: Marks::All,
             })
             .collect();
         series.push(Series {
@@ -156,7 +156,7 @@ pub(super) fn draw(results: &Results) -> Result<String> {
                 (0.0, results.noise_floor),
                 (1.02 * longest, results.noise_floor),
             ],
-            marked: false,
+            marks: Marks::Nothing,
         });
         plot::panel(&chart, &axes, &series)?;
         let mut entries: Vec<_> = results

@@ -1,12 +1,14 @@
 //! The numbers of an evaluation, and the warnings that they give rise to.
 
 use crate::data::Raster;
+use crate::failure::Failure;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
-use mpf_ising::BlockMean;
+use mpf_ising::{BlockMean, Exact, Samples, States, block_mean};
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
 use serde::Serialize;
+use std::f64::consts::LN_2;
 use std::path::Path;
 
 /// The moments of a model beside those of data. Triplets are left out: there are too many.
@@ -24,9 +26,99 @@ pub(super) struct Evaluation {
     pub(super) means: Vec<Compared>,
     pub(super) pairs: Vec<ComparedPair>,
     pub(super) n_active: Vec<Compared>,
+    /// Up to 20 units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exact: Option<ExactScores>,
     pub(super) mean_square_error_of_couplings: Option<f64>,
     pub(super) diagnostics: Option<RunDiagnostics>,
     pub(super) warnings: Vec<String>,
+}
+
+/// Scores that need ln Z, from a sum over all states; in bits per sample.
+#[derive(Serialize)]
+pub(super) struct ExactScores {
+    /// ⟨log₂ p(x)⟩ over the data.
+    pub(super) log_likelihood: BlockMean,
+    /// Its like for independent units with the means of the data.
+    pub(super) independent_log_likelihood: f64,
+    /// The entropy of the observed frequencies.
+    pub(super) data_entropy: f64,
+    /// Σ p̂ log₂(p̂/p) for the observed frequencies p̂: `−data_entropy − log_likelihood`.
+    pub(super) kl_data_model: f64,
+    /// By how much chance alone makes that too large: (distinct states − 1)/(2 M ln 2), or more.
+    pub(super) kl_bias: f64,
+    /// The model's share of what independent units miss.
+    pub(super) multi_information_share: Option<f64>,
+}
+
+impl ExactScores {
+    pub(super) fn new(
+        exact: &Exact,
+        states: &States,
+        block_length: usize,
+    ) -> Result<Self, Failure> {
+        let samples = Samples::new(states)?;
+        let log_z = exact.log_z();
+        let bits: Vec<f64> = states
+            .rows()
+            .map(|row| -(exact.couplings().energy(row) + log_z) / LN_2)
+            .collect();
+        let log_likelihood = block_mean(&bits, block_length)?;
+        let own = |p: f64| if p > 0.0 { -p * p.log2() } else { 0.0 };
+        let total = samples.total_weight();
+        let seen = 0..samples.n_distinct();
+        let data_entropy: f64 = seen.map(|m| own(samples.weight(m) / total)).sum();
+        let means = samples.means();
+        let of_units: f64 = means.iter().map(|&m| own(m) + own(1.0 - m)).sum();
+        let kl_data_model = -data_entropy - log_likelihood.value;
+        let information = of_units - data_entropy;
+        Ok(Self {
+            log_likelihood,
+            independent_log_likelihood: -of_units,
+            data_entropy,
+            kl_data_model,
+            kl_bias: (samples.n_distinct() - 1) as f64 / (2.0 * total * LN_2),
+            multi_information_share: (information > 1e-9)
+                .then(|| 1.0 - kl_data_model / information),
+        })
+    }
+
+    /// Returns a row for every score.
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+        let likelihood = self.log_likelihood;
+        let mut rows = vec![
+            (
+                "log₂-likelihood",
+                format!("{:.4} ± {:.4}", likelihood.value, likelihood.standard_error),
+            ),
+            (
+                "of independent units",
+                format!("{:.4}", self.independent_log_likelihood),
+            ),
+            ("KL(data ‖ model)", format!("{:.4}", self.kl_data_model)),
+            ("of it by chance, about", format!("{:.4}", self.kl_bias)),
+        ];
+        if let Some(share) = self.multi_information_share {
+            rows.push((
+                "multi-information explained",
+                format!("{:.1} %", 100.0 * share),
+            ));
+        }
+        rows.into_iter()
+            .map(|(name, value)| vec![name.to_owned(), value])
+            .collect()
+    }
+
+    /// Says what the divergence is worth.
+    pub(super) fn remark(&self) -> String {
+        format!(
+            "KL(data ‖ model) compares the model with the observed frequencies of whole states. It \
+             is never zero for finite data: the true model itself would have about {} bits, more if \
+             states are missing from the data. Judge a model that was fitted to these very data by \
+             held-out samples instead.",
+            digits(self.kl_bias)
+        )
+    }
 }
 
 #[derive(Serialize)]
@@ -35,6 +127,12 @@ pub(super) struct Agreements {
     pub(super) pairs: Agreement,
     pub(super) triplets: Option<Agreement>,
     pub(super) n_active: Agreement,
+}
+
+/// Where the moments of a model come from, with what else is known then.
+pub(super) enum Source {
+    Enumeration(ExactScores),
+    Draws(Option<RunDiagnostics>),
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -70,8 +168,12 @@ impl Evaluation {
         raster: &Raster,
         truth: Option<&Model>,
         goodness: &GoodnessOfFit,
-        diagnostics: Option<RunDiagnostics>,
+        source: Source,
     ) -> Self {
+        let (diagnostics, exact) = match source {
+            Source::Draws(diagnostics) => (diagnostics, None),
+            Source::Enumeration(scores) => (None, Some(scores)),
+        };
         let record = raster.record();
         let same_data = model
             .data
@@ -111,6 +213,7 @@ impl Evaluation {
                 .map(|(covariance, (i, j))| ComparedPair { i, j, covariance })
                 .collect(),
             n_active: beside(&goodness.model.n_active, &goodness.data.n_active),
+            exact,
             mean_square_error_of_couplings: truth
                 .map(|truth| model.couplings.mean_square_error(&truth.couplings)),
             diagnostics,

@@ -2,14 +2,18 @@
 
 use super::evaluation::{Compared, Evaluation, compared};
 use crate::failure::Failure;
-use crate::figures::{self, Point};
+use crate::figures::network::{Edge, network};
+use crate::figures::{self, Chance, Matrix, Point, clusters};
+use crate::fit::{drift_in_words, held_out_in_words, polishing_in_words};
 use crate::model::{FitRecord, Model};
 use mpf_baselines::GoodnessOfFit;
 use mpf_report::report::Page;
-use mpf_report::text::digits;
+use mpf_report::text::{digits, duration};
 
 /// The number of pairs that are listed by name.
 const STRONGEST: usize = 20;
+/// The number of pairs in the network.
+const NETWORK: usize = 40;
 /// The most points of a scatter plot; of more, every n-th is shown.
 const MOST_POINTS: usize = 4000;
 
@@ -31,12 +35,14 @@ pub(super) fn page(
             evaluation.n_samples
         ),
     );
-    careful(&mut page, evaluation, model);
+    careful(&mut page, evaluation);
     agreement(&mut page, evaluation);
+    let spins = model.couplings.to_spins();
+    let order = clusters::order(model.names.len(), |i, j| spins.couplings[[i, j]]);
     let drawn = || -> mpf_report::Result<(Vec<Figure>, Vec<Figure>, Vec<Figure>)> {
         Ok((
             moments(evaluation, goodness)?,
-            couplings(model, truth)?,
+            couplings(model, truth, evaluation, &order)?,
             learning(model.fit.as_ref())?,
         ))
     };
@@ -46,6 +52,7 @@ pub(super) fn page(
     page.heading("Couplings");
     page.figures(&of_couplings);
     strongest(&mut page, model);
+    units(&mut page, model, evaluation, &order);
     if let Some(fit) = &model.fit {
         page.heading("How it was fitted");
         page.figures(&of_learning);
@@ -55,14 +62,8 @@ pub(super) fn page(
     Ok(page.finish())
 }
 
-fn careful(page: &mut Page, evaluation: &Evaluation, model: &Model) {
+fn careful(page: &mut Page, evaluation: &Evaluation) {
     let mut remarks = evaluation.warnings.clone();
-    if let Some(fit) = model.fit.as_ref().filter(|fit| fit.polish > 0) {
-        remarks.push(format!(
-            "{} updates of persistent contrastive divergence followed the fit (--polish).",
-            fit.polish
-        ));
-    }
     if evaluation.same_data == Some(false) {
         remarks.push("These are not the data that the model was fitted to.".into());
     }
@@ -81,6 +82,13 @@ fn agreement(page: &mut Page, evaluation: &Evaluation) {
         "Of equals, 95 % are within two standard errors. Means and pairs are what a pairwise model \
          is fitted to; triplets and the number of active units are what it predicts.",
     );
+    if let Some(exact) = &evaluation.exact {
+        page.table(
+            &["over all states, exactly", "bits per sample"],
+            &exact.rows(),
+        );
+        page.text(&exact.remark());
+    }
     if let Some(error) = evaluation.mean_square_error_of_couplings {
         page.text(&format!(
             "Mean square error of J, true against fitted: {}.",
@@ -102,7 +110,8 @@ fn points(all: impl ExactSizeIterator<Item = Compared>) -> Vec<Point> {
 }
 
 fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Result<Vec<Figure>> {
-    let bars = "Bars are two standard errors; the line is where both are equal.";
+    let bars = "Bars are two standard errors; the grey line is where both are equal, the red one is \
+                fitted, with the errors of both in mind.";
     let means = points(evaluation.means.iter().copied());
     let pairs = points(evaluation.pairs.iter().map(|p| p.covariance));
     let mut figures = vec![
@@ -127,14 +136,27 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
             ),
         ));
     }
-    let along = || evaluation.n_active.iter().enumerate();
-    let model: Vec<_> = along().map(|(n, c)| (n as f64, c.model)).collect();
-    let data: Vec<_> = along()
-        .map(|(n, c)| (n as f64, c.data, c.data_error))
+    let chances: Vec<Chance> = evaluation
+        .n_active
+        .iter()
+        .map(|c| Chance {
+            model: c.model,
+            model_error: c.model_error,
+            data: c.data,
+            data_error: c.data_error,
+        })
         .collect();
     figures.push((
-        figures::counts("how many are active together", &model, &data)?,
-        "The probability of n active units. Bars are two standard errors.".to_owned(),
+        figures::counts(
+            "how many are active together",
+            &chances,
+            evaluation.n_samples,
+        )?,
+        format!(
+            "The probability of n active units, down to about one of {} samples. Bands are two \
+             standard errors; where no sample has n active units, the band ends at 3/M.",
+            evaluation.n_samples
+        ),
     ));
     Ok(figures)
 }
@@ -154,31 +176,93 @@ fn error_of(model: &Model, i: usize, j: usize) -> f64 {
     errors.map_or(f64::NAN, |e| e.couplings[i][j])
 }
 
-fn strongest_pairs(model: &Model) -> Vec<(usize, usize, f64)> {
+fn strongest_pairs(model: &Model, most: usize) -> Vec<(usize, usize, f64)> {
     let mut pairs = pairs(model);
     pairs.retain(|p| p.2 != 0.0);
     pairs.sort_by(|a, b| b.2.abs().total_cmp(&a.2.abs()));
-    pairs.truncate(STRONGEST);
+    pairs.truncate(most);
     pairs
 }
 
-fn couplings(model: &Model, truth: Option<&Model>) -> mpf_report::Result<Vec<Figure>> {
-    let d = model.names.len();
+fn couplings(
+    model: &Model,
+    truth: Option<&Model>,
+    evaluation: &Evaluation,
+    order: &[usize],
+) -> mpf_report::Result<Vec<Figure>> {
     let spins = model.couplings.to_spins();
     let all: Vec<f64> = pairs(model).iter().map(|p| p.2).collect();
+    // What M samples can determine, as in the warning of couplings that run away.
+    let limit = (0.5 * (evaluation.n_samples as f64).ln()).max(1.0);
+    let clip = figures::clip(&all, limit);
+    let beyond = all.iter().filter(|k| k.abs() > clip).count();
+    let ordered = if order.len() > clusters::MOST_UNITS {
+        "Units are in the order of the file."
+    } else {
+        "Units are ordered by clusters (average linkage of |K|); a table below lists them."
+    };
+    let clipped = if beyond > 0 {
+        format!(
+            " Colours end at |K| = {}, so that weak pairs are seen; {beyond} {} beyond.",
+            digits(clip),
+            if beyond == 1 { "is" } else { "are" }
+        )
+    } else {
+        String::new()
+    };
     let mut figures = vec![(
-        figures::matrix("couplings K", d, |i, j| spins.couplings[[i, j]])?,
-        "Red pairs tend to agree, blue ones to differ; white is zero.".to_owned(),
+        figures::matrix(
+            "couplings K",
+            &Matrix {
+                names: &model.names,
+                order,
+                values: |i, j| spins.couplings[[i, j]],
+                clip,
+            },
+        )?,
+        format!("Red pairs tend to agree, blue ones to differ; white is zero. {ordered}{clipped}"),
     )];
     if all.is_empty() {
         return Ok(figures);
     }
+    let edges: Vec<Edge> = strongest_pairs(model, NETWORK)
+        .into_iter()
+        .map(|(i, j, coupling)| Edge { i, j, coupling })
+        .collect();
+    if !edges.is_empty() {
+        figures.push((
+            network(
+                "the strongest as a network",
+                &model.names,
+                order,
+                &edges,
+                clip,
+            ),
+            format!(
+                "The {} strongest of {} pairs; red agree, blue differ. Units stand in the order of \
+                 the matrix; those without such a pair are left out.",
+                edges.len(),
+                all.len()
+            ),
+        ));
+    }
     let zeros = all.iter().filter(|k| **k == 0.0).count();
+    let outermost = if beyond > 0 {
+        format!(
+            " The outermost bins hold the {beyond} beyond ±{}.",
+            digits(clip)
+        )
+    } else {
+        String::new()
+    };
     figures.push((
-        figures::histogram("their distribution", "K", &all)?,
-        format!("{} pairs, {zeros} of them exactly zero.", all.len()),
+        figures::histogram("their distribution", "K", &all, clip)?,
+        format!(
+            "{} pairs, {zeros} of them exactly zero.{outermost}",
+            all.len()
+        ),
     ));
-    let rows: Vec<_> = strongest_pairs(model)
+    let rows: Vec<_> = strongest_pairs(model, STRONGEST)
         .into_iter()
         .map(|(i, j, k)| {
             let name = format!("{} – {}", model.names[i], model.names[j]);
@@ -187,7 +271,11 @@ fn couplings(model: &Model, truth: Option<&Model>) -> mpf_report::Result<Vec<Fig
         .collect();
     if !rows.is_empty() {
         let bars = match &model.errors {
-            Some(errors) => format!("Bars are two standard errors ({}).", errors.method),
+            Some(errors) => format!(
+                "Bars are two standard errors ({}). The data do not determine couplings of pairs of \
+                 which some joint value never occurs.",
+                errors.method
+            ),
             None => "For error bars fit with --errors sandwich or bootstrap.".to_owned(),
         };
         figures.push((figures::named("the strongest", "K", &rows)?, bars));
@@ -212,17 +300,17 @@ fn couplings(model: &Model, truth: Option<&Model>) -> mpf_report::Result<Vec<Fig
 }
 
 fn strongest(page: &mut Page, model: &Model) {
-    let rows: Vec<Vec<String>> = strongest_pairs(model)
+    let rows: Vec<Vec<String>> = strongest_pairs(model, STRONGEST)
         .into_iter()
         .map(|(i, j, k)| {
             let error = error_of(model, i, j);
             vec![
                 format!("{} – {}", model.names[i], model.names[j]),
                 format!("{k:.3}"),
-                if error.is_finite() {
-                    format!("{error:.3}")
-                } else {
-                    "–".to_owned()
+                match error {
+                    f64::INFINITY => "undetermined".to_owned(),
+                    e if e.is_nan() => "–".to_owned(),
+                    e => format!("{e:.3}"),
                 },
                 format!("{:.3}", model.couplings.get(i, j)),
             ]
@@ -282,9 +370,79 @@ fn learning(fit: Option<&FitRecord>) -> mpf_report::Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// Lists all units in the order of the figures.
+fn units(page: &mut Page, model: &Model, evaluation: &Evaluation, order: &[usize]) {
+    let fields = model.couplings.to_spins().fields;
+    let rows: Vec<Vec<String>> = order
+        .iter()
+        .map(|&i| {
+            vec![
+                model.names[i].clone(),
+                i.to_string(),
+                format!("{:.3}", fields[i]),
+                format!("{:.3}", model.couplings.get(i, i)),
+                digits(evaluation.means[i].data),
+                digits(evaluation.means[i].model),
+            ]
+        })
+        .collect();
+    page.folded_table(
+        &format!("The {} units, in the order of the figures", order.len()),
+        &[
+            "unit",
+            "column",
+            "h",
+            "J (0/1)",
+            "mean of data",
+            "mean of model",
+        ],
+        &rows,
+    );
+}
+
+/// Makes a sentence of a message.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first
+        .into_iter()
+        .flatten()
+        .chain(letters)
+        .chain(['.'])
+        .collect()
+}
+
 fn fitted(page: &mut Page, fit: &FitRecord) {
     let none = || "–".to_owned();
     let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
+    if let Some(held_out) = &fit.held_out {
+        page.text(&sentence(&held_out_in_words(held_out)));
+    }
+    if let Some(drift) = &fit.drift {
+        page.text(&sentence(&drift_in_words(drift)));
+    }
+    if let Some(polishing) = &fit.polishing {
+        page.text(&sentence(&polishing_in_words(polishing)));
+    }
+    if !fit.stages.is_empty() {
+        let rows: Vec<Vec<String>> = fit
+            .stages
+            .iter()
+            .map(|stage| {
+                vec![
+                    stage.name.clone(),
+                    duration(stage.seconds),
+                    stage.iterations.to_string(),
+                    stage.evaluations.to_string(),
+                    stage.stop.to_string(),
+                ]
+            })
+            .collect();
+        page.table(
+            &["stage", "time", "iterations", "evaluations", "stopped"],
+            &rows,
+        );
+    }
     let mut rows = vec![
         ("method", fit.method.clone()),
         ("converged", yes(fit.converged)),
@@ -298,7 +456,7 @@ fn fitted(page: &mut Page, fit: &FitRecord) {
             fit.kkt_residual.map_or_else(none, |r| format!("{r:.1e}")),
         ),
         ("iterations", fit.iterations.to_string()),
-        ("seconds", digits(fit.seconds)),
+        ("learning time", duration(fit.seconds)),
         ("λ₁ on |K|", digits(fit.l1)),
         ("λ₂ on K²/2", digits(fit.l2)),
         ("neighbours", fit.neighbours.clone()),

@@ -46,8 +46,8 @@ pub(super) fn tell_preflight(
         100.0 * preflight.silent_fraction
     ));
     console.note(&format!(
-        "a plain MPF fit takes about {} s, this one {}",
-        digits(preflight.seconds),
+        "a plain MPF fit takes about {}, this one {}",
+        duration(preflight.seconds),
         memory::in_words(needed)
     ));
     if preflight.n_units > preflight.n_samples {
@@ -200,7 +200,7 @@ fn errors_in_words(errors: &StandardErrors) -> String {
 }
 
 /// Says what came of polishing, and why.
-fn polishing_in_words(polishing: &Polishing) -> String {
+pub(crate) fn polishing_in_words(polishing: &Polishing) -> String {
     let updates = polishing.updates;
     let change = |gain: &BlockMean| {
         format!(
@@ -242,7 +242,7 @@ fn polishing_in_words(polishing: &Polishing) -> String {
 }
 
 /// Says how good the model is.
-fn held_out_in_words(held_out: &HeldOut) -> String {
+pub(crate) fn held_out_in_words(held_out: &HeldOut) -> String {
     let (what, how) = match held_out.measure {
         Measure::Pseudolikelihood => ("pseudolikelihood, held out", String::new()),
         Measure::LogLikelihood { log_z } => (
@@ -306,10 +306,15 @@ pub(super) fn doubts(trained: &Trained) -> Vec<String> {
 }
 
 /// Says where chains go that start at the data.
-pub(super) fn drift_in_words(drift: &Drift) -> String {
+pub(crate) fn drift_in_words(drift: &Drift) -> String {
     format!(
-        "the model does not stay with the data: chains that start there go from {:.1} % active to \
-         {:.1} % in {} sweeps",
+        "the model {} with the data: chains that start there go from {:.1} % active to {:.1} % in {} \
+         sweeps",
+        if drift.has_drifted() {
+            "does not stay"
+        } else {
+            "stays"
+        },
         100.0 * drift.before,
         100.0 * drift.after,
         Drift::SWEEPS

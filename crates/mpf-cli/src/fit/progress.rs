@@ -1,22 +1,32 @@
 //! Progress bars of `mpf fit`, one for every step of its recipe.
 
+use crate::console::Console;
 use mpf_baselines::{ErrorBarsBy, Polish, Recipe, RecipeProgress};
 use mpf_ising::FitProgress;
 use mpf_report::progress::{ProgressBar, bar, spinner};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The bar of the step under way.
 pub(super) struct Bars<'a> {
     recipe: &'a Recipe,
     n_units: usize,
-    current: Mutex<Option<(&'static str, ProgressBar)>>,
+    console: Console,
+    current: Mutex<Option<Step>>,
+}
+
+struct Step {
+    name: &'static str,
+    start: Instant,
+    bar: ProgressBar,
 }
 
 impl<'a> Bars<'a> {
-    pub(super) fn new(recipe: &'a Recipe, n_units: usize) -> Self {
+    pub(super) fn new(recipe: &'a Recipe, n_units: usize, console: Console) -> Self {
         Self {
             recipe,
             n_units,
+            console,
             current: Mutex::new(None),
         }
     }
@@ -56,34 +66,39 @@ impl<'a> Bars<'a> {
         }
     }
 
-    /// Removes the bar.
+    /// Removes the bar; with `--verbose` says how long its step took.
     pub(super) fn clear(&self) {
-        if let Some((_, bar)) = self.current().take() {
-            bar.finish_and_clear();
+        self.end(self.current().take());
+    }
+
+    fn end(&self, step: Option<Step>) {
+        if let Some(step) = step {
+            step.bar.finish_and_clear();
+            self.console.stage(step.name, step.start.elapsed());
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<(&'static str, ProgressBar)>> {
+    fn current(&self) -> MutexGuard<'_, Option<Step>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the bar that counts `what`; it replaces that of the step before.
     fn bar(&self, what: &'static str, total: Option<usize>) -> ProgressBar {
         let mut current = self.current();
-        match &*current {
-            Some((same, bar)) if *same == what => bar.clone(),
-            before => {
-                if let Some((_, bar)) = before {
-                    bar.finish_and_clear();
-                }
-                let new = match total {
-                    Some(total) => bar(total as u64).with_prefix(what),
-                    None => spinner(what),
-                };
-                *current = Some((what, new.clone()));
-                new
-            }
+        if let Some(step) = current.as_ref().filter(|step| step.name == what) {
+            return step.bar.clone();
         }
+        self.end(current.take());
+        let bar = match total {
+            Some(total) => bar(total as u64).with_prefix(what),
+            None => spinner(what),
+        };
+        *current = Some(Step {
+            name: what,
+            start: Instant::now(),
+            bar: bar.clone(),
+        });
+        bar
     }
 }
 

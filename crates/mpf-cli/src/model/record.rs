@@ -1,6 +1,6 @@
 //! How the couplings of a model were found: the part of a model file for people.
 
-use mpf_baselines::{HeldOut, Polishing, Stage};
+use mpf_baselines::{Drift, HeldOut, Polishing, Stage};
 use mpf_core::{StopReason, TracePoint};
 use mpf_ising::{Couplings, CrossValidation, ErrorBars, Fit, Penalty, Warning};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,9 @@ pub struct FitRecord {
     /// The score on samples that a second fit left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
+    /// Whether the model stays with its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
     /// What came of polishing, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polishing: Option<Polishing>,
@@ -122,8 +125,8 @@ pub struct FitRecord {
 const TRACE_POINTS: usize = 500;
 
 impl FitRecord {
-    /// Describes how a fit went; the caller adds its options.
-    pub fn new(fit: &Fit) -> Self {
+    /// Describes how a fit of units with these names went; the caller adds its options.
+    pub fn new(fit: &Fit, names: &[String]) -> Self {
         let is_learned = fit.stop != StopReason::ClosedForm;
         let is_not_converged = |w: &Warning| matches!(w, Warning::NotConverged { .. });
         Self {
@@ -134,7 +137,7 @@ impl FitRecord {
             iterations: fit.iterations,
             evaluations: fit.evaluations,
             seconds: fit.seconds,
-            warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+            warnings: fit.warnings.iter().map(|w| w.with_names(names)).collect(),
             trace: thinned(&fit.trace),
             ..Self::default()
         }

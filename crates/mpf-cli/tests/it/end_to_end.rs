@@ -108,6 +108,52 @@ fn threads_change_no_digit() {
     assert!(found.iter().all(|f| *f == found[0]));
 }
 
+/// 400 samples of six units with awkward names: the first two are never active together, the third
+/// and fourth are always equal.
+fn awkward() -> String {
+    let mut text = "alpha,<b>,=cmd(),d\u{1b}[31m,e,f\n".to_owned();
+    for m in 0..400usize {
+        let bit = |i: usize| (m * (2 * i + 3) + m / (i + 2)) % 5 < 2;
+        let (a, c) = (bit(0), bit(2));
+        let row = [a, bit(1) && !a, c, c, bit(4), bit(5)].map(|x| u8::from(x).to_string());
+        text += &(row.join(",") + "\n");
+    }
+    text
+}
+
+#[test]
+fn a_report_shows_names_and_exact_scores() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.csv"), awkward()).unwrap();
+    let fit = mpf(
+        folder.path(),
+        "-v fit x.csv --method mpf --l2 0 --max-iterations 30 --errors sandwich -o m.json",
+    );
+    assert!(fit.stderr.contains("K(=cmd(), d"), "names: {}", fit.stderr);
+    for step in ["reading: ", "\nMPF: ", "held-out check: "] {
+        assert!(fit.stderr.contains(step), "{step:?} in {}", fit.stderr);
+    }
+    let table = run(folder.path(), "evaluate m.json x.csv -o r.html -o e.json");
+    assert!(table.contains("KL(data ‖ model)"), "{table}");
+    let exact = &json(folder.path(), "e.json")["exact"];
+    let number = |value: &Value| value.as_f64().unwrap();
+    let likelihood = number(&exact["log_likelihood"]["value"]);
+    let kl = number(&exact["kl_data_model"]);
+    assert!((kl + number(&exact["data_entropy"]) + likelihood).abs() < 1e-9);
+    assert!(kl > 0.0 && likelihood < 0.0 && number(&exact["kl_bias"]) > 0.0);
+    let page = fs::read_to_string(folder.path().join("r.html")).unwrap();
+    for part in [
+        "KL(data ‖ model)",
+        "<td>undetermined</td>",
+        "K(=cmd(), d\\u{1b}[31m)",
+        "%0D%0A%22%27%3Dcmd",
+        "&lt;b&gt;",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains('\u{1b}') && !page.contains("<b>"));
+}
+
 #[test]
 fn the_walk_through() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,6 +187,14 @@ fn the_walk_through() {
         "learning curve",
         "P(n active)",
         "fitted against true",
+        "the strongest as a network",
+        "slope 1.0",
+        "ordered by clusters",
+        "<td>MPF</td>",
+        "<td>PL</td>",
+        "bits per sample, independent units",
+        "The model stays with the data",
+        "download=\"how-it-was-fitted-",
     ] {
         assert!(page.contains(part), "{part}");
     }
