@@ -67,7 +67,8 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
         .as_deref()
         .map(|p| Model::read(p, None))
         .transpose()?;
-    let raster = Raster::read(&args.data)?;
+    let raster = Raster::read(&args.data, None, cancel)?;
+    raster.notes.iter().for_each(|note| console.note(note));
     check_units(args, &model, &raster, truth.as_ref())?;
     let states = raster.every_sample("mpf evaluate")?;
     let (goodness, diagnostics) = compare(args, &model, &states, cancel)?;

@@ -51,7 +51,8 @@ pub fn run(
     output::check_writable(&args.output)?;
     args.checkpoint.check(&[&args.output, &args.data.data])?;
     args.check()?;
-    let raster = Raster::read(&args.data)?;
+    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+    raster.notes.iter().for_each(|note| console.note(note));
     let samples = raster.samples()?;
     let names = raster.names_or_numbers();
     let support = match &args.support {
