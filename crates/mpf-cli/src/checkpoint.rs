@@ -41,6 +41,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl CheckpointArgs {
+    /// Returns whether unfinished work is to be kept.
+    pub fn is_given(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
     /// Checks that the file can be written and is none of `others`.
     ///
     /// # Errors
@@ -177,6 +182,7 @@ mod tests {
     const QUIET: Console = Console {
         json: false,
         quiet: true,
+        is_taken: false,
     };
 
     fn open(path: &Path, resume: bool, l1: f64) -> Result<(CheckpointArgs, Checkpoint), Failure> {

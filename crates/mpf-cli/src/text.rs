@@ -213,15 +213,11 @@ impl Reader<'_> {
         if self.packer.is_none() {
             let columns = match &self.header {
                 Some(names) if !args.transpose => args.columns(Some(names))?,
+                // Rows that are not read are found one by one.
                 _ if args.transpose => {
-                    // Names of rows come one by one.
-                    let by_number = |wanted: &&String| wanted.parse::<usize>().is_ok();
-                    let drop = args.drop.iter().filter(by_number).cloned().collect();
-                    DataArgs {
-                        drop,
-                        ..args.clone()
-                    }
-                    .columns(None)?
+                    let drop = Vec::new();
+                    let rest = args.clone();
+                    DataArgs { drop, ..rest }.columns(None)?
                 }
                 _ => args.columns(None)?,
             };
@@ -234,11 +230,15 @@ impl Reader<'_> {
             ));
         }
         let mut packer = self.packer.take().expect("it was just made");
-        if named {
-            if args.drop.iter().any(|wanted| *wanted == record[0]) {
+        if args.transpose {
+            let label = Some(&record[0]).filter(|_| named);
+            let number = packer.lines();
+            let is_this =
+                |wanted: &String| label == Some(wanted.as_str()) || wanted.parse() == Ok(number);
+            if args.drop.iter().any(is_this) {
                 packer.drop_line();
             }
-            self.unit_names.push(record[0].to_owned());
+            self.unit_names.extend(label.map(str::to_owned));
         }
         let is_skipped = |packer: &Packer, column: usize| {
             let column = if args.transpose {
@@ -354,10 +354,12 @@ impl Reader<'_> {
                 .hint("at least one row and one unit are needed"));
         };
         let names = if args.transpose {
-            for wanted in &args.drop {
-                if wanted.parse::<usize>().is_err() && !self.unit_names.contains(wanted) {
-                    return Err(args.no_column(wanted, "--drop"));
-                }
+            let is_there = |wanted: &&String| {
+                let number = wanted.parse::<usize>();
+                self.unit_names.contains(wanted) || number.is_ok_and(|n| n < packer.lines())
+            };
+            if let Some(wanted) = args.drop.iter().find(|wanted| !is_there(wanted)) {
+                return Err(args.no_column(wanted, "--drop"));
             }
             match self.unit_names.len() {
                 0 => None,
