@@ -5,7 +5,7 @@ use mpf_baselines::{
     ContrastiveDivergence, ContrastiveOptions, Expansion, MaximumLikelihood, MeanField, Objectives,
     Pseudolikelihood, independent, log_rise, rise,
 };
-use mpf_cli::internal::{Convention, DataArgs, Model, Raster, parse_edges};
+use mpf_cli::internal::{Convention, DataArgs, Missing, Model, Raster, parse_edges};
 use mpf_core::{Cancel, Checkpoint, CheckpointStore, FlowForm, Fnv1a, MinimizerOptions, Settings};
 use mpf_ising::{
     Biases, Couplings, Estimator, Fit, FitOptions, Fitter, Mode, Mpf, Neighbourhood, PathOptions,
@@ -33,6 +33,9 @@ pub fn text(bytes: &[u8]) {
     raster(names[usize::from(mixed(bytes)) % 3], bytes);
 }
 
+/// Bytes of memory that a reader may take.
+const ROOM: u64 = 1 << 20;
+
 /// Reads with plain options, and with some that depend on the bytes.
 fn raster(name: &str, bytes: &[u8]) {
     let options = mixed(bytes);
@@ -46,15 +49,31 @@ fn raster(name: &str, bytes: &[u8]) {
             counts: on(4).then(|| counts.to_owned()),
             header: on(8),
             array: on(16).then(|| "x".to_owned()),
+            index: on(32),
+            binarize: on(2).then_some(0.5).filter(|_| !on(1)),
+            missing: match options % 3 {
+                0 => None,
+                1 => Some(Missing::Drop),
+                _ => Some(Missing::Mask),
+            },
+            drop: if on(64) {
+                vec!["b".into(), "2".into()]
+            } else {
+                Vec::new()
+            },
+            ..Default::default()
         };
-        let Ok(raster) = Raster::from_reader(&args, io::Cursor::new(bytes), bytes.len() as u64)
-        else {
+        let length = Some(bytes.len() as u64).filter(|_| !on(128));
+        let Ok(raster) = Raster::from_reader(&args, bytes, length, Some(ROOM)) else {
             continue;
         };
         let (rows, units) = (raster.states.n_samples(), raster.states.n_units());
         assert!(rows > 0 && units > 0);
-        // A compressed archive is the one thing that holds more entries than bytes.
-        assert!(rows * units <= 1032 * bytes.len());
+        // What is packed or sparse holds more entries than bytes, but no more than there is room for.
+        assert!((rows * units) as u64 <= 8 * ROOM);
+        if let Some(unknown) = &raster.unknown {
+            assert_eq!((unknown.n_samples(), unknown.n_units()), (rows, units));
+        }
         assert!(raster.names.as_ref().is_none_or(|n| n.len() == units));
         assert_eq!(raster.record().n_samples, rows);
         if let Ok(samples) = raster.samples() {

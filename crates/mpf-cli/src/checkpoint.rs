@@ -41,6 +41,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl CheckpointArgs {
+    /// Returns whether unfinished work is to be kept.
+    pub fn is_given(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
     /// Returns the file, as one of the outputs of the command.
     pub fn output(&self) -> Option<Output<'_>> {
         self.checkpoint.as_deref().map(|path| Output {
@@ -169,6 +174,7 @@ mod tests {
         json: false,
         quiet: true,
         verbose: false,
+        is_taken: false,
     };
 
     fn open(path: &Path, resume: bool, l1: f64) -> Result<(CheckpointArgs, Checkpoint), Failure> {

@@ -56,6 +56,9 @@ enum Command {
 Examples:
   mpf fit spikes.npy -o model.json
   mpf fit spins.csv --spins --method pl --l1 auto --errors sandwich -o model.npz
+  mpf fit counts.csv.gz --binarize --index --drop age -o model.json
+  mpf fit answers.csv --levels 1,2 --missing drop -o model.json
+  mpf sample model.json -o - | mpf fit - -o again.json
 
 With --checkpoint an interrupted fit can be continued:
   mpf fit spikes.npy -o model.json --checkpoint fit.ckpt --resume
@@ -138,6 +141,7 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
         json: cli.json,
         quiet: cli.quiet,
         verbose: cli.verbose,
+        is_taken: false,
     };
     let outcome = threads(cli.threads).and_then(|()| match &cli.command {
         Command::Fit(args) => fit::run(args, methods, console, cancel),

@@ -67,7 +67,8 @@ pub fn run(
                 .hint("choose a penalty with `mpf fit --l1 auto` and give it here"),
         );
     }
-    let raster = Raster::read(&args.data)?;
+    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+    raster.notes.iter().for_each(|note| console.note(note));
     let states = raster.every_sample("mpf compare")?;
     let contenders = contenders(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();

@@ -3,10 +3,12 @@
 //! Colours appear only on a terminal, never with `NO_COLOR`. A reader that closes the pipe is no
 //! error.
 
+use crate::data;
 use crate::failure::Failure;
 use mpf_report::text::duration;
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 
 /// The options of the command line that decide what is printed.
@@ -18,15 +20,37 @@ pub struct Console {
     pub quiet: bool,
     /// Also every step and its time.
     pub verbose: bool,
+    /// Whether a result file takes standard output: the summary is then a note.
+    pub is_taken: bool,
 }
 
 impl Console {
+    /// Returns the console of a command that writes `output`, which may be standard output.
+    ///
+    /// # Errors
+    /// When standard output is to hold JSON already.
+    pub fn beside(self, output: &Path) -> Result<Self, Failure> {
+        let is_taken = data::is_standard(output);
+        if is_taken && self.json {
+            return Err(
+                Failure::input("-o - and --json both write to standard output")
+                    .hint("give the output a name, or leave out --json"),
+            );
+        }
+        Ok(Self { is_taken, ..self })
+    }
+
     /// Prints a result for people; nothing with `--json`.
     ///
     /// # Errors
     /// When standard output cannot be written.
     pub fn result(&self, text: &str) -> Result<(), Failure> {
-        if self.json { Ok(()) } else { print(text) }
+        if self.is_taken {
+            self.note(text.trim_end());
+        } else if !self.json {
+            print(text)?;
+        }
+        Ok(())
     }
 
     /// Prints the result for programs; nothing without `--json`.
@@ -71,8 +95,15 @@ impl Console {
 
 /// Writes to standard output, where `println` would panic on a closed pipe.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    print_with(|out| out.write_all(text.as_bytes()))
+}
+
+/// Passes standard output to `write`.
+pub(crate) fn print_with(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::system(format!(
             "cannot write to standard output: {error}"
         ))),

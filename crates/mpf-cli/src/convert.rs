@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct ConvertArgs {
     /// A model file: .json, .npz or .csv
     model: PathBuf,
-    /// Model file to write: .json, .npz or .csv
+    /// Model file to write: .json, .npz or .csv; `-` writes JSON to standard output
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
     /// The convention to write (.npz files hold both)
@@ -38,6 +38,7 @@ struct Report {
 /// # Errors
 /// Wrong inputs, and those of the file system.
 pub fn run(args: &ConvertArgs, console: Console) -> Result<u8, Failure> {
+    let console = console.beside(&args.output)?;
     model::check_name(&args.output)?;
     let output = Output {
         path: &args.output,

@@ -2,19 +2,26 @@
 
 mod args;
 mod arrays;
+mod source;
 
 use crate::failure::Failure;
+use crate::memory::Room;
 use crate::packer::Coding;
-use crate::{npy, npz, output, text};
-use mpf_core::Fnv1a;
+use crate::{mat, npy, npz, output, text};
+use mpf_core::{Cancel, Fnv1a};
 use mpf_ising::{FoldAssignment, Samples, States};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufReader, Cursor, Read};
+use std::path::Path;
 
-pub use args::DataArgs;
-pub(crate) use arrays::{explain_npy, read_npy};
+pub use args::{DataArgs, Delimiter};
+pub(crate) use arrays::{
+    Shape, check_units, explain_npy, lines_of, read_entries, read_npy, read_sparse,
+};
+use source::Source;
+pub(crate) use source::is_standard;
 
 /// The most samples that rows with counts are expanded to.
 const MOST_EXPANDED: f64 = 2e7;
@@ -22,8 +29,10 @@ const MOST_EXPANDED: f64 = 2e7;
 /// Binary data as read.
 #[derive(Clone, Debug)]
 pub struct Raster {
-    /// The rows in their order.
+    /// The rows in their order; 0 where an entry is missing.
     pub states: States,
+    /// A 1 for every missing entry, if there are any.
+    pub unknown: Option<States>,
     /// How often each row occurred, if the file has a column of counts.
     pub weights: Option<Vec<f64>>,
     /// The names of the units, if the file has any.
@@ -32,7 +41,12 @@ pub struct Raster {
     pub coding: Coding,
     /// The file's name without its folder.
     pub file: String,
+    /// What a reader should know about how the file was read.
+    pub notes: Vec<String>,
 }
+
+/// The first bytes of HDF5, in which MATLAB 7.3 writes.
+const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 
 /// Describes the data of a fit in its model file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,72 +66,139 @@ pub struct DataRecord {
 }
 
 impl Raster {
-    /// Reads the file.
+    /// Reads the file, in at most `limit` bytes of memory; without a limit, in what the machine has
+    /// left.
     ///
     /// # Errors
     /// A [`Failure`] that names the place and says what to do.
-    pub fn read(args: &DataArgs) -> Result<Self, Failure> {
-        let path = &args.data;
-        let unreadable = |e: std::io::Error| Failure::unreadable(path, &e);
-        let file = File::open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        if metadata.is_dir() {
-            return Err(Failure::unreadable(
-                path,
-                &std::io::ErrorKind::IsADirectory.into(),
-            ));
-        }
-        Self::from_reader(args, file, metadata.len())
+    pub fn read(args: &DataArgs, limit: Option<u64>, cancel: &Cancel) -> Result<Self, Failure> {
+        let source = Source::open(&args.data, cancel);
+        let raster = source.and_then(|source| Self::from_source(args, source, Room::new(limit)));
+        // Bytes that end by an interruption look like a damaged file.
+        raster.map_err(|failure| match cancel.is_cancelled() {
+            true => Failure::interrupted(),
+            false => failure,
+        })
     }
 
-    /// Reads `length` bytes that are already open; `args.data` is only their name.
+    /// Reads bytes that are already open, `length` of them if that is known; `args.data` is only
+    /// their name.
     ///
     /// # Errors
     /// As [`Raster::read`].
     pub fn from_reader(
         args: &DataArgs,
-        mut file: impl Read + Seek,
-        length: u64,
+        bytes: impl Read,
+        length: Option<u64>,
+        limit: Option<u64>,
     ) -> Result<Self, Failure> {
+        let source = Source::new(&args.data, bytes, length)?;
+        Self::from_source(args, source, Room::new(limit))
+    }
+
+    fn from_source(args: &DataArgs, source: Source<'_>, room: Room) -> Result<Self, Failure> {
         let path = &args.data;
-        let unreadable = |e: std::io::Error| Failure::unreadable(path, &e);
-        let mut start = Vec::new();
-        (&mut file)
-            .take(8)
-            .read_to_end(&mut start)
-            .map_err(unreadable)?;
-        file.rewind().map_err(unreadable)?;
-        let extension = output::extension(path);
-        let file = BufReader::new(file);
+        let Source {
+            start,
+            bytes,
+            length,
+        } = source;
+        let mut extension = output::extension(path);
+        if extension == "gz" {
+            extension = output::extension(Path::new(path.file_stem().unwrap_or_default()));
+        }
+        let is_hdf5 = start.starts_with(HDF5)
+            || start.get(512..).is_some_and(|rest| rest.starts_with(HDF5))
+            || start.starts_with(b"MATLAB 7.3");
+        if is_hdf5 {
+            return Err(Failure::input(format!(
+                "{}: this is a file in HDF5, such as MATLAB 7.3 writes, which mpf does not read",
+                path.display()
+            ))
+            .hint(
+                "in MATLAB: s = load('x.mat'); save('x7.mat', '-struct', 's', '-v7'); in Python: \
+                 numpy.save('x.npy', h5py.File('x.mat')['x'][()].T)",
+            ));
+        }
+        let mut notes = Vec::new();
         let (packed, names) = if start.starts_with(npy::MAGIC) || extension == "npy" {
-            (read_npy(args, file, length)?, None)
+            (read_npy(args, room, BufReader::new(bytes), length)?, None)
         } else if start.starts_with(b"PK") || extension == "npz" {
-            npz::read_raster(args, file)?
+            Self::read_npz(args, room, bytes, length)?
+        } else if start.starts_with(mat::MAGIC) || extension == "mat" {
+            let bytes = BufReader::new(bytes);
+            (mat::read_raster(args, room, bytes)?, None)
         } else {
-            text::read(args, file, &extension)?
+            text::read(args, room, BufReader::new(bytes), &extension, &mut notes)?
         };
+        let columns = packed.columns();
+        let n_columns = packed.n_columns();
+        let missing = |column: &usize| n_columns.is_some_and(|n| *column >= n);
+        if let Some(column) = columns.dropped.iter().find(|c| missing(c)) {
+            return Err(args.no_column(&column.to_string(), "--drop"));
+        }
+        if columns.counts.as_ref().is_some_and(missing) {
+            let wanted = args.counts.as_deref().unwrap_or_default();
+            return Err(args.no_column(wanted, "--counts"));
+        }
         let empty = || {
             Failure::input(format!("{}: there are no data in it", path.display()))
                 .hint("at least one row and one unit are needed")
         };
-        let (states, weights) = packed.finish().ok_or_else(empty)?;
-        if args.counts.is_some() && weights.as_ref().is_none_or(Vec::is_empty) {
-            return Err(Failure::input(format!(
-                "{}: there is no column {} for --counts",
-                path.display(),
-                args.counts.as_deref().unwrap_or_default()
-            ))
-            .hint("columns are counted from 0"));
+        let packed = packed.finish().ok_or_else(empty)?;
+        let (n_left_out, n_samples) = (packed.n_left_out, packed.states.n_samples());
+        if n_left_out > 0 {
+            let all = n_left_out + n_samples;
+            if n_samples == 0 {
+                return Err(Failure::input(format!(
+                    "{}: every one of the {all} rows misses an entry",
+                    path.display()
+                ))
+                .hint("--missing mask keeps them; --drop leaves out a column"));
+            }
+            notes.push(format!(
+                "{n_left_out} of {all} rows miss an entry and are left out"
+            ));
         }
         Ok(Self {
-            states,
-            weights,
+            states: packed.states,
+            unknown: packed.unknown,
+            weights: packed.weights,
             names,
             coding: args.coding(),
-            file: path
-                .file_name()
-                .map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+            file: if is_standard(path) {
+                "standard input".to_owned()
+            } else {
+                let name = path.file_name();
+                name.map_or_else(String::new, |n| n.to_string_lossy().into_owned())
+            },
+            notes,
         })
+    }
+
+    /// Reads an archive, which needs all of its bytes: those of a plain file are there.
+    fn read_npz(
+        args: &DataArgs,
+        room: Room,
+        bytes: Box<dyn Read + '_>,
+        length: Option<u64>,
+    ) -> Result<(crate::packer::Packer, Option<Vec<String>>), Failure> {
+        let unreadable = |e: std::io::Error| Failure::unreadable(&args.data, &e);
+        if length.is_some()
+            && let Ok(file) = File::open(&args.data)
+        {
+            return npz::read_raster(args, room, BufReader::new(file));
+        }
+        let most = room.bytes / 2;
+        let mut all = Vec::new();
+        let mut bytes = bytes.take(most.saturating_add(1));
+        bytes.read_to_end(&mut all).map_err(unreadable)?;
+        room.check(
+            &format!("{}: the archive", args.data.display()),
+            2 * all.len() as u64,
+            "unpack it to a file; --memory-limit sets another limit",
+        )?;
+        npz::read_raster(args, room, Cursor::new(all))
     }
 
     /// Returns the distinct rows with their counts.
@@ -136,6 +217,13 @@ impl Raster {
     /// # Errors
     /// Counts that are no whole numbers, or too many.
     pub fn every_sample(&self, why: &str) -> Result<Cow<'_, States>, Failure> {
+        if self.unknown.is_some() {
+            return Err(Failure::input(format!(
+                "{}: entries are missing, but {why} needs whole samples",
+                self.file
+            ))
+            .hint("--missing drop leaves out rows with missing entries"));
+        }
         let Some(weights) = &self.weights else {
             return Ok(Cow::Borrowed(&self.states));
         };
@@ -181,7 +269,12 @@ impl Raster {
     pub fn record(&self) -> DataRecord {
         let mut hash = Fnv1a::default();
         hash.add(&(self.states.n_units() as u64).to_le_bytes());
-        for word in self.states.rows().flatten() {
+        for word in self
+            .states
+            .rows()
+            .chain(self.unknown.iter().flat_map(States::rows))
+            .flatten()
+        {
             hash.add(&word.to_le_bytes());
         }
         for weight in self.weights.iter().flatten() {

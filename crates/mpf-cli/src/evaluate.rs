@@ -72,7 +72,8 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
         .map(|p| Model::read(p, None))
         .transpose()?;
     let start = Instant::now();
-    let raster = Raster::read(&args.data)?;
+    let raster = Raster::read(&args.data, None, cancel)?;
+    raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
     check_units(args, &model, &raster, truth.as_ref())?;
     let states = raster.every_sample("mpf evaluate")?;

@@ -1,6 +1,7 @@
 //! `mpf fit`: from data to a model file. The statistics are those of [`Recipe`].
 
 mod args;
+mod incomplete;
 mod memory;
 mod messages;
 mod progress;
@@ -49,6 +50,7 @@ pub fn run(
     console: Console,
     cancel: &Cancel,
 ) -> Result<u8, Failure> {
+    let console = console.beside(&args.output)?;
     model::check_name(&args.output)?;
     let mut inputs = vec![args.data.data.as_path()];
     inputs.extend(args.support.as_deref());
@@ -60,14 +62,18 @@ pub fn run(
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
     let start = Instant::now();
-    let raster = Raster::read(&args.data)?;
+    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+    raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
-    let samples = raster.samples()?;
     let names = raster.names_or_numbers();
     let support = match &args.support {
         None => Support::Full,
         Some(path) => edges::read(path, &names)?,
     };
+    if let Some(unknown) = &raster.unknown {
+        return incomplete::run(args, methods, &raster, unknown, support, console, cancel);
+    }
+    let samples = raster.samples()?;
     let settings = settings::settings(args, &raster, &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let mut recipe = args.recipe(methods, &raster, support, cancel)?;

@@ -20,6 +20,7 @@ mod evaluate;
 mod failure;
 mod figures;
 mod fit;
+mod mat;
 mod memory;
 mod methods;
 mod model;
@@ -40,6 +41,6 @@ pub mod internal {
     pub use crate::edges::parse as parse_edges;
     pub use crate::model::{Convention, FitRecord, Model};
     pub use crate::npy::Header;
-    pub use crate::packer::Coding;
+    pub use crate::packer::{Coding, Missing};
     pub use crate::raster_file::write as write_raster;
 }

@@ -51,18 +51,48 @@ pub fn of_draws(n_draws: usize, n_units: usize) -> u64 {
 /// # Errors
 /// A [`Failure`] with both numbers.
 pub fn check(what: &str, needed: u64, limit: Option<u64>, instead: &str) -> Result<(), Failure> {
-    let (room, whose) = match limit {
-        Some(limit) => (Some(limit), "--memory-limit allows"),
-        None => (available(), "this machine has left"),
-    };
-    match room {
-        Some(room) if needed > room => Err(Failure::input(format!(
-            "{what} would take about {}, but {whose} only {}",
+    Room::new(limit).check(what, needed, instead)
+}
+
+/// The memory that a command may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Who says so.
+    whose: &'static str,
+}
+
+impl Room {
+    /// Returns `limit` or, without one, what the machine has left.
+    pub fn new(limit: Option<u64>) -> Self {
+        match limit {
+            Some(bytes) => Self {
+                bytes,
+                whose: "--memory-limit allows",
+            },
+            None => Self {
+                bytes: available().unwrap_or(u64::MAX),
+                whose: "this machine has left",
+            },
+        }
+    }
+
+    /// Refuses `what` if it needs more; `instead` is the hint.
+    ///
+    /// # Errors
+    /// A [`Failure`] with both numbers.
+    pub fn check(self, what: &str, needed: u64, instead: &str) -> Result<(), Failure> {
+        if needed <= self.bytes {
+            return Ok(());
+        }
+        Err(Failure::input(format!(
+            "{what} would take about {}, but {} only {}",
             in_words(needed),
-            in_words(room)
+            self.whose,
+            in_words(self.bytes)
         ))
-        .hint(instead)),
-        _ => Ok(()),
+        .hint(instead))
     }
 }
 

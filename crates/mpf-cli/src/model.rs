@@ -11,7 +11,8 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use crate::data::DataRecord;
+use crate::console;
+use crate::data::{self, DataRecord};
 use crate::failure::Failure;
 use crate::output;
 use file::{ModelFile, short_rows};
@@ -20,6 +21,7 @@ use mpf_ising::Couplings;
 use mpf_report::files;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 pub use record::{FitRecord, StandardErrors};
@@ -66,6 +68,7 @@ enum Form {
 impl Form {
     fn of(path: &Path) -> Result<Self, Failure> {
         match output::extension(path).as_str() {
+            _ if data::is_standard(path) => Ok(Self::Json),
             "json" => Ok(Self::Json),
             "npz" => Ok(Self::Npz),
             "csv" => Ok(Self::Csv),
@@ -146,6 +149,9 @@ impl Model {
             Form::Npz => npz_form::write(self).expect("memory can be written"),
             Form::Csv => csv_form::write(self, convention).into_bytes(),
         };
+        if data::is_standard(path) {
+            return console::print_with(|out| out.write_all(&contents));
+        }
         files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
     }
 
@@ -155,7 +161,14 @@ impl Model {
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
         Form::of(path)?;
-        let bytes = fs::read(path).map_err(|e| Failure::unreadable(path, &e))?;
+        let unreadable = |e| Failure::unreadable(path, &e);
+        let bytes = if data::is_standard(path) {
+            let mut bytes = Vec::new();
+            io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
+            bytes
+        } else {
+            fs::read(path).map_err(unreadable)?
+        };
         Self::from_bytes(path, &bytes, assumed)
     }
 

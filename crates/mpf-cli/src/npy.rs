@@ -88,44 +88,50 @@ impl Header {
         file.read_exact(&mut text)?;
         let text =
             std::str::from_utf8(&text).map_err(|_| Error::Header("its header is no text"))?;
-        Self::parse(text).ok_or(Error::Header("its header cannot be understood"))
+        Self::parse(text)
     }
 
-    /// Parses the Python dictionary, whose keys may come in any order.
-    fn parse(text: &str) -> Option<Self> {
-        let after = |key: &str| {
-            let at = ["'", "\""]
-                .iter()
-                .find_map(|q| text.find(&format!("{q}{key}{q}")))?;
-            let rest = &text[at + key.len() + 2..];
-            Some(rest.trim_start().strip_prefix(':')?.trim_start())
+    /// Parses the Python dictionary of the header: three keys in any order, each of them once, and
+    /// nothing else.
+    fn parse(text: &str) -> Result<Self, Error> {
+        const UNCLEAR: Error = Error::Header("its header cannot be understood");
+        let mut literal = Literal(text);
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        let mut next = || -> Option<Result<(), Error>> {
+            literal.token("{")?;
+            while literal.token("}").is_none() {
+                let key = literal.string()?;
+                literal.token(":")?;
+                let is_new = match key {
+                    "descr" if literal.0.trim_start().starts_with(['[', '(']) => {
+                        return Some(Err(Error::Dtype("a record".into())));
+                    }
+                    "descr" => descr.replace(literal.string()?).is_none(),
+                    "fortran_order" => fortran.replace(literal.boolean()?).is_none(),
+                    "shape" => shape.replace(literal.shape()?).is_none(),
+                    _ => false,
+                };
+                if !is_new {
+                    return Some(Err(Error::Header(
+                        "its header has a key twice, or an unknown one",
+                    )));
+                }
+                if literal.token(",").is_none() {
+                    literal.token("}")?;
+                    break;
+                }
+            }
+            literal.0.trim_start().is_empty().then_some(Ok(()))
         };
-        let descr = after("descr")?;
-        let quote = descr.chars().next()?;
-        let descr = match quote {
-            '\'' | '"' => descr[1..].split(quote).next()?,
-            // A list of fields.
-            _ => "a record",
-        };
-        let fortran = after("fortran_order")?;
-        let fortran = match (fortran.starts_with("True"), fortran.starts_with("False")) {
-            (true, _) => true,
-            (_, true) => false,
-            _ => return None,
-        };
-        let shape = after("shape")?.strip_prefix('(')?;
-        let shape = &shape[..shape.find(')')?];
-        let shape = shape
-            .split(',')
-            .map(|n| n.trim().trim_end_matches('L'))
-            .filter(|n| !n.is_empty())
-            .map(|n| n.parse().ok())
-            .collect::<Option<_>>()?;
-        Some(Self {
-            descr: descr.to_owned(),
-            fortran,
-            shape,
-        })
+        next().ok_or(UNCLEAR)??;
+        match (descr, fortran, shape) {
+            (Some(descr), Some(fortran), Some(shape)) => Ok(Self {
+                descr: descr.to_owned(),
+                fortran,
+                shape,
+            }),
+            _ => Err(UNCLEAR),
+        }
     }
 
     /// Writes the header, padded so that the numbers begin at a multiple of 64 bytes.
@@ -182,6 +188,48 @@ impl Header {
     /// Returns the number of entries; `None` if it overflows.
     pub fn n_entries(&self) -> Option<u64> {
         self.shape.iter().try_fold(1u64, |n, m| n.checked_mul(*m))
+    }
+}
+
+/// The rest of a Python literal. Every method takes what it returns from the front, after blanks.
+struct Literal<'a>(&'a str);
+
+impl<'a> Literal<'a> {
+    fn token(&mut self, token: &str) -> Option<()> {
+        self.0 = self.0.trim_start().strip_prefix(token)?;
+        Some(())
+    }
+
+    /// Takes a string without escapes.
+    fn string(&mut self) -> Option<&'a str> {
+        let text = self.0.trim_start();
+        let quote = text.chars().next().filter(|c| ['\'', '"'].contains(c))?;
+        let (inside, rest) = text[1..].split_once(quote)?;
+        self.0 = rest;
+        (!inside.contains(['\\', '\n'])).then_some(inside)
+    }
+
+    fn boolean(&mut self) -> Option<bool> {
+        let is_true = self.token("True").is_some();
+        (is_true || self.token("False").is_some()).then_some(is_true)
+    }
+
+    /// Takes a tuple of numbers. Python 2 wrote an L behind long ones.
+    fn shape(&mut self) -> Option<Vec<u64>> {
+        self.token("(")?;
+        let mut shape = Vec::new();
+        while self.token(")").is_none() {
+            let text = self.0.trim_start();
+            let end = text.find(|c: char| !c.is_ascii_digit())?;
+            shape.push(text[..end].parse().ok()?);
+            self.0 = text[end..].strip_prefix('L').unwrap_or(&text[end..]);
+            if self.token(",").is_none() {
+                self.token(")")?;
+                // (3) is a number.
+                return (shape.len() > 1).then_some(shape);
+            }
+        }
+        Some(shape)
     }
 }
 
@@ -321,13 +369,40 @@ mod tests {
         let text = "{\"shape\": (2L, 3), 'fortran_order': True, 'descr' : '>i4'}";
         let header = Header::parse(text).unwrap();
         assert_eq!((header.shape, header.fortran), (vec![2, 3], true));
-        for bad in [
-            "",
-            "{}",
-            "{'descr': '<f8', 'fortran_order': 7, 'shape': (1,)}",
+    }
+
+    #[test]
+    fn only_a_dictionary_of_three_keys_is_a_header() {
+        let whole = "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }";
+        assert_eq!(Header::parse(whole).unwrap().shape, [3, 4]);
+        // A key inside a string is part of the string.
+        let inside = whole.replace("<f8", "<f8'shape': (7, 7), ");
+        assert!(Header::parse(&inside).is_err());
+        let inside = whole.replace("'<f8'", "\"'shape': (7, 7), \"");
+        let header = Header::parse(&inside).unwrap();
+        assert_eq!(header.shape, [3, 4]);
+        assert!(header.dtype().is_err());
+        for (from, to) in [
+            ("'shape': (3, 4)", "'shape': (3, 4), 'shape': (7, 7)"),
+            ("'shape': (3, 4)", "'shape': (3, 4), 'more': 1"),
+            ("'shape': (3, 4), ", ""),
+            ("(3, 4)", "(3)"),
+            ("(3, 4)", "(3 4)"),
+            ("(3, 4)", "(3, -4)"),
+            ("(3, 4)", "(3, 4"),
+            ("(3, 4)", "(99999999999999999999, 1)"),
+            ("False", "7"),
+            ("False", "Falsehood"),
+            ("<f8", "<f\\x38"),
+            ("{", ""),
+            ("}", "} {}"),
+            (whole, ""),
         ] {
-            assert_eq!(Header::parse(bad), None);
+            let text = whole.replace(from, to);
+            assert!(Header::parse(&text).is_err(), "{text}");
         }
+        let record = whole.replace("'<f8'", "[('shape', '<i4', (7,))]");
+        assert!(matches!(Header::parse(&record), Err(Error::Dtype(_))));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Reads and writes `.npz`, archives of arrays.
 
-use crate::data::{self, DataArgs};
+use crate::data::{self, DataArgs, Shape};
 use crate::failure::Failure;
+use crate::memory::Room;
 use crate::npy;
 use crate::packer::Packer;
 use std::io::{self, Read, Seek, Write};
@@ -104,22 +105,24 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         let (mut file, length) = self.array(name)?;
         let mut read = || -> Result<_, npy::Error> {
             let header = npy::Header::read(&mut file)?;
-            let width = header
-                .descr
-                .strip_prefix("<U")
-                .and_then(|w| w.parse::<u64>().ok())
+            // Characters of four bytes, or of one.
+            let wide = header.descr.strip_prefix("<U").map(|w| (w, 4));
+            let narrow = || header.descr.strip_prefix("|S").map(|w| (w, 1));
+            let width = wide
+                .or_else(narrow)
+                .and_then(|(width, size)| Some((width.parse::<u64>().ok()?, size)))
                 // NumPy writes empty texts one character wide.
-                .filter(|w| *w > 0);
-            let Some(width) = width else {
+                .filter(|(width, _)| *width > 0);
+            let Some((width, size)) = width else {
                 return Err(npy::Error::Dtype(header.descr));
             };
-            let n = entries(&header, width.saturating_mul(4), length)?;
+            let n = entries(&header, width.saturating_mul(size as u64), length)?;
             let mut texts = Vec::new();
             for _ in 0..n {
                 let mut text = String::new();
                 for _ in 0..width {
                     let mut bytes = [0; 4];
-                    file.read_exact(&mut bytes)?;
+                    file.read_exact(&mut bytes[..size])?;
                     match char::from_u32(u32::from_le_bytes(bytes)) {
                         Some('\0') => {}
                         Some(c) => text.push(c),
@@ -155,36 +158,130 @@ fn finish(file: &mut impl Read) -> Result<(), npy::Error> {
 /// Reads binary data, and the names of the units if the archive has an array `names`.
 pub(crate) fn read_raster(
     args: &DataArgs,
+    room: Room,
     file: impl Read + Seek,
 ) -> Result<(Packer, Option<Vec<String>>), Failure> {
     let path = &args.data;
     let mut archive = Archive::open(path, file)?;
+    if archive.zip.index_for_name("xl/workbook.xml").is_some() {
+        return Err(Failure::input(format!(
+            "{}: this is a spreadsheet, which mpf does not read",
+            path.display()
+        ))
+        .hint("save the sheet as .csv"));
+    }
     let mut arrays = archive.names();
     arrays.retain(|name| name != "names");
-    let chosen = match (&args.array, &arrays[..]) {
-        (Some(name), _) => name.clone(),
-        (None, [only]) => only.clone(),
-        (None, several) => {
-            return Err(Failure::input(format!(
-                "{}: it holds {} arrays: {}",
-                path.display(),
-                several.len(),
-                several.join(", ")
-            ))
-            .hint("choose one with --array"));
-        }
+    let packer = if args.array.is_none() && archive.has("format") && archive.has("shape") {
+        read_sparse(args, room, &mut archive)?
+    } else {
+        let chosen = match (&args.array, &arrays[..]) {
+            (Some(name), _) => name.clone(),
+            (None, [only]) => only.clone(),
+            (None, several) => {
+                return Err(Failure::input(format!(
+                    "{}: it holds {} arrays: {}",
+                    path.display(),
+                    several.len(),
+                    several.join(", ")
+                ))
+                .hint("choose one with --array"));
+            }
+        };
+        let (mut array, length) = archive.array(&chosen)?;
+        let packer = data::read_npy(args, room, &mut array, Some(length))?;
+        finish(&mut array).map_err(|error| data::explain_npy(path, error))?;
+        packer
     };
-    let (mut array, length) = archive.array(&chosen)?;
-    let packer = data::read_npy(args, &mut array, length)?;
-    finish(&mut array).map_err(|error| data::explain_npy(path, error))?;
-    drop(array);
     let names = if archive.has("names") {
         let names = archive.texts("names")?;
-        (Some(names.len()) == packer.n_units()).then_some(names)
+        let columns = packer.columns();
+        match packer.n_units() {
+            Some(n) if n == names.len() => Some(names),
+            // They name all columns.
+            Some(n) if columns.n_units(names.len()) == n => {
+                let all = names.into_iter().enumerate();
+                Some(
+                    all.filter(|(k, _)| columns.is_unit(*k))
+                        .map(|(_, n)| n)
+                        .collect(),
+                )
+            }
+            _ => None,
+        }
     } else {
         None
     };
     Ok((packer, names))
+}
+
+/// Reads a matrix that `scipy.sparse.save_npz` wrote: in rows, in columns, or entry by entry.
+fn read_sparse<R: Read + Seek>(
+    args: &DataArgs,
+    room: Room,
+    archive: &mut Archive<'_, R>,
+) -> Result<Packer, Failure> {
+    let path = &args.data;
+    let wrong = |why: &str| {
+        Failure::input(format!("{}: the sparse matrix {why}", path.display()))
+            .hint("save it with scipy.sparse.save_npz as csr, csc or coo")
+    };
+    let format = archive.texts("format")?.concat();
+    let by_column = format == "csc";
+    let names: &[&str] = match format.as_str() {
+        "csr" | "csc" => &["indptr", "indices", "data"],
+        "coo" => &["row", "col", "data"],
+        other => return Err(wrong(&format!("has the format {other:?}"))),
+    };
+    // Numbers are held as doubles, and entries as three of them.
+    let mut bytes = 0u64;
+    for name in names {
+        let (mut file, length) = archive.array(name)?;
+        let header = npy::Header::read(&mut file);
+        let header = header.map_err(|error| data::explain_npy(path, error))?;
+        let n = header.n_entries().unwrap_or(u64::MAX).min(length);
+        bytes = bytes.saturating_add(n.saturating_mul(16));
+    }
+    room.check(
+        &format!("{}: the entries of the sparse matrix", path.display()),
+        bytes,
+        "read fewer samples; --memory-limit sets another limit",
+    )?;
+    let shape = archive.numbers("shape")?.1;
+    let &[rows, columns] = &shape[..] else {
+        return Err(wrong(&format!("has {} dimensions", shape.len())));
+    };
+    let shape = Shape {
+        rows: rows as u64,
+        columns: columns as u64,
+        by_column,
+    };
+    // Before anything is built.
+    shape.packer(args, room)?;
+    let mut arrays = Vec::new();
+    for name in names {
+        arrays.push(archive.numbers(name)?.1);
+    }
+    let [first, second, values] = &arrays[..] else {
+        unreachable!("three names")
+    };
+    if second.len() != values.len() {
+        return Err(wrong("has more indices than values, or fewer"));
+    }
+    let entries = second.iter().zip(values);
+    let entries = if format == "coo" {
+        if first.len() != second.len() {
+            return Err(wrong("has more rows than columns, or fewer"));
+        }
+        let entries = first.iter().zip(entries);
+        entries
+            .map(|(row, (column, value))| (*row as u64, *column as u64, *value))
+            .collect()
+    } else {
+        let n_lines = if by_column { shape.columns } else { shape.rows };
+        data::lines_of(first, n_lines, entries).ok_or_else(|| wrong("has pointers out of order"))?
+    };
+    data::read_sparse(args, room, &shape, entries)
 }
 
 /// Writes an archive, array by array.

@@ -1,5 +1,6 @@
 //! Checks that results can be written, and what they would replace, before hours are spent on them.
 
+use crate::data;
 use crate::failure::{Failure, plain};
 use crate::model::Model;
 use clap::Args;
@@ -53,10 +54,14 @@ pub fn reports(paths: &[PathBuf]) -> Vec<Output<'_>> {
 /// # Errors
 /// A [`Failure`] that names the file.
 pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Result<(), Failure> {
-    let inputs: Vec<(&Path, Identity)> = inputs.iter().map(|p| (*p, Identity::of(p))).collect();
+    let files = inputs.iter().filter(|path| !data::is_standard(path));
+    let inputs: Vec<(&Path, Identity)> = files.map(|p| (*p, Identity::of(p))).collect();
     let mut others: Vec<(&Path, Identity)> = Vec::new();
     for output in outputs {
         let path = output.path;
+        if data::is_standard(path) {
+            continue;
+        }
         let identity = Identity::of(path);
         if let Some((input, _)) = inputs.iter().find(|(_, other)| other.is(&identity)) {
             return Err(Failure::input(format!(
@@ -197,6 +202,9 @@ pub fn marked_svg(svg: &str) -> String {
 /// # Errors
 /// A [`Failure`] that says why it cannot be written.
 pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if data::is_standard(path) {
+        return Ok(());
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

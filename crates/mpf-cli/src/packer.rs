@@ -16,11 +16,35 @@ pub enum Coding {
     Spins,
 }
 
+/// How numbers become bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Values {
+    /// Two values, that of 0 and that of 1; others are wrong.
+    Levels(f64, f64),
+    /// 1 above the threshold, 0 elsewhere.
+    Above(f64),
+}
+
+/// What becomes of entries that are missing (NaN).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Missing {
+    /// They are wrong.
+    #[default]
+    #[value(skip)]
+    Refuse,
+    /// Leave out rows with a missing entry
+    Drop,
+    /// Keep all rows and fit the entries that are there (`mpf fit`)
+    Mask,
+}
+
 /// What is wrong with a number or a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Problem {
     /// Neither of the two values.
     Value(f64),
+    /// Not a number, where missing entries are not expected.
+    Missing,
     /// Not a count: negative, infinite or not a number.
     Count(f64),
     /// A line that is longer or shorter than the first.
@@ -30,38 +54,90 @@ pub enum Problem {
         /// Numbers in this one.
         found: usize,
     },
+    /// Bits that take more bytes than there is room for.
+    Memory(u64),
+}
+
+/// Samples as packed.
+pub struct Packed {
+    /// The rows.
+    pub states: States,
+    /// A 1 for every missing entry, if there are any and they are kept.
+    pub unknown: Option<States>,
+    /// The counts, if a column holds them.
+    pub weights: Option<Vec<f64>>,
+    /// The number of rows left out because an entry is missing.
+    pub n_left_out: usize,
 }
 
 /// Collects bits, and counts if one of the columns holds them.
 pub struct Packer {
-    coding: Coding,
+    values: Values,
+    missing: Missing,
     /// Whether lines are units.
     by_unit: bool,
-    /// The column that holds counts.
-    counts: Option<usize>,
+    columns: Columns,
+    /// The most bytes of bits.
+    room: u64,
     row: Vec<u64>,
+    unknown_row: Vec<u64>,
     /// Numbers of the current line so far, and the bits among them.
     position: usize,
     n_bits: usize,
     lines: usize,
     width: Option<usize>,
     states: Option<States>,
+    /// The missing entries, unless they are refused.
+    unknown: Option<States>,
     weights: Vec<f64>,
 }
 
+/// The columns of a file that are not units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// The column that holds counts.
+    pub counts: Option<usize>,
+    /// Columns that are not read.
+    pub dropped: Vec<usize>,
+}
+
+impl Columns {
+    /// Returns whether a column holds a unit.
+    pub fn is_unit(&self, column: usize) -> bool {
+        self.counts != Some(column) && !self.dropped.contains(&column)
+    }
+
+    /// Returns how many of `n` columns hold units.
+    pub fn n_units(&self, n: usize) -> usize {
+        let others = self.dropped.iter().chain(&self.counts);
+        n - others.filter(|column| **column < n).count()
+    }
+}
+
 impl Packer {
-    /// Returns an empty packer. Lines are samples, or units if `by_unit`.
-    pub fn new(coding: Coding, by_unit: bool, counts: Option<usize>) -> Self {
+    /// Returns an empty packer. Lines are samples, or units if `by_unit`. It takes at most `room`
+    /// bytes.
+    pub fn new(
+        values: Values,
+        missing: Missing,
+        by_unit: bool,
+        columns: Columns,
+        room: u64,
+    ) -> Self {
         Self {
-            coding,
+            values,
+            missing,
             by_unit,
-            counts,
+            columns,
+            room,
             row: Vec::new(),
+            unknown_row: Vec::new(),
             position: 0,
             n_bits: 0,
             lines: 0,
             width: None,
             states: None,
+            unknown: None,
             weights: Vec::new(),
         }
     }
@@ -71,14 +147,23 @@ impl Packer {
         self.lines
     }
 
-    /// Returns the number of units, without the column of counts; `None` before the first line.
-    pub fn n_units(&self) -> Option<usize> {
-        let columns = if self.by_unit {
-            self.lines
+    /// Returns the columns that are not units.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Returns the number of columns of the samples; `None` before the first line.
+    pub fn n_columns(&self) -> Option<usize> {
+        if self.by_unit {
+            Some(self.lines)
         } else {
-            self.width?
-        };
-        Some(columns - usize::from(self.counts.is_some_and(|c| c < columns)))
+            self.width
+        }
+    }
+
+    /// Returns the number of columns that are units; `None` before the first line.
+    pub fn n_units(&self) -> Option<usize> {
+        self.n_columns().map(|n| self.columns.n_units(n))
     }
 
     /// Returns how many numbers of the current line were read.
@@ -86,45 +171,63 @@ impl Packer {
         self.position
     }
 
-    /// Adds the next number of the current line.
+    /// Leaves out the current line, which is a unit.
+    pub fn drop_line(&mut self) {
+        if !self.columns.dropped.contains(&self.lines) {
+            self.columns.dropped.push(self.lines);
+        }
+    }
+
+    /// Adds the next number of the current line; NaN is a missing entry.
     ///
     /// # Errors
-    /// [`Problem::Value`], [`Problem::Count`].
+    /// [`Problem::Value`], [`Problem::Missing`], [`Problem::Count`].
     #[inline]
     pub fn push(&mut self, value: f64) -> Result<(), Problem> {
-        let of_units = if self.by_unit {
+        let column = if self.by_unit {
             self.lines
         } else {
             self.position
         };
-        if self.counts == Some(of_units) {
-            if !(value.is_finite() && value >= 0.0) {
+        if self.columns.is_unit(column) {
+            let is_missing = value.is_nan();
+            let bit = match self.values {
+                _ if is_missing && self.missing == Missing::Refuse => return Err(Problem::Missing),
+                _ if is_missing => false,
+                Values::Above(threshold) => value > threshold,
+                Values::Levels(_, one) if value == one => true,
+                Values::Levels(zero, _) if value == zero => false,
+                Values::Levels(..) => return Err(Problem::Value(value)),
+            };
+            if self.n_bits.is_multiple_of(64) {
+                self.row.push(0);
+                self.unknown_row.push(0);
+            }
+            let (word, place) = (self.n_bits / 64, self.n_bits % 64);
+            self.row[word] |= u64::from(bit) << place;
+            self.unknown_row[word] |= u64::from(is_missing) << place;
+            self.n_bits += 1;
+        } else if self.columns.counts == Some(column) {
+            // A row without a count is left out with the rows that miss an entry.
+            let is_missing = value.is_nan() && self.missing == Missing::Drop;
+            if !is_missing && !(value.is_finite() && value >= 0.0) {
                 return Err(Problem::Count(value));
             }
             self.weights.push(value);
-        } else {
-            let zero = match self.coding {
-                Coding::Binary => 0.0,
-                Coding::Spins => -1.0,
-            };
-            let bit = value == 1.0;
-            if !bit && value != zero {
-                return Err(Problem::Value(value));
-            }
-            if self.n_bits.is_multiple_of(64) {
-                self.row.push(0);
-            }
-            self.row[self.n_bits / 64] |= u64::from(bit) << (self.n_bits % 64);
-            self.n_bits += 1;
         }
         self.position += 1;
         Ok(())
     }
 
+    /// Passes over the next entry of the current line, which is in a column that is not read.
+    pub fn skip(&mut self) {
+        self.position += 1;
+    }
+
     /// Ends the current line.
     ///
     /// # Errors
-    /// [`Problem::Length`].
+    /// [`Problem::Length`], [`Problem::Memory`].
     pub fn end_line(&mut self) -> Result<(), Problem> {
         let found = self.position;
         let expected = *self.width.get_or_insert(found);
@@ -132,28 +235,76 @@ impl Packer {
             return Err(Problem::Length { expected, found });
         }
         if self.n_bits > 0 {
-            let states = match &mut self.states {
-                Some(states) => states,
-                empty => empty.insert(States::new(self.n_bits).expect("there is a bit")),
+            let room = |copies: u64| {
+                let bytes = 8 * copies * self.row.len() as u64 * (self.lines as u64 + 1);
+                if bytes > self.room {
+                    Err(Problem::Memory(bytes))
+                } else {
+                    Ok(())
+                }
             };
-            states.push(&self.row);
+            room(1)?;
+            let new = || States::new(self.n_bits).expect("there is a bit");
+            self.states.get_or_insert_with(new).push(&self.row);
+            if self.missing != Missing::Refuse {
+                room(2)?;
+                self.unknown.get_or_insert_with(new).push(&self.unknown_row);
+            }
         }
         self.row.clear();
+        self.unknown_row.clear();
         self.position = 0;
         self.n_bits = 0;
         self.lines += 1;
         Ok(())
     }
 
-    /// Returns the samples and their counts; `None` if there are none.
-    pub fn finish(self) -> Option<(States, Option<Vec<f64>>)> {
-        let states = self.states?;
-        let states = if self.by_unit {
-            states.transposed().ok()?
-        } else {
-            states
+    /// Returns the samples; `None` if there are none.
+    pub fn finish(self) -> Option<Packed> {
+        let turn = |states: States| {
+            if self.by_unit {
+                states.transposed().ok()
+            } else {
+                Some(states)
+            }
         };
-        Some((states, self.counts.map(|_| self.weights)))
+        let mut packed = Packed {
+            states: turn(self.states?)?,
+            unknown: match self.unknown {
+                None => None,
+                Some(unknown) => Some(turn(unknown)?),
+            },
+            weights: self.columns.counts.map(|_| self.weights),
+            n_left_out: 0,
+        };
+        let is_known = |row: &[u64]| row.iter().all(|word| *word == 0);
+        match self.missing {
+            Missing::Refuse => {}
+            Missing::Mask => packed.unknown = packed.unknown.filter(|u| !u.rows().all(is_known)),
+            Missing::Drop => packed.drop_unknown(is_known)?,
+        }
+        Some(packed)
+    }
+}
+
+impl Packed {
+    /// Leaves out the rows with a missing entry or count.
+    fn drop_unknown(&mut self, is_known: impl Fn(&[u64]) -> bool) -> Option<()> {
+        let unknown = self.unknown.take()?;
+        let counts = self.weights.take();
+        let mut states = States::new(self.states.n_units()).ok()?;
+        let mut weights = counts.as_ref().map(|_| Vec::new());
+        for (m, (row, mask)) in self.states.rows().zip(unknown.rows()).enumerate() {
+            let count = counts.as_ref().and_then(|counts| counts.get(m).copied());
+            if is_known(mask) && !count.is_some_and(f64::is_nan) {
+                states.push(row);
+                weights.iter_mut().for_each(|w| w.extend(count));
+            }
+        }
+        self.n_left_out = self.states.n_samples() - states.n_samples();
+        self.states = states;
+        self.weights = weights;
+        Some(())
     }
 }
 
@@ -161,8 +312,17 @@ impl Packer {
 mod tests {
     use super::*;
 
-    fn pack(lines: &[&[f64]], by_unit: bool, counts: Option<usize>) -> Packer {
-        let mut packer = Packer::new(Coding::Binary, by_unit, counts);
+    const BINARY: Values = Values::Levels(0.0, 1.0);
+
+    fn packer(missing: Missing, by_unit: bool, counts: Option<usize>) -> Packer {
+        let columns = Columns {
+            counts,
+            dropped: Vec::new(),
+        };
+        Packer::new(BINARY, missing, by_unit, columns, u64::MAX)
+    }
+
+    fn fill(mut packer: Packer, lines: &[&[f64]]) -> Packer {
         for line in lines {
             line.iter().for_each(|v| packer.push(*v).unwrap());
             packer.end_line().unwrap();
@@ -172,33 +332,86 @@ mod tests {
 
     #[test]
     fn by_samples_and_by_units_are_the_same() {
-        let rows = pack(&[&[0.0, 7.0, 1.0], &[1.0, 2.5, 1.0]], false, Some(1));
-        let columns = pack(&[&[0.0, 1.0], &[7.0, 2.5], &[1.0, 1.0]], true, Some(1));
-        let (rows, counts) = rows.finish().unwrap();
-        assert_eq!(rows.to_binary(), ndarray::array![[0, 1], [1, 1]]);
-        assert_eq!(counts.unwrap(), [7.0, 2.5]);
-        assert_eq!(columns.finish().unwrap().0, rows);
+        let refuse = |by_unit| packer(Missing::Refuse, by_unit, Some(1));
+        let rows = fill(refuse(false), &[&[0.0, 7.0, 1.0], &[1.0, 2.5, 1.0]]);
+        let columns = fill(refuse(true), &[&[0.0, 1.0], &[7.0, 2.5], &[1.0, 1.0]]);
+        let rows = rows.finish().unwrap();
+        assert_eq!(rows.states.to_binary(), ndarray::array![[0, 1], [1, 1]]);
+        assert_eq!(rows.weights.unwrap(), [7.0, 2.5]);
+        assert_eq!(columns.finish().unwrap().states, rows.states);
     }
 
     #[test]
     fn what_is_wrong_is_told() {
-        let mut packer = pack(&[&[0.0, 1.0]], false, None);
+        let mut packer = fill(packer(Missing::Refuse, false, None), &[&[0.0, 1.0]]);
         assert_eq!(packer.push(2.0), Err(Problem::Value(2.0)));
-        assert!(matches!(packer.push(f64::NAN), Err(Problem::Value(_))));
+        assert_eq!(packer.push(f64::NAN), Err(Problem::Missing));
         packer.push(1.0).unwrap();
         let problem = packer.end_line().unwrap_err();
-        assert_eq!(
-            problem,
-            Problem::Length {
-                expected: 2,
-                found: 1
-            }
-        );
-        let mut spins = Packer::new(Coding::Spins, false, Some(0));
+        let (expected, found) = (2, 1);
+        assert_eq!(problem, Problem::Length { expected, found });
+        let counts = Columns {
+            counts: Some(0),
+            dropped: Vec::new(),
+        };
+        let spins = Values::Levels(-1.0, 1.0);
+        let mut spins = Packer::new(spins, Missing::Refuse, false, counts, 7);
         assert_eq!(spins.push(-1.0), Err(Problem::Count(-1.0)));
         spins.push(3.0).unwrap();
         assert_eq!(spins.push(0.0), Err(Problem::Value(0.0)));
         spins.push(-1.0).unwrap();
-        assert!(Packer::new(Coding::Binary, false, None).finish().is_none());
+        assert_eq!(spins.end_line(), Err(Problem::Memory(8)));
+        let nothing = Packer::new(BINARY, Missing::Drop, false, Columns::default(), 9);
+        assert!(nothing.finish().is_none());
+    }
+
+    #[test]
+    fn missing_entries_are_dropped_or_masked() {
+        const N: f64 = f64::NAN;
+        for by_unit in [false, true] {
+            let lines: &[&[f64]] = if by_unit {
+                &[
+                    &[0.0, N, 1.0, 1.0],
+                    &[2.0, 1.0, N, 4.0],
+                    &[1.0, 1.0, 0.0, 1.0],
+                ]
+            } else {
+                &[
+                    &[0.0, 2.0, 1.0],
+                    &[N, 1.0, 1.0],
+                    &[1.0, N, 0.0],
+                    &[1.0, 4.0, 1.0],
+                ]
+            };
+            let dropped = fill(packer(Missing::Drop, by_unit, Some(1)), lines);
+            let dropped = dropped.finish().unwrap();
+            assert_eq!(dropped.states.to_binary(), ndarray::array![[0, 1], [1, 1]]);
+            assert_eq!(dropped.weights.unwrap(), [2.0, 4.0]);
+            assert_eq!((dropped.n_left_out, dropped.unknown), (2, None));
+        }
+        let masked = fill(
+            packer(Missing::Mask, false, None),
+            &[&[0.0, N], &[1.0, 1.0]],
+        );
+        let masked = masked.finish().unwrap();
+        assert_eq!(
+            masked.unknown.unwrap().to_binary(),
+            ndarray::array![[0, 1], [0, 0]]
+        );
+        assert_eq!(masked.states.to_binary(), ndarray::array![[0, 0], [1, 1]]);
+        let whole = fill(packer(Missing::Mask, false, None), &[&[0.0, 1.0]]);
+        assert_eq!(whole.finish().unwrap().unknown, None);
+    }
+
+    #[test]
+    fn numbers_above_a_threshold_are_ones_and_dropped_columns_are_not_read() {
+        let columns = Columns {
+            counts: None,
+            dropped: vec![1],
+        };
+        let above = Packer::new(Values::Above(0.5), Missing::Refuse, false, columns, 1 << 20);
+        let lines: &[&[f64]] = &[&[0.5, -7.0, 3.0], &[0.75, f64::NAN, -1.0]];
+        let packed = fill(above, lines).finish().unwrap();
+        assert_eq!(packed.states.to_binary(), ndarray::array![[0, 1], [1, 0]]);
     }
 }

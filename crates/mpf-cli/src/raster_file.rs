@@ -1,5 +1,7 @@
 //! Writes binary data to .npy, .csv, .tsv, or text with blanks between numbers.
 
+use crate::console;
+use crate::data;
 use crate::failure::Failure;
 use crate::npy;
 use crate::output;
@@ -22,6 +24,7 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 fn separator(path: &Path) -> Result<Option<u8>, Failure> {
     match output::extension(path).as_str() {
         "npy" => Ok(None),
+        _ if data::is_standard(path) => Ok(Some(b',')),
         "csv" => Ok(Some(b',')),
         "tsv" => Ok(Some(b'\t')),
         "txt" | "dat" => Ok(Some(b' ')),
@@ -44,13 +47,14 @@ pub fn write(
     coding: Coding,
 ) -> Result<(), Failure> {
     let separator = separator(path)?;
-    files::write_with(path, |file| -> io::Result<()> {
-        match separator {
-            None => write_npy(file, states, coding),
-            Some(separator) => write_text(file, states, names, coding, separator),
-        }
-    })
-    .map_err(|e| Failure::unwritten(path, &e))
+    let fill = |file: &mut dyn Write| match separator {
+        None => write_npy(file, states, coding),
+        Some(separator) => write_text(file, states, names, coding, separator),
+    };
+    if data::is_standard(path) {
+        return console::print_with(fill);
+    }
+    files::write_with(path, fill).map_err(|e| Failure::unwritten(path, &e))
 }
 
 fn write_npy(file: &mut dyn Write, states: &States, coding: Coding) -> io::Result<()> {

@@ -23,7 +23,7 @@ pub struct SampleArgs {
     /// Number of states
     #[arg(short, value_name = "N", default_value_t = 10_000)]
     n: usize,
-    /// Data file to write: .npy, .csv, .tsv or .txt
+    /// Data file to write: .npy, .csv, .tsv or .txt; `-` writes .csv to standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Sampler
@@ -77,6 +77,7 @@ struct Report<'a> {
 /// # Errors
 /// Wrong inputs, and those of the file system.
 pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+    let console = console.beside(&args.output)?;
     raster_file::check_name(&args.output)?;
     let mut outputs = vec![Output {
         path: &args.output,

@@ -1,14 +1,16 @@
 //! Options that say where data are and how to read them, and messages about wrong entries.
 
 use crate::failure::Failure;
-use crate::packer::{Coding, Problem};
+use crate::memory;
+use crate::packer::{Coding, Columns, Missing, Problem, Values};
 use clap::Args;
 use std::path::PathBuf;
 
 /// Options of every command that reads data.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct DataArgs {
-    /// Binary data, rows are samples: .npy, .npz, .csv, .tsv, or numbers between blanks
+    /// Binary data, rows are samples: .npy, .npz (also SciPy's sparse matrices), .mat, .csv, .tsv, or
+    /// numbers between blanks; any of them gzipped; `-` for standard input
     pub data: PathBuf,
     /// Rows are units and columns are samples
     #[arg(long, help_heading = "Data")]
@@ -16,15 +18,80 @@ pub struct DataArgs {
     /// The data are −1 and +1 instead of 0 and 1
     #[arg(long, help_heading = "Data")]
     pub spins: bool,
+    /// The two values that stand for 0 and 1, such as 1,2 for answers
+    #[arg(long, value_name = "A,B", value_parser = levels, allow_hyphen_values = true, conflicts_with = "spins", help_heading = "Data")]
+    pub levels: Option<(f64, f64)>,
+    /// Numbers above the threshold are 1, the others 0 [threshold if left out: 0]
+    #[arg(
+        long,
+        value_name = "THRESHOLD",
+        num_args = 0..=1,
+        default_missing_value = "0",
+        value_parser = threshold,
+        allow_negative_numbers = true,
+        conflicts_with_all = ["spins", "levels"],
+        help_heading = "Data"
+    )]
+    pub binarize: Option<f64>,
+    /// Entries may be missing (empty, NA, N/A, NaN, null, ?)
+    #[arg(long, value_enum, help_heading = "Data")]
+    pub missing: Option<Missing>,
     /// Column with the number of times that each row occurred: its name, or its number from 0
     #[arg(long, value_name = "COLUMN", help_heading = "Data")]
     pub counts: Option<String>,
+    /// Column that is not read: its name, or its number from 0; may be given several times
+    #[arg(long, value_name = "COLUMN", help_heading = "Data")]
+    pub drop: Vec<String>,
+    /// The first column holds labels of the rows: not read, or the names of the units if they are
+    /// rows
+    #[arg(long, help_heading = "Data")]
+    pub index: bool,
     /// The first line of a text holds names, even if they look like numbers
     #[arg(long, help_heading = "Data")]
     pub header: bool,
-    /// Name of the array in a .npz file
+    /// Character between the fields of a text, or `tab`, or `blanks` [default: found in the first
+    /// line: comma, semicolon, tab or blanks]
+    #[arg(long, value_name = "C", value_parser = delimiter, help_heading = "Data")]
+    pub delimiter: Option<Delimiter>,
+    /// Name of the array in a .npz or .mat file
     #[arg(long, value_name = "NAME", help_heading = "Data")]
     pub array: Option<String>,
+}
+
+/// What separates the fields of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delimiter {
+    /// One character.
+    Byte(u8),
+    /// Any number of blanks and tabs.
+    Blanks,
+}
+
+fn levels(text: &str) -> Result<(f64, f64), String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+    let pair = text.split_once(',');
+    let pair = pair.and_then(|(zero, one)| number(zero).zip(number(one)));
+    pair.filter(|(zero, one)| zero != one)
+        .ok_or_else(|| "two different numbers with a comma between them, such as 1,2".into())
+}
+
+fn threshold(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|v: &f64| !v.is_nan());
+    number.ok_or_else(|| {
+        "the threshold is a number; a file after --binarize needs another option, or --, before it"
+            .into()
+    })
+}
+
+fn delimiter(text: &str) -> Result<Delimiter, String> {
+    match (text, text.as_bytes()) {
+        ("tab" | "\\t", _) => Ok(Delimiter::Byte(b'\t')),
+        ("blanks" | " ", _) => Ok(Delimiter::Blanks),
+        (_, [byte]) if byte.is_ascii() && !byte.is_ascii_alphanumeric() && *byte != b'"' => {
+            Ok(Delimiter::Byte(*byte))
+        }
+        _ => Err("one character that is no letter, digit or quote, or `tab`, or `blanks`".into()),
+    }
 }
 
 impl DataArgs {
@@ -37,20 +104,53 @@ impl DataArgs {
         }
     }
 
-    /// Returns the index of the column of counts, given the names of the columns.
-    pub(crate) fn counts_column(&self, names: Option<&[String]>) -> Result<Option<usize>, Failure> {
-        let Some(wanted) = &self.counts else {
-            return Ok(None);
+    /// Returns how numbers become bits.
+    pub(crate) fn values(&self) -> Values {
+        match (self.binarize, self.levels) {
+            (Some(threshold), _) => Values::Above(threshold),
+            (None, Some((zero, one))) => Values::Levels(zero, one),
+            (None, None) if self.spins => Values::Levels(-1.0, 1.0),
+            (None, None) => Values::Levels(0.0, 1.0),
+        }
+    }
+
+    /// Returns the columns that are not units, given the names of all columns.
+    pub(crate) fn columns(&self, names: Option<&[String]>) -> Result<Columns, Failure> {
+        let find = |wanted: &String, option: &str| {
+            let named = names.and_then(|names| names.iter().position(|n| n == wanted));
+            named.or_else(|| wanted.parse().ok()).ok_or_else(|| {
+                self.no_column(wanted, option)
+                    .hint("give its name as it is in the header, or its number from 0")
+            })
         };
-        let named = names.and_then(|names| names.iter().position(|n| n == wanted));
-        match named.or_else(|| wanted.parse().ok()) {
-            Some(column) => Ok(Some(column)),
-            None => Err(Failure::input(format!(
-                "{}: there is no column {wanted:?} for --counts",
+        let counts = self.counts.as_ref().map(|wanted| find(wanted, "--counts"));
+        let counts = counts.transpose()?;
+        let mut dropped = Vec::new();
+        if self.index && !self.transpose {
+            dropped.push(0);
+        }
+        for wanted in &self.drop {
+            dropped.push(find(wanted, "--drop")?);
+        }
+        dropped.sort_unstable();
+        dropped.dedup();
+        if let Some(column) = counts.filter(|column| dropped.contains(column)) {
+            return Err(Failure::input(format!(
+                "{}: column {column} is to hold the counts and is not to be read",
                 self.data.display()
             ))
-            .hint("give its name as it is in the header, or its number from 0")),
+            .hint("--counts, --drop and --index must name different columns"));
         }
+        Ok(Columns { counts, dropped })
+    }
+
+    /// A column that an option names and the file does not have.
+    pub(crate) fn no_column(&self, wanted: &str, option: &str) -> Failure {
+        Failure::input(format!(
+            "{}: there is no column {wanted:?} for {option}",
+            self.data.display()
+        ))
+        .hint("columns are counted from 0")
     }
 
     /// Explains what is wrong with a number at `place`, and what to do about it.
@@ -58,22 +158,33 @@ impl DataArgs {
         let at = format!("{}: {place}", self.data.display());
         match problem {
             Problem::Value(value) => {
-                let expected = match self.coding() {
-                    Coding::Binary => "binary data hold only 0 and 1",
-                    Coding::Spins => "spins are only -1 and +1",
+                let expected = match self.values() {
+                    Values::Levels(0.0, 1.0) => "binary data hold only 0 and 1".to_owned(),
+                    Values::Levels(-1.0, 1.0) => "spins are only -1 and +1".to_owned(),
+                    Values::Levels(zero, one) => format!("the values are only {zero} and {one}"),
+                    Values::Above(_) => unreachable!("every number is above the threshold or not"),
                 };
                 let failure = Failure::input(format!("{at}: found {value}, but {expected}"));
-                match (self.coding(), value) {
-                    (Coding::Binary, -1.0) => failure.hint("for ±1 spins pass --spins"),
-                    (Coding::Spins, 0.0) => failure.hint("for 0/1 data leave --spins out"),
-                    (_, value) if value.is_nan() => {
-                        failure.hint("missing entries are not read: leave out such rows or units")
-                    }
+                match (self.levels, self.coding(), value) {
+                    (Some(_), ..) => failure.hint("--levels A,B names the values of 0 and of 1"),
+                    (_, Coding::Binary, -1.0) => failure.hint("for ±1 spins pass --spins"),
+                    (_, Coding::Spins, 0.0) => failure.hint("for 0/1 data leave --spins out"),
+                    (_, _, 2.0) => failure.hint(
+                        "for numbers and counts pass --binarize (1 above 0), for answers coded 1 \
+                         and 2 --levels 1,2; if the column says how often each row occurred, name \
+                         it with --counts",
+                    ),
                     _ => failure.hint(
-                        "binarise first (x > 0); if a column holds counts, name it with --counts",
+                        "for numbers and counts pass --binarize (1 above 0, or above a threshold \
+                         that you give); if the column says how often each row occurred, name it \
+                         with --counts",
                     ),
                 }
             }
+            Problem::Missing => Failure::input(format!("{at}: the entry is missing")).hint(
+                "--missing drop leaves out such rows; --missing mask keeps them and fits the \
+                 entries that are there",
+            ),
             Problem::Count(value) => Failure::input(format!(
                 "{at}: the count is {value}, but counts are finite and not negative"
             ))
@@ -82,6 +193,11 @@ impl DataArgs {
                 "{at}: {found} entries, but the first row has {expected}"
             ))
             .hint("every row needs one entry per unit"),
+            Problem::Memory(bytes) => Failure::input(format!(
+                "{at}: up to here the samples take {}, and there is no room for more",
+                memory::in_words(bytes)
+            ))
+            .hint("read fewer samples; --memory-limit sets another limit"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::DataArgs;
 use crate::failure::Failure;
+use crate::memory::Room;
 use crate::npy;
 use crate::packer::{Packer, Problem};
 use std::io::Read;
@@ -19,12 +20,93 @@ impl From<npy::Error> for Stop {
     }
 }
 
-/// Reads an array of `length` bytes, header included. A header that claims another size is refused
-/// before anything is read.
+/// An array that follows in a file.
+pub(crate) struct Shape {
+    pub(crate) rows: u64,
+    pub(crate) columns: u64,
+    /// Whether the first index runs fastest.
+    pub(crate) by_column: bool,
+}
+
+impl Shape {
+    /// Returns the length of a run of the index that is stored fastest.
+    fn width(&self) -> u64 {
+        if self.by_column {
+            self.rows
+        } else {
+            self.columns
+        }
+    }
+
+    /// Names the entry at a position of a line.
+    fn place(&self, line: u64, position: u64) -> String {
+        let (row, column) = if self.by_column {
+            (position, line)
+        } else {
+            (line, position)
+        };
+        format!("row {row}, column {column} (from 0)")
+    }
+
+    /// Returns a packer for the lines of the array. Refuses what memory cannot hold.
+    pub(crate) fn packer(&self, args: &DataArgs, room: Room) -> Result<Packer, Failure> {
+        if args.index && args.transpose {
+            return Err(Failure::input(format!(
+                "{}: --index with --transpose is for texts",
+                args.data.display()
+            ))
+            .hint("save the array without the labels"));
+        }
+        let columns = args.columns(None)?;
+        let (samples, units) = if args.transpose {
+            (self.columns, self.rows)
+        } else {
+            (self.rows, self.columns)
+        };
+        check_units(
+            args,
+            room,
+            columns.n_units(usize::try_from(units).unwrap_or(usize::MAX)),
+        )?;
+        let bytes = samples.saturating_mul(units.div_ceil(64)).saturating_mul(8);
+        room.check(
+            &format!(
+                "{}: {samples} samples of {units} units",
+                args.data.display()
+            ),
+            bytes,
+            "read fewer samples; --memory-limit sets another limit",
+        )?;
+        // Rows are samples unless transposed; lines of columns turn this once more.
+        let by_unit = self.by_column != args.transpose;
+        let missing = args.missing.unwrap_or_default();
+        Ok(Packer::new(
+            args.values(),
+            missing,
+            by_unit,
+            columns,
+            room.bytes,
+        ))
+    }
+}
+
+/// Refuses units whose couplings no memory can hold.
+pub(crate) fn check_units(args: &DataArgs, room: Room, n_units: usize) -> Result<(), Failure> {
+    let n = n_units as u64;
+    room.check(
+        &format!("{}: the couplings of {n} units", args.data.display()),
+        n.saturating_mul(n).saturating_mul(8),
+        "rows are samples: if they are units, pass --transpose; --memory-limit sets another limit",
+    )
+}
+
+/// Reads an array in NumPy's format. If its `length` in bytes is known, header included, a header
+/// that claims another size is refused before anything is read.
 pub(crate) fn read_npy(
     args: &DataArgs,
+    room: Room,
     mut file: impl Read,
-    length: u64,
+    length: Option<u64>,
 ) -> Result<Packer, Failure> {
     let path = &args.data;
     let broken = |error: npy::Error| explain_npy(path, error);
@@ -43,6 +125,11 @@ pub(crate) fn read_npy(
         ))
         .hint("save a two-dimensional array"));
     };
+    let shape = Shape {
+        rows,
+        columns,
+        by_column: header.fortran,
+    };
     let n_entries = header.n_entries();
     let expected = n_entries
         .and_then(|n| n.checked_mul(dtype.size() as u64))
@@ -54,44 +141,49 @@ pub(crate) fn read_npy(
         ))
         .hint("the header is damaged"));
     };
-    // Lines are runs of the index that is stored fastest.
-    let (width, by_column) = if header.fortran {
-        (rows, true)
-    } else {
-        (columns, false)
+    let too_long = |more: String| {
+        Failure::input(format!(
+            "{}: {more} the {rows} × {columns} array",
+            path.display()
+        ))
+        .hint("save one array per .npy file")
     };
-    let place = |line: u64, position: u64| {
-        let (row, column) = if by_column {
-            (position, line)
-        } else {
-            (line, position)
-        };
-        format!("row {row}, column {column} (from 0)")
-    };
-    if n_entries > 0 {
+    if let Some(length) = length.filter(|_| n_entries > 0) {
         if length < expected {
             let whole = length.saturating_sub(header_length) / dtype.size() as u64;
+            let width = shape.width();
             return Err(Failure::input(format!(
                 "{}: {} is missing: the file has {length} bytes of {expected}",
                 path.display(),
-                place(whole / width, whole % width)
+                shape.place(whole / width, whole % width)
             ))
             .hint("the file is truncated; copy or save it again"));
         }
         if length > expected {
-            return Err(Failure::input(format!(
-                "{}: {} bytes follow the {rows} × {columns} array",
-                path.display(),
-                length - expected
-            ))
-            .hint("save one array per .npy file"));
+            return Err(too_long(format!("{} bytes follow", length - expected)));
         }
     }
-    // Rows are samples unless transposed; Fortran order turns lines once more.
-    let by_unit = by_column != args.transpose;
-    let mut packer = Packer::new(args.coding(), by_unit, args.counts_column(None)?);
+    let packer = read_entries(args, room, &shape, dtype, &mut file)?;
+    if length.is_none() && npy::fill(&mut file, &mut [0]).map_err(|e| broken(e.into()))? > 0 {
+        return Err(too_long("more bytes follow".into()));
+    }
+    Ok(packer)
+}
+
+/// Reads the entries of an array.
+pub(crate) fn read_entries(
+    args: &DataArgs,
+    room: Room,
+    shape: &Shape,
+    dtype: npy::Dtype,
+    file: &mut impl Read,
+) -> Result<Packer, Failure> {
+    let mut packer = shape.packer(args, room)?;
+    let width = shape.width();
     let mut left = width;
-    let outcome = dtype.for_each(&mut file, n_entries, |value| {
+    // Room for the samples bounds their number.
+    let n_entries = shape.rows.saturating_mul(shape.columns);
+    let outcome = dtype.for_each(file, n_entries, |value| {
         packer.push(value).map_err(Stop::Problem)?;
         left -= 1;
         if left == 0 {
@@ -100,17 +192,87 @@ pub(crate) fn read_npy(
         }
         Ok(())
     });
-    let here = place(packer.lines() as u64, packer.position() as u64);
+    let here = shape.place(packer.lines() as u64, packer.position() as u64);
     match outcome {
         Ok(()) => Ok(packer),
         Err(Stop::Problem(problem)) => Err(args.explain(&here, problem)),
         Err(Stop::Npy(npy::Error::Truncated(_))) => Err(Failure::input(format!(
             "{}: {here} is missing: the file is truncated",
-            path.display()
+            args.data.display()
         ))
         .hint("copy or save it again")),
-        Err(Stop::Npy(error)) => Err(broken(error)),
+        Err(Stop::Npy(error)) => Err(explain_npy(&args.data, error)),
     }
+}
+
+/// Returns the entries of `n_lines` lines with their positions; entries `starts[k]..starts[k + 1]`
+/// are those of line k. `None` if the starts are out of order.
+pub(crate) fn lines_of<'v>(
+    starts: &[f64],
+    n_lines: u64,
+    entries: impl ExactSizeIterator<Item = (&'v f64, &'v f64)>,
+) -> Option<Vec<(u64, u64, f64)>> {
+    let n = entries.len();
+    let is_whole = starts.len() as u64 == n_lines.checked_add(1)?
+        && starts.first() == Some(&0.0)
+        && starts.last() == Some(&(n as f64))
+        && starts.windows(2).all(|pair| pair[0] <= pair[1]);
+    let mut line = 0;
+    is_whole.then(|| {
+        let entries = entries.enumerate().map(|(k, (position, value))| {
+            while starts[line + 1] <= k as f64 {
+                line += 1;
+            }
+            (line as u64, *position as u64, *value)
+        });
+        entries.collect()
+    })
+}
+
+/// Reads the entries of a sparse array: for every line, the positions that are stored and their
+/// values. All others are 0. A position that is stored twice has the sum.
+pub(crate) fn read_sparse(
+    args: &DataArgs,
+    room: Room,
+    shape: &Shape,
+    mut entries: Vec<(u64, u64, f64)>,
+) -> Result<Packer, Failure> {
+    let mut packer = shape.packer(args, room)?;
+    let width = shape.width();
+    let n_lines = if shape.by_column {
+        shape.columns
+    } else {
+        shape.rows
+    };
+    if n_lines == 0 || width == 0 {
+        return Ok(packer);
+    }
+    let outside = entries.iter().find(|e| e.0 >= n_lines || e.1 >= width);
+    if let Some(&(line, position, _)) = outside {
+        return Err(Failure::input(format!(
+            "{}: the sparse array of {} × {} has an entry at {}",
+            args.data.display(),
+            shape.rows,
+            shape.columns,
+            shape.place(line, position)
+        ))
+        .hint("the file is damaged; save it again"));
+    }
+    entries.sort_by_key(|&(line, position, _)| (line, position));
+    let mut entries = entries.into_iter().peekable();
+    for line in 0..n_lines {
+        for position in 0..width {
+            let mut value = 0.0;
+            while let Some((.., more)) = entries.next_if(|e| (e.0, e.1) == (line, position)) {
+                value += more;
+            }
+            let pushed = packer.push(value);
+            pushed.map_err(|problem| args.explain(&shape.place(line, position), problem))?;
+        }
+        let ended = packer.end_line();
+        ended.map_err(|problem| args.explain(&shape.place(line, 0), problem))?;
+    }
+    Ok(packer)
 }
 
 /// Explains what is wrong with an array file.

@@ -63,7 +63,7 @@ pub enum ErrorsName {
 pub struct FitArgs {
     #[command(flatten)]
     pub(super) data: DataArgs,
-    /// Model file to write: .json, .npz or .csv
+    /// Model file to write: .json, .npz or .csv; `-` writes JSON to standard output
     #[arg(short, long, value_name = "MODEL")]
     pub(super) output: PathBuf,
     /// Method of the fit

@@ -1,6 +1,8 @@
 //! The integration tests of mpf-cli, in one program: it links once.
 
 mod common;
+#[cfg(unix)]
+mod data_formats;
 mod end_to_end;
 #[cfg(target_os = "linux")]
 mod full_disk;
