@@ -9,13 +9,14 @@ use crate::methods::{AUTO, MethodArgs, Strength, find};
 use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
-    Comparison, Contender, Criterion, Methods, Polish, Refine, Takes, Tournament, TournamentOptions,
+    Comparison, Contender, Criterion, Entrant, Methods, Polish, Refine, Takes, Tournament,
+    TournamentOptions,
 };
 use mpf_core::Cancel;
-use mpf_ising::Support;
 use mpf_ising::internal::n_packed;
+use mpf_ising::{BlockMean, Support};
 use mpf_report::report::Page;
-use mpf_report::text::digits;
+use mpf_report::text::{digits, duration};
 use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
 use std::path::{Path, PathBuf};
@@ -239,23 +240,42 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
          errors, those of ln Z included."
             .to_owned(),
     )]);
-    let rows: Vec<Vec<String>> = comparison
-        .entrants
+    let (criterion, _) = criterion(comparison);
+    let mut entrants: Vec<&Entrant> = comparison.entrants.iter().collect();
+    entrants.sort_by(|a, b| {
+        let loss = |e: &Entrant| match (criterion, e.log_likelihood) {
+            (Criterion::LogLikelihood, Some(ll)) => -ll.value,
+            _ => e.pseudolikelihood.value,
+        };
+        loss(a).total_cmp(&loss(b))
+    });
+    let rows: Vec<Vec<String>> = entrants
         .iter()
         .map(|e| {
-            let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), digits);
+            let mean = |m: Option<BlockMean>| {
+                m.map_or_else(
+                    || "–".to_owned(),
+                    |m| format!("{} ± {}", digits(m.value), digits(m.standard_error)),
+                )
+            };
             vec![
                 e.name.clone(),
-                number(e.log_likelihood.map(|m| m.value)),
-                number(Some(e.pseudolikelihood.value)),
-                number(Some(e.mpf.value)),
-                number(Some(e.seconds)),
+                mean(e.log_likelihood),
+                mean(Some(e.pseudolikelihood)),
+                digits(e.mpf.value),
+                duration(e.seconds),
             ]
         })
         .collect();
-    page.heading("Scores");
+    page.heading("Scores, best first");
     page.table(
-        &["method", "log-likelihood", "−ln PL", "MPF", "seconds"],
+        &[
+            "method",
+            "log-likelihood, nats (more is better)",
+            "−ln PL, nats (less is better)",
+            "MPF (less is better)",
+            "learning time",
+        ],
         &rows,
     );
     let mut remarks: Vec<String> = comparison

@@ -89,7 +89,17 @@ impl fmt::Display for Comparison {
         });
         writeln!(
             f,
-            "{:<12} {:>10} {:>10} {:>10} {:>11} {:>11} {:>9} {:>8}",
+            "Per held-out sample; own, MPF and PL: less is better; LL, the log-likelihood in nats: \
+             more is better. Differences are to the best, in {}.",
+            if criterion == Criterion::LogLikelihood {
+                "LL"
+            } else {
+                "PL"
+            }
+        )?;
+        writeln!(
+            f,
+            "{:<18} {:>10} {:>10} {:>10} {:>11} {:>11} {:>9} {:>8}",
             "method", "own", "MPF", "PL", "LL", "difference", "± error", "seconds"
         )?;
         for at in order {
@@ -97,7 +107,7 @@ impl fmt::Display for Comparison {
             let number = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.4}"));
             writeln!(
                 f,
-                "{:<12} {:>10} {:>10} {:>10} {:>11} {:>11.4} {:>9.4} {:>8.2}",
+                "{:<18} {:>10} {:>10} {:>10} {:>11} {:>11.4} {:>9.4} {:>8.2}",
                 entrant.name,
                 number(entrant.own),
                 number(Some(entrant.mpf.value)),
@@ -109,7 +119,7 @@ impl fmt::Display for Comparison {
             )?;
         }
         for dropout in &self.dropouts {
-            writeln!(f, "{:<12} {}", dropout.name, dropout.error)?;
+            writeln!(f, "{:<18} {}", dropout.name, dropout.error)?;
         }
         let ties: Vec<&str> = (0..self.entrants.len())
             .filter(|&at| at != best)

@@ -242,7 +242,18 @@ impl FitArgs {
     /// Refuses a sandwich that could not be computed after the fit.
     fn check_sandwich(&self, recipe: &Recipe, raster: &Raster) -> Result<(), Failure> {
         let d = raster.states.n_units();
-        let n_parameters = d + recipe.options.support.most_pairs(d);
+        // Units that never change have no parameters.
+        let words = raster.states.words_per_row();
+        let (mut ever, mut always) = (vec![0u64; words], vec![u64::MAX; words]);
+        for row in raster.states.rows() {
+            for (k, word) in row.iter().enumerate() {
+                ever[k] |= word;
+                always[k] &= word;
+            }
+        }
+        let varying = ever.iter().zip(&always).map(|(e, a)| (e & !a).count_ones());
+        let varying = varying.sum::<u32>() as usize;
+        let n_parameters = d + recipe.options.support.most_pairs(varying);
         let limit = ErrorBars::MAX_JOINT_PARAMETERS;
         let is_joint = recipe.last(d).steps(d, &recipe.options).0 != "units";
         let others = self
