@@ -5,7 +5,7 @@ mod page;
 
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
-use crate::draw::{self, DrawOptions, SamplerName};
+use crate::draw::{self, DrawOptions, How, SamplerName};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::{self, ForceArg};
@@ -15,13 +15,14 @@ use mpf_baselines::{GoodnessOfFit, Moments};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
-use mpf_samplers::diagnostics::RunDiagnostics;
 use std::path::PathBuf;
 
 /// The most units for which the model's moments are summed over all states.
 const EXACT_UNITS: usize = 20;
 /// The most units for which triplets are compared: 1.3 million of them.
 const TRIPLET_UNITS: usize = 200;
+/// The number of chains: half start in the data, half at random.
+const CHAINS: usize = 8;
 /// The number of blocks that errors are computed from by default.
 const BLOCKS: usize = 200;
 
@@ -74,15 +75,8 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     let raster = Raster::read(&args.data)?;
     check_units(args, &model, &raster, truth.as_ref())?;
     let states = raster.every_sample("mpf evaluate")?;
-    let (goodness, diagnostics) = compare(args, &model, &states, cancel)?;
-    let evaluation = Evaluation::new(
-        &args.model,
-        &model,
-        &raster,
-        truth.as_ref(),
-        &goodness,
-        diagnostics,
-    );
+    let (goodness, how) = compare(args, &model, &states, cancel)?;
+    let evaluation = Evaluation::new(&args.model, &model, &raster, truth.as_ref(), &goodness, how);
     evaluation.warnings.iter().for_each(|w| console.warning(w));
     for path in &args.output {
         let contents = match output::extension(path).as_str() {
@@ -141,7 +135,7 @@ fn compare(
     model: &Model,
     states: &States,
     cancel: &Cancel,
-) -> Result<(GoodnessOfFit, Option<RunDiagnostics>), Failure> {
+) -> Result<(GoodnessOfFit, Option<How>), Failure> {
     let d = model.names.len();
     let moments = |states: &States, block_length: usize| {
         if d <= TRIPLET_UNITS {
@@ -166,19 +160,20 @@ fn compare(
         &DrawOptions {
             sampler: args.sampler,
             n_draws,
-            chains: 4,
+            chains: CHAINS,
             burn_in: 1000,
             thinning: 4,
             seed: args.seed,
+            starts: Some(states),
             checkpoint: Checkpoint::default(),
         },
         cancel,
     )?;
     let waiting = progress::spinner("moments of the model");
-    // At most four blocks hold the end of one chain and the start of the next: too few to matter.
+    // At most one block per chain holds its end and the start of the next: too few to matter.
     let model_moments = moments(&drawn.states, (n_draws / BLOCKS).max(1));
     waiting.finish_and_clear();
-    Ok((GoodnessOfFit::new(model_moments?, data)?, drawn.diagnostics))
+    Ok((GoodnessOfFit::new(model_moments?, data)?, Some(drawn.how)))
 }
 
 fn summary(evaluation: &Evaluation) -> String {
@@ -190,5 +185,5 @@ fn summary(evaluation: &Evaluation) -> String {
             text::digits(error)
         );
     }
-    table
+    table + &format!("{}\n", evaluation.verdict)
 }

@@ -1,12 +1,14 @@
 //! The numbers of an evaluation, and the warnings that they give rise to.
 
 use crate::data::Raster;
+use crate::draw::How;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
 use mpf_ising::BlockMean;
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
 use serde::Serialize;
+use std::fmt;
 use std::path::Path;
 
 /// The moments of a model beside those of data. Triplets are left out: there are too many.
@@ -20,6 +22,7 @@ pub(super) struct Evaluation {
     pub(super) units: Vec<String>,
     /// `enumeration`, or the sampler.
     pub(super) model_moments_by: String,
+    pub(super) verdict: Verdict,
     pub(super) agreement: Agreements,
     pub(super) means: Vec<Compared>,
     pub(super) pairs: Vec<ComparedPair>,
@@ -27,6 +30,28 @@ pub(super) struct Evaluation {
     pub(super) mean_square_error_of_couplings: Option<f64>,
     pub(super) diagnostics: Option<RunDiagnostics>,
     pub(super) warnings: Vec<String>,
+}
+
+/// Whether the model agrees with the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    Agrees,
+    Disagrees,
+    /// The model's moments are not known well enough.
+    CannotJudge,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Agrees => "verdict: the model agrees with the data",
+            Self::Disagrees => "verdict: the model does not agree with the data",
+            Self::CannotJudge => {
+                "verdict: cannot judge, as the draws from the model do not agree with each other"
+            }
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -70,7 +95,7 @@ impl Evaluation {
         raster: &Raster,
         truth: Option<&Model>,
         goodness: &GoodnessOfFit,
-        diagnostics: Option<RunDiagnostics>,
+        how: Option<How>,
     ) -> Self {
         let record = raster.record();
         let same_data = model
@@ -81,10 +106,27 @@ impl Evaluation {
         if let Some(fit) = &model.fit {
             warnings.extend(fit.warnings.iter().cloned());
         }
-        if let Some(found) = &diagnostics {
-            warnings.extend(found.warnings.iter().cloned());
+        let mut trusted = true;
+        if let Some(how) = &how {
+            warnings.extend(how.remark.clone());
+            warnings.extend(how.diagnostics.iter().flat_map(|d| d.warnings.clone()));
+            trusted = how.diagnostics.as_ref().is_some_and(|found| found.agree);
         }
-        warnings.extend(disagreements(goodness));
+        let missed = disagreements(goodness);
+        let verdict = match (trusted, missed.is_empty()) {
+            (false, _) => Verdict::CannotJudge,
+            (true, true) => Verdict::Agrees,
+            (true, false) => Verdict::Disagrees,
+        };
+        if trusted {
+            warnings.extend(missed);
+        } else {
+            warnings.push(
+                "cannot judge whether the model agrees with the data: its moments are from draws \
+                 that do not agree with each other, or too few; ask for more with --draws"
+                    .into(),
+            );
+        }
         let beside =
             |a: &[BlockMean], b: &[BlockMean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
         let places = mpf_baselines::pairs(model.names.len());
@@ -94,10 +136,11 @@ impl Evaluation {
             same_data,
             n_samples: record.total_count.map_or(record.n_samples, |n| n as usize),
             units: model.names.clone(),
-            model_moments_by: match &diagnostics {
+            model_moments_by: match &how {
                 None => "enumeration".into(),
-                Some(found) => format!("{} chains", found.chains),
+                Some(how) => format!("draws by --sampler {}", how.sampler.name()),
             },
+            verdict,
             agreement: Agreements {
                 means: goodness.means,
                 pairs: goodness.pairs,
@@ -113,7 +156,7 @@ impl Evaluation {
             n_active: beside(&goodness.model.n_active, &goodness.data.n_active),
             mean_square_error_of_couplings: truth
                 .map(|truth| model.couplings.mean_square_error(&truth.couplings)),
-            diagnostics,
+            diagnostics: how.and_then(|how| how.diagnostics),
             warnings,
         }
     }
@@ -130,7 +173,7 @@ impl Evaluation {
                 digits(of.rms_difference),
                 digits(of.rms_error),
                 format!("{:.1} %", 100.0 * of.within_two_errors),
-                format!("{:.1}", of.largest_z),
+                digits(of.largest_z),
             ]
         };
         kinds.into_iter().map(row).collect()
