@@ -8,6 +8,7 @@ mod check_defaults;
 mod check_errors;
 mod check_ica;
 mod check_missing;
+mod check_verdicts;
 mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
@@ -70,6 +71,8 @@ enum Command {
     CheckErrors(check_errors::Args),
     /// Measures error and bias of the couplings when entries are missing at random.
     CheckMissing(check_missing::Args),
+    /// Counts the verdicts of `mpf evaluate` on ten models and exact draws from them.
+    CheckVerdicts(check_verdicts::Args),
     /// Measures the penalties that cross-validation and EBIC choose on lattices with known couplings.
     ChoosePenalty(choose_penalty::Args),
     /// Checks ICA and score matching at full size against bounds that were measured independently.
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::CheckDefaults(args) => check_defaults::run(&args, &cancel),
         Command::CheckErrors(args) => check_errors::run(&args, &cancel),
         Command::CheckMissing(args) => check_missing::run(&args, &cancel),
+        Command::CheckVerdicts(args) => check_verdicts::run(&args, &cancel),
         Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
         Command::CheckIca(args) => check_ica::run(&args, &cancel),
         Command::BenchReport(args) => bench_report::run(&args),

@@ -70,6 +70,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
             // Ten sweeps apart, bins are independent but for a correlation of about e⁻¹⁰.
             thinning: 10,
             seed: rng::next_seed(args.seed),
+            starts: None,
             checkpoint: Checkpoint::default(),
         },
         cancel,

@@ -3,20 +3,28 @@
 use crate::failure::Failure;
 use crate::memory;
 use clap::ValueEnum;
-use mpf_core::{Cancel, Checkpoint};
-use mpf_ising::{Couplings, States};
+use mpf_core::{Cancel, Checkpoint, rng};
+use mpf_ising::{Couplings, States, get_bit};
 use mpf_report::progress;
+use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, SwendsenWang, Tempering,
-    TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, GibbsState, SwendsenWang,
+    Tempering, TemperingOptions,
 };
+
+/// The most units that `--sampler auto` enumerates: a million states.
+const ENUMERATED_UNITS: usize = 20;
+/// The most rows of the data among which chains look for their starts.
+const CANDIDATES: usize = 2000;
 
 /// The argument of `--sampler`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SamplerName {
-    /// Gibbs sweeps: warm models, such as those of spikes
+    /// Enumeration up to 20 units, else Gibbs sweeps, and tempering where their chains do not agree
     #[default]
+    Auto,
+    /// Gibbs sweeps: warm models, such as those of spikes
     Gibbs,
     /// Swendsen-Wang clusters: unfrustrated models near their critical point
     Sw,
@@ -26,9 +34,17 @@ pub enum SamplerName {
     Exact,
 }
 
+impl SamplerName {
+    /// Returns the name on the command line.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |v| v.get_name().to_owned())
+    }
+}
+
 /// Options of [`draw`].
 #[derive(Clone, Debug)]
-pub struct DrawOptions {
+pub struct DrawOptions<'a> {
     /// The sampler.
     pub sampler: SamplerName,
     /// The number of states.
@@ -41,6 +57,8 @@ pub struct DrawOptions {
     pub thinning: usize,
     /// The seed of all draws.
     pub seed: u64,
+    /// Data in which half of the chains of `--sampler auto` start.
+    pub starts: Option<&'a States>,
     /// Where unfinished draws are kept.
     pub checkpoint: Checkpoint,
 }
@@ -49,6 +67,16 @@ pub struct DrawOptions {
 pub struct Drawn {
     /// The states, chain after chain.
     pub states: States,
+    /// How they were drawn.
+    pub how: How,
+}
+
+/// How states were drawn, and how far to trust them.
+pub struct How {
+    /// The sampler that drew them.
+    pub sampler: SamplerName,
+    /// Why it is not the one that was tried first.
+    pub remark: Option<String>,
     /// `None` for fewer than eight draws per chain.
     pub diagnostics: Option<RunDiagnostics>,
 }
@@ -59,7 +87,7 @@ pub struct Drawn {
 /// Those of the sampler, and an interruption.
 pub fn draw(
     couplings: &Couplings,
-    options: &DrawOptions,
+    options: &DrawOptions<'_>,
     cancel: &Cancel,
 ) -> Result<Drawn, Failure> {
     memory::check(
@@ -68,59 +96,192 @@ pub fn draw(
         None,
         "ask for fewer at a time",
     )?;
-    match options.sampler {
-        SamplerName::Gibbs => run(&Gibbs::new(couplings)?, couplings, options, cancel),
-        SamplerName::Sw => run(&SwendsenWang::new(couplings)?, couplings, options, cancel),
-        SamplerName::Exact => run(
-            &ExactEnumeration::new(couplings)?,
-            couplings,
-            options,
-            cancel,
-        ),
-        SamplerName::Tempering => {
-            let ladder = TemperingOptions {
-                // Fitted couplings may be large: the hottest copy has none.
-                hottest: 0.0,
-                seed: options.seed,
-                ..Default::default()
-            };
-            let tempering = Tempering::tune(couplings, &ladder)?;
-            run(&tempering, couplings, options, cancel)
-        }
+    let sampler = match options.sampler {
+        SamplerName::Auto if couplings.n_units() <= ENUMERATED_UNITS => SamplerName::Exact,
+        other => other,
+    };
+    let drawing = Drawing {
+        couplings,
+        options,
+        cancel,
+    };
+    match sampler {
+        SamplerName::Auto => drawing.gibbs_or_tempering(),
+        SamplerName::Gibbs => drawing.run(sampler, &Gibbs::new(couplings)?, None),
+        SamplerName::Sw => drawing.run(sampler, &SwendsenWang::new(couplings)?, None),
+        SamplerName::Exact => drawing.run(sampler, &ExactEnumeration::new(couplings)?, None),
+        SamplerName::Tempering => drawing.tempering(),
     }
 }
 
-fn run<S: ChainSampler<Draws = States>>(
-    sampler: &S,
-    couplings: &Couplings,
-    options: &DrawOptions,
-    cancel: &Cancel,
-) -> Result<Drawn, Failure> {
-    let n_chains = options.chains.min(options.n_draws).max(1);
-    let runner = ChainRunner::new(ChainOptions {
-        seed: options.seed,
-        n_chains,
-        n_draws: options.n_draws.div_ceil(n_chains),
-        burn_in: options.burn_in,
-        thinning: options.thinning,
-        cancel: cancel.clone(),
-        checkpoint: options.checkpoint.clone(),
-    })?;
-    let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
-    let run = runner.run_with_progress(sampler, |_| bar.inc(1));
-    bar.finish_and_clear();
-    let run = run?;
-    if run.cancelled {
-        return Err(Failure::interrupted());
+struct Drawing<'a> {
+    couplings: &'a Couplings,
+    options: &'a DrawOptions<'a>,
+    cancel: &'a Cancel,
+}
+
+impl Drawing<'_> {
+    /// Runs Gibbs sweeps, and tempering if their chains do not agree.
+    fn gibbs_or_tempering(&self) -> Result<Drawn, Failure> {
+        let gibbs = Gibbs::new(self.couplings)?;
+        let starts = self.starts(&gibbs)?;
+        let plain = self.run(SamplerName::Gibbs, &gibbs, Some(starts))?;
+        let worst = match &plain.how.diagnostics {
+            Some(found) if !found.agree => found.worst_rhat,
+            _ => return Ok(plain),
+        };
+        drop(plain);
+        let options = DrawOptions {
+            checkpoint: self.options.checkpoint.entry("tempering"),
+            ..self.options.clone()
+        };
+        let mut drawn = Drawing {
+            options: &options,
+            ..*self
+        }
+        .tempering()?;
+        let worst = worst.map(|worst| {
+            format!(
+                " on {} (R-hat {})",
+                worst.of,
+                if worst.value.is_finite() {
+                    digits(worst.value)
+                } else {
+                    "infinite".into()
+                }
+            )
+        });
+        drawn.how.remark = Some(format!(
+            "chains of plain Gibbs sweeps do not agree{}: these draws are from parallel tempering",
+            worst.unwrap_or_default()
+        ));
+        Ok(drawn)
     }
-    let diagnostics = run.diagnose(couplings).ok();
-    let mut states = run.pooled();
-    drop(run);
-    if states.n_samples() > options.n_draws {
-        states = states.slice(0..options.n_draws);
+
+    fn tempering(&self) -> Result<Drawn, Failure> {
+        let ladder = TemperingOptions {
+            // Fitted couplings may be large: the hottest copy has none.
+            hottest: 0.0,
+            seed: self.options.seed,
+            ..Default::default()
+        };
+        let tempering = Tempering::tune(self.couplings, &ladder)?;
+        self.run(SamplerName::Tempering, &tempering, None)
     }
-    Ok(Drawn {
-        states,
-        diagnostics,
-    })
+
+    fn n_chains(&self) -> usize {
+        self.options.chains.min(self.options.n_draws).max(1)
+    }
+
+    /// Returns starts that show whether Gibbs sweeps move from mode to mode: random states and
+    /// their opposites, and in every second chain rows of the data far from each other.
+    fn starts(&self, gibbs: &Gibbs) -> Result<Vec<GibbsState>, Failure> {
+        let n_chains = self.n_chains();
+        let mut rng = rng::stream(self.options.seed, n_chains);
+        let from_data = self
+            .options
+            .starts
+            .map_or_else(Vec::new, |data| far_apart(data, n_chains / 2));
+        let mut starts = Vec::with_capacity(n_chains);
+        for row in from_data {
+            starts.push(gibbs.state(row)?);
+        }
+        while starts.len() < n_chains {
+            let start = gibbs.random_start(&mut rng)?;
+            let mut opposite = start.clone();
+            for unit in 0..gibbs.n_units() {
+                gibbs.set(&mut opposite, unit, !get_bit(start.row(), unit));
+            }
+            starts.extend([start, opposite]);
+        }
+        starts.truncate(n_chains);
+        Ok(starts)
+    }
+
+    fn run<S: ChainSampler<Draws = States, Info: Sync>>(
+        &self,
+        name: SamplerName,
+        sampler: &S,
+        starts: Option<Vec<S::State>>,
+    ) -> Result<Drawn, Failure> {
+        let options = self.options;
+        let n_chains = self.n_chains();
+        let runner = ChainRunner::new(ChainOptions {
+            seed: options.seed,
+            n_chains,
+            n_draws: options.n_draws.div_ceil(n_chains),
+            burn_in: options.burn_in,
+            thinning: options.thinning,
+            cancel: self.cancel.clone(),
+            checkpoint: options.checkpoint.clone(),
+        })?;
+        let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
+        let run = match starts {
+            Some(starts) => runner.run_from(sampler, starts, |_| bar.inc(1)),
+            None => runner.run_with_progress(sampler, |_| bar.inc(1)),
+        };
+        bar.finish_and_clear();
+        let run = run?;
+        if run.cancelled {
+            return Err(Failure::interrupted());
+        }
+        let diagnostics = run.diagnose(self.couplings).ok();
+        let mut states = run.pooled();
+        drop(run);
+        if states.n_samples() > options.n_draws {
+            states = states.slice(0..options.n_draws);
+        }
+        Ok(Drawn {
+            states,
+            how: How {
+                sampler: name,
+                remark: None,
+                diagnostics,
+            },
+        })
+    }
+}
+
+/// Returns `n` rows, each as far as possible from those before it: among a few thousand rows, a row
+/// of every mode that holds a fair share of them.
+fn far_apart(data: &States, n: usize) -> Vec<&[u64]> {
+    let step = data.n_samples().div_ceil(CANDIDATES).max(1);
+    let rows: Vec<&[u64]> = data.rows().step_by(step).collect();
+    let mut nearest = vec![u32::MAX; rows.len()];
+    let mut found: Vec<&[u64]> = rows.first().copied().into_iter().collect();
+    while found.len() < n.min(rows.len()) {
+        let last = found[found.len() - 1];
+        for (nearest, row) in nearest.iter_mut().zip(&rows) {
+            let differ = row.iter().zip(last).map(|(a, b)| (a ^ b).count_ones());
+            *nearest = differ.sum::<u32>().min(*nearest);
+        }
+        let furthest = (0..rows.len()).max_by_key(|&at| nearest[at]);
+        found.push(rows[furthest.expect("data have rows")]);
+    }
+    found.truncate(n);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_rows_far_apart() {
+        let mut data = States::new(8).unwrap();
+        for row in [
+            0b0000_0001,
+            0b0000_0011,
+            0b1111_1110,
+            0b0000_0111,
+            0b0001_1111,
+        ] {
+            data.push(&[row]);
+        }
+        // All 8 bits differ from the first; then 4 from one and 4 from the other.
+        let expected: [&[u64]; 3] = [&[0b0000_0001], &[0b1111_1110], &[0b0001_1111]];
+        assert_eq!(far_apart(&data, 3), expected);
+        assert_eq!(far_apart(&data, 9).len(), 5);
+        assert!(far_apart(&data, 0).is_empty());
+    }
 }

@@ -22,6 +22,8 @@ use std::time::Instant;
 const EXACT_UNITS: usize = 20;
 /// The most units for which triplets are compared: 1.3 million of them.
 const TRIPLET_UNITS: usize = 200;
+/// The number of chains: half start in the data, half at random.
+const CHAINS: usize = 8;
 /// The number of blocks that errors are computed from by default.
 const BLOCKS: usize = 200;
 
@@ -178,10 +180,11 @@ fn compare(
         &DrawOptions {
             sampler: args.sampler,
             n_draws,
-            chains: 4,
+            chains: CHAINS,
             burn_in: 1000,
             thinning: 4,
             seed: args.seed,
+            starts: Some(states),
             checkpoint: Checkpoint::default(),
         },
         cancel,
@@ -189,12 +192,12 @@ fn compare(
     console.stage("draws from the model", start.elapsed());
     let start = Instant::now();
     let waiting = progress::spinner("moments of the model");
-    // At most four blocks hold the end of one chain and the start of the next: too few to matter.
+    // At most one block per chain holds its end and the start of the next: too few to matter.
     let model_moments = moments(&drawn.states, (n_draws / BLOCKS).max(1));
     waiting.finish_and_clear();
     console.stage("moments of the model", start.elapsed());
     let goodness = GoodnessOfFit::new(model_moments?, data)?;
-    Ok((goodness, Source::Draws(drawn.diagnostics)))
+    Ok((goodness, Source::Draws(drawn.how)))
 }
 
 fn summary(evaluation: &Evaluation) -> String {
@@ -210,5 +213,5 @@ fn summary(evaluation: &Evaluation) -> String {
             text::digits(error)
         );
     }
-    table
+    table + &format!("{}\n", evaluation.verdict)
 }

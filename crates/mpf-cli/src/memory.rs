@@ -38,10 +38,10 @@ pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
 }
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units`. It holds them twice while
-/// it pools the chains, or once beside the numbers that diagnostics sort.
+/// it pools the chains, and while it diagnoses every unit beside the numbers of a series.
 pub fn of_draws(n_draws: usize, n_units: usize) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
-    PROGRAM.saturating_add((n_draws as u64).saturating_mul(row + row.max(DIAGNOSTICS)))
+    PROGRAM.saturating_add((n_draws as u64).saturating_mul(2 * row + DIAGNOSTICS))
 }
 
 /// Refuses `what` if it needs more than `limit` bytes or, without a limit, more than the machine has

@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
 use crate::raster_file;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use mpf_core::{Cancel, Settings};
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::{RunDiagnostics, Summary};
@@ -53,10 +53,9 @@ pub struct SampleArgs {
 impl SampleArgs {
     /// Lists what the draws depend on.
     fn settings(&self, model: &Model) -> Settings {
-        let sampler = self.sampler.to_possible_value();
         checkpoint::settings("sample")
             .with("the model", model.couplings_fingerprint())
-            .with("--sampler", sampler.as_ref().map_or("", |v| v.get_name()))
+            .with("--sampler", self.sampler.name())
             .with("-n", self.n)
             .with("--chains", self.chains)
             .with("--burn-in", self.burn_in)
@@ -69,6 +68,8 @@ impl SampleArgs {
 struct Report<'a> {
     output: String,
     n_samples: usize,
+    sampler: String,
+    remark: Option<&'a str>,
     diagnostics: Option<&'a RunDiagnostics>,
 }
 
@@ -101,6 +102,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
         burn_in: args.burn_in,
         thinning: args.thin,
         seed: args.seed,
+        starts: None,
         checkpoint: checkpoint.entry("chains"),
     };
     let outcome = draw::draw(&model.couplings, &options, cancel)
@@ -115,13 +117,16 @@ fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> R
         Coding::Binary
     };
     raster_file::write(&args.output, &drawn.states, &model.names, coding)?;
+    let how = &drawn.how;
     let mut text = format!(
-        "{}: {} states of {} units\n",
+        "{}: {} states of {} units by --sampler {}\n",
         args.output.display(),
         args.n,
-        model.names.len()
+        model.names.len(),
+        how.sampler.name()
     );
-    if let Some(found) = &drawn.diagnostics {
+    how.remark.iter().for_each(|remark| console.warning(remark));
+    if let Some(found) = &how.diagnostics {
         found.warnings.iter().for_each(|w| console.warning(w));
         let line = |what: &str, of: &Summary| {
             format!(
@@ -134,12 +139,20 @@ fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> R
         };
         text += &line("energy", &found.energy);
         text += &line("active units", &found.n_active);
+        if let (Some(rhat), Some(draws)) = (found.worst_rhat, found.fewest_draws) {
+            text += &format!(
+                "at worst: R-hat {:.3} of {}, {:.0} effective draws of {}\n",
+                rhat.value, rhat.of, draws.value, draws.of
+            );
+        }
     }
     console.result(&text)?;
     console.json(&Report {
         output: args.output.display().to_string(),
         n_samples: args.n,
-        diagnostics: drawn.diagnostics.as_ref(),
+        sampler: how.sampler.name(),
+        remark: how.remark.as_deref(),
+        diagnostics: how.diagnostics.as_ref(),
     })?;
     Ok(0)
 }

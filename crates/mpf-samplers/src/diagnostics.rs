@@ -15,9 +15,14 @@
 //! Every function takes one series per chain, all finite and of one length. Draws near the ends of
 //! `f64` are scaled, so their squares do not overflow. The diagnostics of a constant (the middle
 //! one of an odd number of draws aside) are NaN; others are finite, but for the cases that their
-//! functions name. No diagnostic can see a part of the target that no chain has visited.
+//! functions name.
+//!
+//! [`Run::diagnose`](crate::Run::diagnose) looks at the energy and the number of active units, at
+//! every unit, and at the overlaps of chains: modes of equal energy differ only in the latter two.
+//! No diagnostic can see a part of the target that no chain has visited.
 
 mod autocovariance;
+mod bits;
 mod normal;
 mod run;
 mod series;
@@ -31,7 +36,7 @@ use series::{
     is_constant, mean_and_variance, pooled, quantile, rank_normalise, scaled_split, split,
 };
 
-pub use run::RunDiagnostics;
+pub use run::{Quantity, RunDiagnostics, Worst};
 
 /// All diagnostics of one quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -174,14 +179,25 @@ fn split_ess(chains: &[Vec<f64>]) -> f64 {
 
 /// Returns Geyer's τ of chains that are already split.
 fn split_time(chains: &[Vec<f64>]) -> f64 {
-    let n = chains[0].len();
-    let (within, between) = variances(chains);
-    let total = within * (n - 1) as f64 / n as f64 + between;
     if is_constant(chains) {
         return f64::NAN;
     }
     let mut autocovariance = Autocovariance::new(chains);
-    let mut autocorrelation = |lag: usize| 1.0 - (within - autocovariance.at(lag)) / total;
+    time_of(chains.len(), chains[0].len(), variances(chains), |lag| {
+        autocovariance.at(lag)
+    })
+}
+
+/// Returns Geyer's τ of `n_chains` split chains of `n` draws from their variances and
+/// autocovariances.
+fn time_of(
+    n_chains: usize,
+    n: usize,
+    (within, between): (f64, f64),
+    mut autocovariance: impl FnMut(usize) -> f64,
+) -> f64 {
+    let total = within * (n - 1) as f64 / n as f64 + between;
+    let mut autocorrelation = |lag: usize| 1.0 - (within - autocovariance(lag)) / total;
     let mut sum = 0.0;
     let mut smallest = f64::INFINITY;
     for lag in (0..n - 1).step_by(2) {
@@ -194,7 +210,7 @@ fn split_time(chains: &[Vec<f64>]) -> f64 {
         smallest = pair.min(smallest);
         sum += smallest;
     }
-    let draws = (n * chains.len()) as f64;
+    let draws = (n * n_chains) as f64;
     (2.0 * sum - 1.0).max(1.0 / draws.log10())
 }
 
@@ -207,8 +223,12 @@ fn split_rhat(chains: &[Vec<f64>]) -> f64 {
     if chains.chunks(1).all(is_constant) {
         return f64::INFINITY;
     }
-    let n = chains[0].len() as f64;
-    let (within, between) = variances(chains);
+    rhat_of(chains[0].len(), variances(chains))
+}
+
+/// Returns R̂ of split chains of `n` draws from their variances; +∞ without any within.
+fn rhat_of(n: usize, (within, between): (f64, f64)) -> f64 {
+    let n = n as f64;
     ((n - 1.0) / n + between / within).sqrt()
 }
 

@@ -1,6 +1,7 @@
 //! The numbers of an evaluation, and the warnings that they give rise to.
 
 use crate::data::Raster;
+use crate::draw::How;
 use crate::failure::Failure;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
@@ -9,6 +10,7 @@ use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
 use serde::Serialize;
 use std::f64::consts::LN_2;
+use std::fmt;
 use std::path::Path;
 
 /// The moments of a model beside those of data. Triplets are left out: there are too many.
@@ -22,6 +24,7 @@ pub(super) struct Evaluation {
     pub(super) units: Vec<String>,
     /// `enumeration`, or the sampler.
     pub(super) model_moments_by: String,
+    pub(super) verdict: Verdict,
     pub(super) agreement: Agreements,
     pub(super) means: Vec<Compared>,
     pub(super) pairs: Vec<ComparedPair>,
@@ -121,6 +124,28 @@ impl ExactScores {
     }
 }
 
+/// Whether the model agrees with the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    Agrees,
+    Disagrees,
+    /// The model's moments are not known well enough.
+    CannotJudge,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Agrees => "verdict: the model agrees with the data",
+            Self::Disagrees => "verdict: the model does not agree with the data",
+            Self::CannotJudge => {
+                "verdict: cannot judge, as the draws from the model do not agree with each other"
+            }
+        })
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct Agreements {
     pub(super) means: Agreement,
@@ -132,7 +157,7 @@ pub(super) struct Agreements {
 /// Where the moments of a model come from, with what else is known then.
 pub(super) enum Source {
     Enumeration(ExactScores),
-    Draws(Option<RunDiagnostics>),
+    Draws(How),
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -170,8 +195,8 @@ impl Evaluation {
         goodness: &GoodnessOfFit,
         source: Source,
     ) -> Self {
-        let (diagnostics, exact) = match source {
-            Source::Draws(diagnostics) => (diagnostics, None),
+        let (how, exact) = match source {
+            Source::Draws(how) => (Some(how), None),
             Source::Enumeration(scores) => (None, Some(scores)),
         };
         let record = raster.record();
@@ -183,10 +208,27 @@ impl Evaluation {
         if let Some(fit) = &model.fit {
             warnings.extend(fit.warnings.iter().cloned());
         }
-        if let Some(found) = &diagnostics {
-            warnings.extend(found.warnings.iter().cloned());
+        let mut trusted = true;
+        if let Some(how) = &how {
+            warnings.extend(how.remark.clone());
+            warnings.extend(how.diagnostics.iter().flat_map(|d| d.warnings.clone()));
+            trusted = how.diagnostics.as_ref().is_some_and(|found| found.agree);
         }
-        warnings.extend(disagreements(goodness));
+        let missed = disagreements(goodness);
+        let verdict = match (trusted, missed.is_empty()) {
+            (false, _) => Verdict::CannotJudge,
+            (true, true) => Verdict::Agrees,
+            (true, false) => Verdict::Disagrees,
+        };
+        if trusted {
+            warnings.extend(missed);
+        } else {
+            warnings.push(
+                "cannot judge whether the model agrees with the data: its moments are from draws \
+                 that do not agree with each other, or too few; ask for more with --draws"
+                    .into(),
+            );
+        }
         let beside =
             |a: &[BlockMean], b: &[BlockMean]| a.iter().zip(b).map(compared).collect::<Vec<_>>();
         let places = mpf_baselines::pairs(model.names.len());
@@ -196,10 +238,11 @@ impl Evaluation {
             same_data,
             n_samples: record.total_count.map_or(record.n_samples, |n| n as usize),
             units: model.names.clone(),
-            model_moments_by: match &diagnostics {
+            model_moments_by: match &how {
                 None => "enumeration".into(),
-                Some(found) => format!("{} chains", found.chains),
+                Some(how) => format!("draws by --sampler {}", how.sampler.name()),
             },
+            verdict,
             agreement: Agreements {
                 means: goodness.means,
                 pairs: goodness.pairs,
@@ -216,7 +259,7 @@ impl Evaluation {
             exact,
             mean_square_error_of_couplings: truth
                 .map(|truth| model.couplings.mean_square_error(&truth.couplings)),
-            diagnostics,
+            diagnostics: how.and_then(|how| how.diagnostics),
             warnings,
         }
     }
@@ -233,7 +276,7 @@ impl Evaluation {
                 digits(of.rms_difference),
                 digits(of.rms_error),
                 format!("{:.1} %", 100.0 * of.within_two_errors),
-                format!("{:.1}", of.largest_z),
+                digits(of.largest_z),
             ]
         };
         kinds.into_iter().map(row).collect()

@@ -15,4 +15,5 @@ mod kill;
 mod memory;
 mod own_method;
 mod threads;
+mod verdicts;
 mod wrong_inputs;

@@ -156,7 +156,7 @@ fn whole(fit: &Fit) -> Result<(), TestCaseError> {
 fn numbers_of(warning: &Warning) -> Result<(), TestCaseError> {
     prop_assert!(!warning.to_string().contains("NaN"), "{warning}");
     match warning {
-        Warning::MostFlipsLeftOut { fraction } => shares("fraction", [fraction]),
+        Warning::FlipsLeftOut { fraction } => shares("fraction", [fraction]),
         Warning::RunAwayCouplings { couplings, limit } => {
             let values = couplings.iter().map(|(_, _, k)| k);
             all_finite("K", values.chain([limit]))

@@ -386,8 +386,20 @@ fn leaving_flips_out_is_measured_and_warned_of() {
     assert!(
         fit.warnings
             .iter()
-            .any(|w| matches!(w, Warning::MostFlipsLeftOut { .. }))
+            .any(|w| matches!(w, Warning::FlipsLeftOut { .. }))
     );
+
+    // Only the first two rows are neighbours: 2 of 8 n flips, which is 5 % of 5 rows.
+    let rows: [u8; 6] = [0b0, 0b1, 0b0110_0000, 0b0001_1110, 0b1111_0011, 0b1000_1100];
+    for n in [5, 6] {
+        let data = Array2::from_shape_fn((n, 8), |(row, unit)| rows[row] >> unit & 1);
+        let samples = Samples::from_binary(data.view()).unwrap();
+        let fit = fitter.fit(&samples).unwrap();
+        assert_eq!(fit.left_out_fraction, 2.0 / (8 * n) as f64);
+        let told =
+            |w: &Warning| matches!(w, Warning::FlipsLeftOut { fraction } if *fraction == 0.05);
+        assert_eq!(fit.warnings.iter().any(told), n == 5, "{:?}", fit.warnings);
+    }
 
     let all = array![[0u8, 0], [1, 0], [0, 1], [1, 1]];
     let samples = Samples::from_binary(all.view()).unwrap();

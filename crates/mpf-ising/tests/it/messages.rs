@@ -83,7 +83,7 @@ fn warning_messages() {
             zeros: vec![3, 7],
             ones: vec![0],
         },
-        Warning::MostFlipsLeftOut { fraction: 0.973 },
+        Warning::FlipsLeftOut { fraction: 0.973 },
         Warning::SeparablePairs {
             pairs: (1..=10).map(|j| (0, j)).collect(),
         },

@@ -44,7 +44,7 @@ impl Autocovariance {
 }
 
 /// Returns all c_t, the transform of the power spectrum.
-fn by_transform(centred: &[Vec<f64>]) -> Vec<f64> {
+pub(super) fn by_transform(centred: &[Vec<f64>]) -> Vec<f64> {
     let n = centred[0].len();
     // Twice the length keeps the ends from meeting.
     let size = (2 * n).next_power_of_two();

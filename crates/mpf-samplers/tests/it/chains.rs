@@ -3,12 +3,13 @@
 use mpf_core::Cancel;
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Lattice, States};
+use mpf_samplers::diagnostics::Quantity;
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, Error, ExactEnumeration, ExactLattice, Gibbs, Hmc,
     HmcOptions, Run, Sampler, Scan, SmoothEnergy, SwendsenWang, Tempering, TemperingOptions,
     diagnostics, draw,
 };
-use mpf_testkit::{StopAfter, random_couplings, seed};
+use mpf_testkit::{StopAfter, judged_models, random_couplings, seed};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 use std::fmt::Debug;
@@ -452,4 +453,60 @@ fn rhat_sees_location_scale_and_drift() {
         .collect();
     assert!(diagnostics::rhat(&heavy).unwrap() < 1.02);
     assert!(diagnostics::bulk_ess(&heavy).unwrap() > 1000.0);
+}
+
+#[test]
+fn modes_of_equal_energy_are_told_apart() {
+    // An open 4×6 antiferromagnet, K = −1.2: Gibbs chains freeze in two opposite modes.
+    let models = judged_models();
+    let frozen = models
+        .iter()
+        .find(|m| m.name == "antiferromagnet, K = -1.2");
+    let j = &frozen.unwrap().couplings;
+    let gibbs = Gibbs::new(j).unwrap();
+    let board: u64 = (0..24)
+        .filter(|i| (i / 6 + i % 6) % 2 == 0)
+        .map(|i| 1 << i)
+        .sum();
+    let opposite = !board & ((1 << 24) - 1);
+    let run_from = |rows: [u64; 4]| {
+        let starts = rows.map(|row| gibbs.state(&[row]).unwrap());
+        let runner = ChainRunner::new(ChainOptions {
+            seed: seed(),
+            ..Default::default()
+        });
+        let run = runner.unwrap().run_from(&gibbs, starts.to_vec(), |_| {});
+        run.unwrap().diagnose(j).unwrap()
+    };
+    let found = run_from([board, opposite, board, opposite]);
+    assert!(found.energy.rhat < 1.05 && found.n_active.rhat < 1.05);
+    assert!(!found.agree);
+    let worst = found.worst_rhat.unwrap();
+    // Within a mode a unit differs in a few percent of the draws: R̂ ≈ sd of ±1 over that.
+    assert!(worst.value > 2.0, "{worst:?}");
+    assert!(matches!(worst.of, Quantity::Unit(_)), "{worst:?}");
+    assert!(
+        found.warnings[0].contains(&worst.of.to_string()),
+        "{:?}",
+        found.warnings
+    );
+    // Three chains in one mode: units and overlaps tell.
+    let found = run_from([board, board, board, opposite]);
+    assert!(
+        !found.agree && found.overlap.unwrap().rhat > 2.0,
+        "{found:?}"
+    );
+
+    // Few independent draws do not disagree by chance alone.
+    let exact = ExactEnumeration::new(j).unwrap();
+    for seed in 0..30 {
+        let few = ChainOptions {
+            seed,
+            n_draws: 25,
+            burn_in: 0,
+            ..Default::default()
+        };
+        let run = ChainRunner::new(few).unwrap().run(&exact).unwrap();
+        assert!(run.diagnose(j).unwrap().agree, "{seed}");
+    }
 }
