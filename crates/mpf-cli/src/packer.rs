@@ -209,8 +209,9 @@ impl Packer {
             self.n_bits += 1;
         } else if self.columns.counts == Some(column) {
             // A row without a count is left out with the rows that miss an entry.
-            let is_missing = value.is_nan() && self.missing == Missing::Drop;
-            if !is_missing && !(value.is_finite() && value >= 0.0) {
+            let is_left_out = value.is_nan() && self.missing == Missing::Drop;
+            let is_count = value.is_finite() && value >= 0.0;
+            if !is_count && !is_left_out {
                 return Err(Problem::Count(value));
             }
             self.weights.push(value);
