@@ -486,7 +486,7 @@ mod tests {
             iteration: k,
             evaluations: 2 * k,
             seconds: k as f64 * seconds_per_step,
-            gradient_norm: 0.1f64.powi(k as i32),
+            gradient_norm: 0.09f64.powi(k as i32),
             eps_j,
             eps_corr: None,
         };
