@@ -7,13 +7,17 @@
 //! ε_corr = mean over i < j of (⟨s_i s_j⟩_Ĵ − ⟨s_i s_j⟩_J)²
 //! ```
 //!
-//! against learning time, which excludes drawing samples and measuring errors. All methods start
-//! from the same random parameters and use the same threads. Limits are in iterations and updates,
-//! so that errors do not depend on the clock.
+//! against learning time, which excludes drawing samples and measuring errors, and against
+//! evaluations. All methods start from the same random parameters and use the same threads. Limits
+//! are in iterations and updates, so that errors do not depend on the clock.
+//!
+//! The paper's text frees the couplings between neighbours and the biases only ([`Free::Lattice`]);
+//! a second reading frees all couplings ([`Free::Full`]).
 
 mod figure;
 mod methods;
 mod page;
+mod path;
 mod penalised;
 mod problem;
 mod reading;
@@ -24,11 +28,13 @@ use crate::Result;
 use crate::correlations::Effort;
 use crate::output::{Entry, Experiment, Settings};
 use crate::run::{RunArgs, settings};
+use figure::Figures;
 use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
-use problem::Problem;
-use results::{Data, Method, NoCouplings, Results, summarise};
-use serde::Serialize;
+use path::Path;
+use problem::{Model, Problem};
+use results::{Data, Method, NoCouplings, OfSupport, Results, Run, summarise, summarise_paths};
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
@@ -44,34 +50,38 @@ pub struct Args {
     /// Whether opposite sides of the lattice are joined.
     #[arg(long, value_enum, default_value_t = Rim::Open)]
     boundary: Rim,
-    /// Where the samples come from; the paper's Swendsen-Wang does not mix here.
-    #[arg(long, value_enum, default_value_t = Source::Exact)]
-    sampler: Source,
+    /// Where the samples come from.
+    #[arg(long, value_enum, default_value_t = Samplers::Both)]
+    sampler: Samplers,
     /// Which couplings are free.
-    #[arg(long, value_enum, default_value_t = Free::Full)]
-    support: Free,
+    #[arg(long, value_enum, default_value_t = Supports::Both)]
+    support: Supports,
     /// Which methods to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
     methods: Vec<Learner>,
     /// Seed of the model, the samples and the start.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Repeat for this many models (seeds `seed`, `seed` + 1, …) and print medians and ranges.
+    /// Repeat for this many models (seeds `seed`, `seed` + 1, …) and print medians and quartiles.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Most iterations of MPF and PL.
     #[arg(long, default_value_t = 500)]
     iterations: usize,
+    /// Most iterations of MPF and PL on the way to convergence [default: 20000 with lattice
+    /// couplings, --iterations with all]
+    #[arg(long)]
+    path_iterations: Option<usize>,
     /// Updates of CD-1.
     #[arg(long, default_value_t = 300)]
     cd1_updates: usize,
     /// Updates of CD-10, each ten times the work of one of CD-1.
     #[arg(long, default_value_t = 40)]
     cd10_updates: usize,
-    /// Learning rate of the first update of CD. The paper's 3 overshoots when all couplings are
-    /// free.
-    #[arg(long, default_value_t = 1.0)]
-    cd_first_rate: f64,
+    /// Learning rate of the first update of CD [default: the paper's 3 with lattice couplings, 1
+    /// with all]
+    #[arg(long)]
+    cd_first_rate: Option<f64>,
     /// Learning rate of the last update of CD (the paper's).
     #[arg(long, default_value_t = 0.1)]
     cd_last_rate: f64,
@@ -101,23 +111,147 @@ enum Rim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Source {
+enum Samplers {
+    /// All methods from exact draws, and MPF and PL from a Swendsen-Wang chain too.
+    Both,
     /// Independent draws by a transfer matrix.
     Exact,
-    /// One chain, a state per sweep, after a burn-in of a tenth as many sweeps.
+    /// One chain as in the paper, a state per sweep, after a burn-in of a tenth as many sweeps.
     SwendsenWang,
+}
+
+impl Samplers {
+    /// Returns the sampler for all methods, and then the one beside it.
+    fn sources(self) -> &'static [Source] {
+        match self {
+            Self::Both => &[Source::Exact, Source::SwendsenWang],
+            Self::Exact => &[Source::Exact],
+            Self::SwendsenWang => &[Source::SwendsenWang],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Source {
+    Exact,
+    SwendsenWang,
+}
+
+impl Source {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact draws",
+            Self::SwendsenWang => "Swendsen-Wang chain",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Free {
+enum Supports {
+    /// The couplings between neighbours on the lattice, and the biases: the paper's text.
+    Lattice,
     /// All d(d + 1)/2 parameters.
     Full,
-    /// The couplings between neighbours on the lattice, and the biases.
+    /// The lattice's first, then all.
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Free {
     Lattice,
+    Full,
+}
+
+impl Free {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lattice => "lattice couplings",
+            Self::Full => "all couplings",
+        }
+    }
+}
+
+/// A part of the work on one model with one choice of free parameters.
+#[derive(Clone, Copy)]
+enum Unit {
+    Method(Learner),
+    Path(Learner, Source, Ridge),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Ridge {
+    None,
+    /// λ₂ = 1/M on couplings and fields.
+    OneOverM,
+}
+
+impl Unit {
+    fn name(self) -> String {
+        match self {
+            Self::Method(learner) => learner.name().to_owned(),
+            Self::Path(learner, source, ridge) => {
+                let ridge = if ridge == Ridge::None { "" } else { " + ridge" };
+                format!("{}{ridge}, {}", learner.name(), source.name())
+            }
+        }
+    }
 }
 
 impl Args {
+    fn supports(&self) -> &'static [Free] {
+        match self.support {
+            Supports::Lattice => &[Free::Lattice],
+            Supports::Full => &[Free::Full],
+            Supports::Both => &[Free::Lattice, Free::Full],
+        }
+    }
+
+    fn cd_first_rate(&self, free: Free) -> f64 {
+        self.cd_first_rate.unwrap_or(match free {
+            Free::Lattice => 3.0,
+            Free::Full => 1.0,
+        })
+    }
+
+    fn path_iterations(&self, free: Free) -> usize {
+        self.path_iterations.unwrap_or(match free {
+            Free::Lattice => 20_000,
+            Free::Full => self.iterations,
+        })
+    }
+
+    fn ridge(&self, ridge: Ridge) -> f64 {
+        match ridge {
+            Ridge::None => 0.0,
+            Ridge::OneOverM => 1.0 / self.samples as f64,
+        }
+    }
+
+    /// Lists the methods, and the paths of those of MPF and PL that are among them.
+    fn units(&self) -> Vec<Unit> {
+        let mut units: Vec<Unit> = self.methods.iter().copied().map(Unit::Method).collect();
+        for &learner in &self.methods {
+            if !matches!(learner, Learner::Mpf | Learner::Pl) {
+                continue;
+            }
+            for ridge in [Ridge::None, Ridge::OneOverM] {
+                let sources = self.sampler.sources().iter();
+                units.extend(sources.map(|&source| Unit::Path(learner, source, ridge)));
+            }
+        }
+        units
+    }
+
+    /// Returns whether a path is the trace of its method.
+    fn is_method(&self, free: Free, source: Source, ridge: Ridge) -> bool {
+        source == self.sampler.sources()[0]
+            && ridge == Ridge::None
+            && self.path_iterations(free) == self.iterations
+    }
+
     fn effort_at_the_end(&self) -> Effort {
         Effort {
             chains: 8,
@@ -148,12 +282,15 @@ impl Args {
         if self.methods.is_empty() {
             return Err("--methods names none".into());
         }
-        if self.boundary == Rim::Periodic && self.sampler == Source::Exact {
+        if self.boundary == Rim::Periodic && self.sampler != Samplers::SwendsenWang {
             return Err(
                 "exact samples need an open boundary; use --sampler swendsen-wang \
                  with --boundary periodic"
                     .into(),
             );
+        }
+        if self.path_iterations(Free::Lattice) < self.iterations {
+            return Err("--path-iterations must be at least --iterations".into());
         }
         if self.budget.is_some_and(|b| b.is_nan() || b <= 0.0) {
             return Err("--budget must be a positive number of seconds".into());
@@ -170,13 +307,14 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
             let Some(results) = compute(args, checkpoint, cancel)? else {
                 return Ok(None);
             };
-            let (panels, log_time) = (figure::panels(&results)?, figure::log_time(&results)?);
+            let figures = figure::of(&results)?;
+            let files: Vec<(&str, String)> = figures.iter().flat_map(Figures::files).collect();
             let entry = output.publish(&Experiment {
                 title: page::TITLE,
                 results: &results,
                 table: &page::tables(&results),
-                page: &page::of(&results, &panels, &log_time),
-                figures: &[("fig2.svg", panels), ("fig2-log-time.svg", log_time)],
+                page: &page::of(&results, &figures),
+                figures: &files,
                 reading: &results.reading,
             })?;
             Ok(Some(entry))
@@ -186,72 +324,128 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
 /// Returns `None` when cancelled before the first method began.
 fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Results>> {
     let mut first: Option<Facts> = None;
-    let mut models: Vec<(u64, Vec<Method>)> = Vec::new();
+    let mut runs: Vec<(Free, Vec<Run>)> = Vec::new();
+    runs.extend(args.supports().iter().map(|&free| (free, Vec::new())));
     for seed in args.seed..args.seed + args.seeds {
         let entry = checkpoint.entry(format!("model {seed}"));
-        let Some((facts, methods)) = compute_one(args, seed, &entry, cancel)? else {
+        let Some(facts) = compute_one(args, seed, &entry, cancel, &mut runs)? else {
             break;
         };
         first.get_or_insert(facts);
-        models.push((seed, methods));
         if cancel.is_cancelled() {
             break;
         }
     }
-    let Some((data, no_couplings)) = first else {
+    let Some((data, chain, no_couplings)) = first else {
         return Ok(None);
     };
-    let over_seeds = summarise(args, &models);
+    let mut supports = Vec::new();
+    for (support, mut runs) in runs {
+        if runs.is_empty() {
+            continue;
+        }
+        let over_seeds = summarise(args, &runs);
+        let paths_over_seeds = summarise_paths(&runs);
+        let first = runs.swap_remove(0);
+        supports.push(OfSupport {
+            support,
+            n_parameters: problem::n_parameters(args, support)?,
+            methods: first.methods,
+            paths: first.paths,
+            over_seeds,
+            paths_over_seeds,
+            reading: Vec::new(),
+        });
+    }
     let mut results = Results {
         settings: Settings::of(args),
         data,
+        chain,
         no_couplings,
-        methods: models.swap_remove(0).1,
-        over_seeds,
+        supports,
         reading: Vec::new(),
     };
-    results.reading = reading::of(&results);
+    reading::add_to(&mut results);
     Ok(Some(results))
 }
 
-/// The samples of a model and the errors without couplings.
-type Facts = (Data, NoCouplings);
+/// The samples of a model, those of the chain beside them, and the errors without couplings.
+type Facts = (Data, Option<Data>, NoCouplings);
 
-/// Runs all methods on one model. Returns `None` when cancelled before the first began. Makes the
-/// model only if something is left to do.
+/// Runs all methods and paths on one model and adds them to `runs`. Returns `None` when cancelled
+/// before the first began. Makes the model only if something is left to do.
 fn compute_one(
     args: &Args,
     seed: u64,
     checkpoint: &Checkpoint,
     cancel: &Cancel,
-) -> Result<Option<(Facts, Vec<Method>)>> {
+    runs: &mut [(Free, Vec<Run>)],
+) -> Result<Option<Facts>> {
     const FACTS: &str = "data";
-    let mut units = args.methods.iter().map(|m| m.name()).chain([FACTS]);
-    let problem = if units.all(|name| checkpoint.is_finished(name)) {
-        None
-    } else {
-        match Problem::new(args, seed, cancel)? {
+    let is_left = |free: Free, unit: &Unit| {
+        !checkpoint.entry(free.name()).is_finished(unit.name())
+            && !matches!(*unit, Unit::Path(_, source, ridge) if args.is_method(free, source, ridge))
+    };
+    let is_support_left = |free: Free| args.units().iter().any(|unit| is_left(free, unit));
+    let is_any_left = args.supports().iter().any(|&free| is_support_left(free));
+    let model = if is_any_left || !checkpoint.is_finished(FACTS) {
+        match Model::new(args, seed, cancel)? {
             None => return Ok(None),
             some => some,
         }
+    } else {
+        None
     };
-    let problem = || {
-        problem
-            .as_ref()
-            .expect("made where something is left to do")
-    };
+    let model = || model.as_ref().expect("made where something is left to do");
     let facts = checkpoint.unit(FACTS, |_| {
-        let problem = problem();
-        Ok::<_, crate::Error>((problem.data()?, problem.no_couplings()?))
+        let model = model();
+        Ok::<_, crate::Error>((model.data()?, model.chain_data()?, model.no_couplings()?))
     })?;
-    let mut methods = Vec::new();
-    for learner in &args.methods {
-        if cancel.is_cancelled() {
-            break;
+    for (free, runs) in runs {
+        let problem = if is_support_left(*free) {
+            match Problem::new(model(), *free)? {
+                None => break,
+                some => some,
+            }
+        } else {
+            None
+        };
+        let problem = || {
+            problem
+                .as_ref()
+                .expect("made where something is left to do")
+        };
+        let checkpoint = checkpoint.entry(free.name());
+        let (mut methods, mut paths) = (Vec::<Method>::new(), Vec::new());
+        for unit in args.units() {
+            if cancel.is_cancelled() {
+                break;
+            }
+            match unit {
+                Unit::Method(learner) => {
+                    let run = |entry: &Checkpoint| learner.run(problem(), entry);
+                    methods.push(checkpoint.unit(unit.name(), run)?);
+                }
+                Unit::Path(learner, source, ridge) if args.is_method(*free, source, ridge) => {
+                    let method = methods.iter().find(|m| m.name == learner.name());
+                    let method = method.expect("methods come before paths");
+                    paths.push(Path::of_method(method, source, args.iterations));
+                }
+                Unit::Path(learner, source, ridge) => {
+                    let ridge = args.ridge(ridge);
+                    let run =
+                        |entry: &Checkpoint| Path::run(learner, ridge, source, problem(), entry);
+                    paths.push(checkpoint.unit(unit.name(), run)?);
+                }
+            }
         }
-        methods.push(checkpoint.unit(learner.name(), |unit| learner.run(problem(), unit))?);
+        runs.push(Run {
+            seed,
+            methods,
+            paths,
+        });
     }
-    Ok(Some((facts, methods)))
+    Ok(Some(facts))
 }
 
 #[cfg(test)]
@@ -266,15 +460,16 @@ mod tests {
             variance: 1.0,
             lattice: 3,
             boundary: Rim::Open,
-            sampler: Source::Exact,
-            support: Free::Full,
+            sampler: Samplers::Both,
+            support: Supports::Both,
             methods: Learner::ALL.to_vec(),
             seed: 1,
             seeds: 1,
             iterations: 40,
+            path_iterations: None,
             cd1_updates: 20,
             cd10_updates: 6,
-            cd_first_rate: 1.0,
+            cd_first_rate: None,
             cd_last_rate: 0.1,
             tap_lambda: 1e-5,
             lambdas: 4,
@@ -298,26 +493,65 @@ mod tests {
     fn results_have_the_documented_shape() {
         let results = in_threads(2, &small());
         insta::assert_json_snapshot!(without_times(&results));
-        for method in &results.methods {
-            let split = method.eps_j_off_diagonal + method.eps_j_diagonal;
-            assert!((split - method.eps_j).abs() < 1e-12 * method.eps_j);
-            let times: Vec<f64> = method.trace.iter().map(|p| p.seconds).collect();
-            assert!(times.is_sorted(), "{}", method.name);
-            let last = method.trace.last().unwrap();
-            assert_eq!(
-                (last.eps_j, last.iteration),
-                (method.eps_j, method.iterations)
-            );
-            assert_eq!(method.trace[0].eps_j, results.methods[0].trace[0].eps_j);
+        let supports: Vec<Free> = results.supports.iter().map(|part| part.support).collect();
+        assert_eq!(supports, [Free::Lattice, Free::Full]);
+        for part in &results.supports {
+            for method in &part.methods {
+                let split = method.eps_j_off_diagonal + method.eps_j_diagonal;
+                assert!((split - method.eps_j).abs() < 1e-12 * method.eps_j);
+                let times: Vec<f64> = method.trace.iter().map(|p| p.seconds).collect();
+                assert!(times.is_sorted(), "{}", method.name);
+                let last = method.trace.last().unwrap();
+                assert_eq!(
+                    (last.eps_j, last.iteration, last.evaluations),
+                    (method.eps_j, method.iterations, method.evaluations)
+                );
+                assert_eq!(method.trace[0].eps_j, part.methods[0].trace[0].eps_j);
+            }
+            // MPF and PL, with and without a ridge, from exact draws and from the chain.
+            assert_eq!(part.paths.len(), 8);
+            for path in part.paths.iter().filter(|p| p.sampler == Source::Exact) {
+                let method = part.methods.iter().find(|m| m.name == path.name).unwrap();
+                let found = path.passed.at_limit.unwrap();
+                assert_eq!(found.eps_j == method.eps_j, path.ridge == 0.0);
+                assert!(path.passed.best.eps_j <= found.eps_j);
+            }
         }
-        let panels = figure::panels(&results).unwrap();
-        assert_eq!(panels.matches("learning time (s)").count(), 6);
-        let page = page::of(&results, &panels, &figure::log_time(&results).unwrap());
-        assert!(page.contains("0.0172"));
-        assert!(
-            page.find("<svg") < page.find("What was found"),
-            "the picture first"
-        );
+        let figures = figure::of(&results).unwrap();
+        assert_eq!(figures.len(), 2);
+        assert_eq!(figures[0].panels.matches("learning time (s)").count(), 6);
+        assert_eq!(figures[0].by_work.matches("evaluations (CD").count(), 2);
+        let page = page::of(&results, &figures);
+        for text in [
+            "0.0172",
+            "what holds, what does not",
+            "leaves open",
+            "tolerance 1e-2",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+
+    /// The page on one choice of free parameters must not speak of the other.
+    #[test]
+    fn a_page_speaks_of_what_was_run() {
+        for (support, other) in [
+            (Supports::Lattice, ["all couplings", "All couplings"]),
+            (Supports::Full, ["lattice couplings", "Lattice couplings"]),
+        ] {
+            let args = Args {
+                support,
+                iterations: 10,
+                cd1_updates: 4,
+                cd10_updates: 2,
+                ..small()
+            };
+            let results = in_threads(2, &args);
+            let page = page::of(&results, &figure::of(&results).unwrap());
+            for words in other {
+                assert!(!page.contains(words), "{support:?} says {words}");
+            }
+        }
     }
 
     #[test]
@@ -338,25 +572,34 @@ mod tests {
                     m.eps_corr.map(|e| e.value.to_bits()),
                 )
             };
-            results.methods.iter().map(digits).collect::<Vec<_>>()
+            let methods = results.supports.iter().flat_map(|part| &part.methods);
+            methods.map(digits).collect::<Vec<_>>()
         };
         assert_eq!(exact(&one), exact(&three));
-        assert_eq!(one.over_seeds.len(), Learner::ALL.len());
-        let spread = one.over_seeds[0].eps_j;
-        assert!(spread.min < spread.max && one.over_seeds[0].seeds == [1, 2]);
-        assert_eq!(spread.median, 0.5 * (spread.min + spread.max));
-        assert_eq!(one.over_seeds[0].eps_j, three.over_seeds[0].eps_j);
+        let (part, same) = (&one.supports[0], &three.supports[0]);
+        assert_eq!(part.over_seeds.len(), Learner::ALL.len());
+        let spread = part.over_seeds[0].eps_j;
+        assert!(spread.lower < spread.median && spread.median < spread.upper);
+        assert_eq!(part.over_seeds[0].seeds, [1, 2]);
+        assert_eq!(spread, same.over_seeds[0].eps_j);
+        let path = &part.paths_over_seeds[0];
+        assert_eq!(path.states[0].models, 2);
+        let of_first = part.paths[0].passed.best.eps_j;
+        // With two models the quartiles are half as far from the median as the values.
+        let best = path.states[0].eps_j;
+        let distance = 2.0 * (best.upper - best.median);
+        assert!(((of_first - best.median).abs() - distance).abs() < 1e-12);
     }
 
     #[test]
     fn a_lattice_of_free_couplings_is_measured_exactly() {
         let args = Args {
-            support: Free::Lattice,
+            support: Supports::Lattice,
             methods: vec![Learner::Mpf, Learner::Tap],
             ..small()
         };
         let results = in_threads(2, &args);
-        for method in &results.methods {
+        for method in &results.supports[0].methods {
             assert_eq!(method.eps_corr.unwrap().standard_error, 0.0);
         }
     }
@@ -365,7 +608,7 @@ mod tests {
     fn a_chain_of_samples_and_a_periodic_lattice_work() {
         let args = Args {
             boundary: Rim::Periodic,
-            sampler: Source::SwendsenWang,
+            sampler: Samplers::SwendsenWang,
             methods: vec![Learner::Pl],
             iterations: 10,
             ..small()
@@ -379,7 +622,7 @@ mod tests {
                 .any(|l| l.contains("Swendsen-Wang chain"))
         );
         let exact = Args {
-            sampler: Source::Exact,
+            sampler: Samplers::Both,
             ..args
         };
         let refused = exact.check().unwrap_err().to_string();
@@ -392,13 +635,14 @@ mod tests {
         cancel.cancel();
         // With free lattice couplings nothing before the first method can be interrupted.
         let args = Args {
-            support: Free::Lattice,
+            support: Supports::Lattice,
+            sampler: Samplers::Exact,
             ..small()
         };
         let results = compute(&args, &Checkpoint::default(), &cancel);
         let results = results.unwrap().unwrap();
-        assert!(results.methods.is_empty());
-        assert!(figure::panels(&results).is_ok() && figure::log_time(&results).is_ok());
+        assert!(results.supports[0].methods.is_empty());
+        assert!(figure::of(&results).is_ok());
     }
 
     #[test]

@@ -1,12 +1,45 @@
-//! The six panels of Figure 2, and the same against the logarithm of time.
+//! The six panels of Figure 2, and the same against the logarithms of time and of evaluations.
 
-use super::results::{Method, Results};
+use super::Free;
+use super::results::{Method, OfSupport, Point, Results};
 use crate::Result;
 use crate::plot::{self, Axes, Marks, STYLES, Series, Style};
 use plotters::prelude::*;
 
 /// The most points of a line, to keep the file small.
 const MOST_POINTS: usize = 250;
+
+/// The drawings of one choice of free parameters, as SVG.
+pub(super) struct Figures {
+    free: Free,
+    pub(super) panels: String,
+    pub(super) by_work: String,
+}
+
+impl Figures {
+    /// Returns file names and contents.
+    pub(super) fn files(&self) -> [(&'static str, String); 2] {
+        let (panels, by_work) = match self.free {
+            Free::Lattice => ("fig2.svg", "fig2-work.svg"),
+            Free::Full => ("fig2-full.svg", "fig2-full-work.svg"),
+        };
+        [
+            (panels, self.panels.clone()),
+            (by_work, self.by_work.clone()),
+        ]
+    }
+}
+
+pub(super) fn of(results: &Results) -> Result<Vec<Figures>> {
+    let draw = |part: &OfSupport| {
+        Ok(Figures {
+            free: part.support,
+            panels: panels(part)?,
+            by_work: by_work(part)?,
+        })
+    };
+    results.supports.iter().map(draw).collect()
+}
 
 /// The error that a panel shows.
 #[derive(Clone, Copy, PartialEq)]
@@ -23,16 +56,39 @@ impl Shown {
         }
     }
 
-    fn points(self, method: &Method) -> Vec<(f64, f64)> {
+    fn points(self, method: &Method, against: Against) -> Vec<(f64, f64)> {
         let all: Vec<(f64, f64)> = method
             .trace
             .iter()
             .filter_map(|p| match self {
-                Self::Couplings => Some((p.seconds, p.eps_j)),
-                Self::Correlations => p.eps_corr.map(|e| (p.seconds, e.value)),
+                Self::Couplings => Some((against.of(p), p.eps_j)),
+                Self::Correlations => p.eps_corr.map(|e| (against.of(p), e.value)),
             })
             .collect();
         thinned(all)
+    }
+}
+
+/// What a panel shows it against.
+#[derive(Clone, Copy)]
+enum Against {
+    Seconds,
+    Evaluations,
+}
+
+impl Against {
+    fn axis(self) -> &'static str {
+        match self {
+            Self::Seconds => "learning time (s)",
+            Self::Evaluations => "evaluations (CD: updates)",
+        }
+    }
+
+    fn of(self, point: &Point) -> f64 {
+        match self {
+            Self::Seconds => point.seconds,
+            Self::Evaluations => point.evaluations as f64,
+        }
     }
 }
 
@@ -62,13 +118,13 @@ fn style(at: usize) -> Style {
 }
 
 /// Returns the lines of one error. A closed form is a horizontal line up to `until`.
-fn lines(results: &Results, shown: Shown, until: f64) -> Vec<Series> {
+fn lines(results: &OfSupport, shown: Shown, against: Against, until: f64) -> Vec<Series> {
     results
         .methods
         .iter()
         .enumerate()
         .map(|(at, method)| {
-            let mut points = shown.points(method);
+            let mut points = shown.points(method, against);
             if method.stop == "closed-form" {
                 points.retain(|p| p.0 > 0.0);
                 if let Some(&(_, error)) = points.last() {
@@ -88,12 +144,13 @@ fn lines(results: &Results, shown: Shown, until: f64) -> Vec<Series> {
         .collect()
 }
 
-fn y_range(results: &Results, shown: Shown) -> (f64, f64) {
-    let values = results.methods.iter().flat_map(|m| shown.points(m));
+fn y_range(results: &OfSupport, shown: Shown) -> (f64, f64) {
+    let methods = results.methods.iter();
+    let values = methods.flat_map(|m| shown.points(m, Against::Seconds));
     plot::decades(values.map(|p| p.1))
 }
 
-fn entries(results: &Results) -> Vec<(&str, Style)> {
+fn entries(results: &OfSupport) -> Vec<(&str, Style)> {
     let methods = results.methods.iter().enumerate();
     methods
         .map(|(at, m)| (m.name.as_str(), style(at)))
@@ -101,7 +158,7 @@ fn entries(results: &Results) -> Vec<(&str, Style)> {
 }
 
 /// Draws two rows of three panels.
-pub(super) fn panels(results: &Results) -> Result<String> {
+fn panels(results: &OfSupport) -> Result<String> {
     let seconds = |name: &str| {
         results
             .methods
@@ -131,13 +188,14 @@ pub(super) fn panels(results: &Results) -> Result<String> {
             let until = until.max(1e-6);
             let axes = Axes {
                 title: &format!("{} {name}", letters[at]),
-                x: "learning time (s)",
+                x: Against::Seconds.axis(),
                 y: shown.axis(),
                 x_range: (0.0, until),
                 y_range: y_range(results, shown),
                 log_x: false,
             };
-            plot::panel(area, &axes, &lines(results, shown, until))?;
+            let lines = lines(results, shown, Against::Seconds, until);
+            plot::panel(area, &axes, &lines)?;
         }
         plot::legend(&bottom, &entries(results))?;
         root.present()?;
@@ -145,35 +203,36 @@ pub(super) fn panels(results: &Results) -> Result<String> {
     Ok(svg)
 }
 
-/// Draws a panel for each error.
-pub(super) fn log_time(results: &Results) -> Result<String> {
-    let times = || {
-        let points = results.methods.iter().flat_map(|m| &m.trace);
-        points.map(|p| p.seconds).filter(|s| *s > 0.0)
+/// Draws both errors against learning time and against evaluations, in logarithms.
+fn by_work(results: &OfSupport) -> Result<String> {
+    let range = |against: Against| {
+        let values = || {
+            let points = results.methods.iter().flat_map(|m| &m.trace);
+            points.map(|p| against.of(p)).filter(|v| *v > 0.0)
+        };
+        (
+            values().fold(f64::INFINITY, f64::min).min(1.0) * 0.9,
+            values().fold(1e-3, f64::max) * 1.1,
+        )
     };
-    let range = (
-        times().fold(f64::INFINITY, f64::min).min(1.0) * 0.9,
-        times().fold(1e-3, f64::max) * 1.1,
-    );
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (1180, 440)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (1180, 800)).into_drawing_area();
         root.fill(&WHITE)?;
-        let (charts, bottom) = root.split_vertically(396);
-        for (area, shown) in charts
-            .split_evenly((1, 2))
-            .iter()
-            .zip([Shown::Couplings, Shown::Correlations])
-        {
+        let (charts, bottom) = root.split_vertically(756);
+        for (at, area) in charts.split_evenly((2, 2)).iter().enumerate() {
+            let shown = [Shown::Couplings, Shown::Correlations][at / 2];
+            let against = [Against::Seconds, Against::Evaluations][at % 2];
+            let range = range(against);
             let axes = Axes {
                 title: shown.axis(),
-                x: "learning time (s)",
+                x: against.axis(),
                 y: shown.axis(),
                 x_range: range,
                 y_range: y_range(results, shown),
                 log_x: true,
             };
-            plot::panel(area, &axes, &lines(results, shown, range.1))?;
+            plot::panel(area, &axes, &lines(results, shown, against, range.1))?;
         }
         plot::legend(&bottom, &entries(results))?;
         root.present()?;

@@ -75,7 +75,7 @@ impl Learner {
 
     /// Learns from the start, or resumes from the entry `unit`, and measures errors on the way.
     pub fn run(self, problem: &Problem<'_>, unit: &Checkpoint) -> Result<Method> {
-        let args = problem.args;
+        let args = problem.model.args;
         let steps = match self {
             Self::Cd1 => args.cd1_updates,
             Self::Cd10 => args.cd10_updates,
@@ -101,9 +101,9 @@ pub(super) fn fit_options(problem: &Problem<'_>, checkpoint: Checkpoint) -> FitO
         support: problem.support.clone(),
         start: Some(problem.start.clone()),
         minimizer: MinimizerOptions {
-            max_iterations: problem.args.iterations,
-            max_seconds: problem.args.budget.unwrap_or(f64::INFINITY),
-            cancel: problem.cancel.clone(),
+            max_iterations: problem.model.args.iterations,
+            max_seconds: problem.model.args.budget.unwrap_or(f64::INFINITY),
+            cancel: problem.model.cancel.clone(),
             checkpoint,
             ..Default::default()
         },
@@ -118,7 +118,7 @@ fn minimised<E: Estimator>(
     watch: &mut Watch<'_>,
 ) -> Result<Fit> {
     let fitter = Fitter::new(estimator, fit_options(problem, unit.entry("fit")))?;
-    Ok(fitter.fit_observed(&problem.samples, |p| watch.see(p))?)
+    Ok(fitter.fit_observed(&problem.model.samples, |p| watch.see(p))?)
 }
 
 fn contrastive(
@@ -132,23 +132,24 @@ fn contrastive(
         sweeps,
         updates,
         learning_rate: LearningRate {
-            first: problem.args.cd_first_rate,
-            last: problem.args.cd_last_rate,
+            first: problem.cd_first_rate(),
+            last: problem.model.args.cd_last_rate,
         },
         support: problem.support.clone(),
         start: Some(problem.start.clone()),
-        seed: problem.seed,
-        max_seconds: problem.args.budget.unwrap_or(f64::INFINITY),
-        cancel: problem.cancel.clone(),
+        seed: problem.model.seed,
+        max_seconds: problem.model.args.budget.unwrap_or(f64::INFINITY),
+        cancel: problem.model.cancel.clone(),
         checkpoint: unit.entry("fit"),
         ..Default::default()
     })?;
-    Ok(learner.fit_observed(&problem.samples, |p| watch.see(p))?)
+    Ok(learner.fit_observed(&problem.model.samples, |p| watch.see(p))?)
 }
 
 /// Inverts one matrix, and sets couplings to zero outside the support.
 fn mean_field(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
-    let found = MeanField::new(Expansion::Tap, problem.args.tap_lambda)?.fit(&problem.samples)?;
+    let found = MeanField::new(Expansion::Tap, problem.model.args.tap_lambda)?
+        .fit(&problem.model.samples)?;
     if !found.clipped.is_empty() {
         watch.warnings.push(format!(
             "the TAP equation of {:.1} % of the pairs has no solution and was clipped",

@@ -28,10 +28,10 @@ pub(super) fn penalised(
     unit: &Checkpoint,
     watch: &mut Watch<'_>,
 ) -> Result<Fit> {
-    let n = problem.states.n_samples();
+    let n = problem.model.states.n_samples();
     let cut = n - n / 5;
-    let training = Samples::new(&problem.states.slice(0..cut))?;
-    let held_out = Samples::new(&problem.states.slice(cut..n))?;
+    let training = Samples::new(&problem.model.states.slice(0..cut))?;
+    let held_out = Samples::new(&problem.model.states.slice(cut..n))?;
     // Enough to rank penalties; the last fit has the tolerance of the other methods.
     let loose = |checkpoint: &Checkpoint| {
         let mut options = fit_options(problem, checkpoint.clone());
@@ -40,7 +40,7 @@ pub(super) fn penalised(
     };
     let fitter = Fitter::new(Mpf::default(), loose(&Checkpoint::default()))?;
     let path = PenaltyPath::new(PathOptions {
-        n_lambdas: problem.args.lambdas,
+        n_lambdas: problem.model.args.lambdas,
         ..Default::default()
     })?;
     let lambdas = path.lambdas(&fitter, &training)?;
@@ -87,7 +87,7 @@ pub(super) fn penalised(
         start: Some(best.fit.couplings.clone()),
         ..fit_options(problem, unit.entry("fit"))
     })?;
-    let fit = last.fit_observed(&problem.samples, |p| {
+    let fit = last.fit_observed(&problem.model.samples, |p| {
         let now = TracePoint {
             iteration: before.iteration + p.iteration,
             evaluations: before.evaluations + p.evaluations,

@@ -1,6 +1,6 @@
-//! A spin glass with its samples, its true correlations and a start for all methods.
+//! A spin glass with its samples and true correlations, and a start for all methods.
 
-use super::results::{Data, NoCouplings};
+use super::results::{Data, NoCouplings, Point};
 use super::{Args, Free, Rim, Source};
 use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
@@ -10,50 +10,51 @@ use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, SwendsenWang, diagno
 use ndarray::Array2;
 use rand_distr::{Distribution, Normal};
 
-pub(super) struct Problem<'a> {
+pub(super) struct Model<'a> {
     pub(super) args: &'a Args,
     pub(super) cancel: &'a Cancel,
     pub(super) seed: u64,
     pub(super) lattice: Lattice,
     pub(super) truth: Couplings,
     pub(super) pair_means: Array2<f64>,
+    /// The samples that all methods learn from.
     pub(super) states: States,
     pub(super) samples: Samples,
-    pub(super) support: Support,
-    pub(super) start: Couplings,
-    pub(super) start_eps_corr: Estimate,
+    /// The chain beside exact draws.
+    chain: Option<(States, Samples)>,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> Model<'a> {
     /// Returns `None` when cancelled.
     pub(super) fn new(args: &'a Args, seed: u64, cancel: &'a Cancel) -> Result<Option<Self>> {
-        let boundary = match args.boundary {
-            Rim::Open => Boundary::Open,
-            Rim::Periodic => Boundary::Periodic,
-        };
-        let lattice = Lattice::new(args.lattice, args.lattice, boundary)?;
+        let lattice = lattice(args)?;
         let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
         let bar = progress::spinner(&format!("model {seed}: samples and true correlations"));
         let sampling = rng::next_seed(seed);
-        let states = match args.sampler {
-            Source::Exact => ExactLattice::new(&truth, &lattice)?.draw(args.samples, sampling),
-            Source::SwendsenWang => {
-                let runner = ChainRunner::new(ChainOptions {
-                    seed: sampling,
-                    n_chains: 1,
-                    n_draws: args.samples,
-                    burn_in: args.samples / 10,
-                    thinning: 1,
-                    cancel: cancel.clone(),
-                    ..Default::default()
-                })?;
-                let run = runner.run(&SwendsenWang::new(&truth)?)?;
-                if run.cancelled {
-                    return Ok(None);
+        let mut drawn = Vec::new();
+        for source in args.sampler.sources() {
+            let states = match source {
+                Source::Exact => ExactLattice::new(&truth, &lattice)?.draw(args.samples, sampling),
+                Source::SwendsenWang => {
+                    let runner = ChainRunner::new(ChainOptions {
+                        seed: sampling,
+                        n_chains: 1,
+                        n_draws: args.samples,
+                        burn_in: args.samples / 10,
+                        thinning: 1,
+                        cancel: cancel.clone(),
+                        ..Default::default()
+                    })?;
+                    let run = runner.run(&SwendsenWang::new(&truth)?)?;
+                    if run.cancelled {
+                        return Ok(None);
+                    }
+                    run.pooled()
                 }
-                run.pooled()
-            }
-        };
+            };
+            let samples = Samples::new(&states)?;
+            drawn.push((states, samples));
+        }
         let measuring = rng::next_seed(sampling);
         let long = Effort {
             draws: 10 * args.correlation_draws,
@@ -62,14 +63,10 @@ impl<'a> Problem<'a> {
         let Some(known) = PairMeans::of(&truth, &lattice, long, measuring, cancel)? else {
             return Ok(None);
         };
-        let support = match args.support {
-            Free::Full => Support::Full,
-            Free::Lattice => Support::lattice(&lattice),
-        };
-        let start = random_start(lattice.n_units(), &support, seed)?;
         bar.finish_and_clear();
-        let samples = Samples::new(&states)?;
-        let mut problem = Self {
+        let mut drawn = drawn.into_iter();
+        let (states, samples) = drawn.next().ok_or("there is no sampler")?;
+        Ok(Some(Self {
             args,
             cancel,
             seed,
@@ -78,18 +75,8 @@ impl<'a> Problem<'a> {
             pair_means: known.mean(),
             states,
             samples,
-            support,
-            start,
-            start_eps_corr: Estimate {
-                value: f64::NAN,
-                standard_error: f64::NAN,
-            },
-        };
-        let Some(at_start) = problem.eps_corr(&problem.start, args.effort_on_the_way())? else {
-            return Ok(None);
-        };
-        problem.start_eps_corr = at_start;
-        Ok(Some(problem))
+            chain: drawn.next(),
+        }))
     }
 
     /// Measures ε_corr. Returns `None` when cancelled.
@@ -104,31 +91,34 @@ impl<'a> Problem<'a> {
         Ok(means.map(|means| means.estimate(error)))
     }
 
-    /// Sets couplings that are not free to zero.
-    pub(super) fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
-        let d = couplings.n_units();
-        let mut kept = Array2::from_diag(&couplings.as_array().diag());
-        for (i, j) in self.support.pairs(d)? {
-            kept[[i, j]] = couplings.get(i, j);
-            kept[[j, i]] = couplings.get(i, j);
+    pub(super) fn samples_of(&self, source: Source) -> &Samples {
+        match &self.chain {
+            Some((_, samples)) if source == Source::SwendsenWang => samples,
+            _ => &self.samples,
         }
-        Ok(Couplings::new(kept)?)
     }
 
     pub(super) fn data(&self) -> Result<Data> {
+        self.data_of(&self.states, &self.samples)
+    }
+
+    pub(super) fn chain_data(&self) -> Result<Option<Data>> {
+        let chain = self.chain.as_ref();
+        chain
+            .map(|(states, samples)| self.data_of(states, samples))
+            .transpose()
+    }
+
+    fn data_of(&self, states: &States, samples: &Samples) -> Result<Data> {
         let model = IsingModel::new(self.lattice.n_units());
         let theta = self.truth.pack();
-        let energies: Vec<f64> = self
-            .states
-            .rows()
-            .map(|row| model.energy(&theta, row))
-            .collect();
+        let energies: Vec<f64> = states.rows().map(|row| model.energy(&theta, row)).collect();
         let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
         Ok(Data {
-            distinct_samples: self.samples.n_distinct(),
+            distinct_samples: samples.n_distinct(),
             tau_energy,
-            effective_samples: self.states.n_samples() as f64 / tau_energy.max(1.0),
-            eps_corr: mean_square_spin_error(&self.samples.pair_means(), &self.pair_means),
+            effective_samples: states.n_samples() as f64 / tau_energy.max(1.0),
+            eps_corr: mean_square_spin_error(&samples.pair_means(), &self.pair_means),
         })
     }
 
@@ -140,6 +130,84 @@ impl<'a> Problem<'a> {
             eps_corr: mean_square_spin_error(&fair, &self.pair_means),
         })
     }
+}
+
+/// A model to learn with one choice of free parameters.
+pub(super) struct Problem<'a> {
+    pub(super) model: &'a Model<'a>,
+    free: Free,
+    pub(super) support: Support,
+    pub(super) start: Couplings,
+    pub(super) start_eps_corr: Estimate,
+}
+
+impl<'a> Problem<'a> {
+    /// Returns `None` when cancelled.
+    pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Option<Self>> {
+        let support = support(&model.lattice, free);
+        let start = random_start(model.lattice.n_units(), &support, model.seed)?;
+        let at_start = model.eps_corr(&start, model.args.effort_on_the_way())?;
+        Ok(at_start.map(|start_eps_corr| Self {
+            model,
+            free,
+            support,
+            start,
+            start_eps_corr,
+        }))
+    }
+
+    pub(super) fn cd_first_rate(&self) -> f64 {
+        self.model.args.cd_first_rate(self.free)
+    }
+
+    pub(super) fn path_iterations(&self) -> usize {
+        self.model.args.path_iterations(self.free)
+    }
+
+    /// Returns the first point of every trace, without ε_corr.
+    pub(super) fn at_start(&self) -> Point {
+        Point {
+            iteration: 0,
+            evaluations: 0,
+            seconds: 0.0,
+            gradient_norm: f64::NAN,
+            eps_j: self.start.mean_square_error(&self.model.truth),
+            eps_corr: None,
+        }
+    }
+
+    /// Sets couplings that are not free to zero.
+    pub(super) fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
+        let d = couplings.n_units();
+        let mut kept = Array2::from_diag(&couplings.as_array().diag());
+        for (i, j) in self.support.pairs(d)? {
+            kept[[i, j]] = couplings.get(i, j);
+            kept[[j, i]] = couplings.get(i, j);
+        }
+        Ok(Couplings::new(kept)?)
+    }
+}
+
+fn lattice(args: &Args) -> Result<Lattice> {
+    let boundary = match args.boundary {
+        Rim::Open => Boundary::Open,
+        Rim::Periodic => Boundary::Periodic,
+    };
+    Ok(Lattice::new(args.lattice, args.lattice, boundary)?)
+}
+
+fn support(lattice: &Lattice, free: Free) -> Support {
+    match free {
+        Free::Full => Support::Full,
+        Free::Lattice => Support::lattice(lattice),
+    }
+}
+
+/// Counts the free couplings and the biases.
+pub(super) fn n_parameters(args: &Args, free: Free) -> Result<usize> {
+    let lattice = lattice(args)?;
+    let d = lattice.n_units();
+    Ok(d + support(&lattice, free).pairs(d)?.len())
 }
 
 /// Draws free parameters from N(0, .01).

@@ -1,58 +1,230 @@
 //! Says in sentences what the numbers show, and where they contradict the paper.
 
 use super::Source;
-use super::results::{Method, Results};
+use super::path::{BEST, CONVERGED, Path};
+use super::results::{Data, Method, OfSupport, Point, Results};
 use crate::output::digits;
+use mpf_report::text::duration;
 
 /// Levels of ε_J for which the first method to reach them is named.
 const LEVELS: [f64; 5] = [0.5, 0.3, 0.2, 0.1, 0.05];
 
-pub(super) fn of(results: &Results) -> Vec<String> {
+/// Adds the findings of every choice of free parameters, and all of them in one list.
+pub(super) fn add_to(results: &mut Results) {
+    let found: Vec<Vec<String>> = results
+        .supports
+        .iter()
+        .map(|part| of(results, part))
+        .collect();
+    let mut all = of_samples(results);
+    for (part, found) in results.supports.iter_mut().zip(found) {
+        let name = part.support.name();
+        all.push(format!(
+            "With {name} free ({} parameters):",
+            part.n_parameters
+        ));
+        all.extend(found.iter().cloned());
+        part.reading = found;
+    }
+    results.reading = all;
+}
+
+fn of(results: &Results, part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.extend(first_below(results));
-    lines.extend(best_at_the_end(results));
-    lines.extend(overfitted(results));
-    lines.extend(against_the_paper(results));
-    lines.extend(run_away(results));
-    lines.push(independence(results));
-    lines.extend(rates(results));
-    lines.extend(interrupted(results));
-    lines.extend(budget(results));
+    lines.extend(reaches_the_paper(part));
+    lines.extend(order_on_the_path(part));
+    lines.extend(ridge(part));
+    lines.extend(chain(part));
+    lines.extend(against_the_paper(results, part));
+    lines.extend(first_below(part));
+    lines.extend(best_at_the_end(results, part));
+    lines.extend(overfitted(part));
+    lines.extend(run_away(part));
+    lines.extend(rates(results, part));
+    lines.extend(interrupted(part));
+    lines.extend(budget(part));
+    lines
+}
+
+/// Returns the paths from the samples that all methods learn from.
+fn main_paths(part: &OfSupport) -> impl Iterator<Item = &Path> {
+    let main = part.paths.first().map(|p| p.sampler);
+    let whole = part.paths.iter().filter(|p| p.stop != "cancelled");
+    whole.filter(move |p| Some(p.sampler) == main)
+}
+
+/// Says where MPF and PL were below the ε_J of Table E-1.
+fn reaches_the_paper(part: &OfSupport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for path in main_paths(part).filter(|p| p.ridge == 0.0) {
+        let method = part.methods.iter().find(|m| m.name == path.name);
+        let Some(paper) = method.and_then(|m| m.paper) else {
+            continue;
+        };
+        let (best, last) = (path.passed.best, path.passed.last);
+        let found = match path.passed.below_paper {
+            Some((first, until)) if until < last.iteration => format!(
+                "is reached: {} was below it from iteration {first} to {until} of {}",
+                path.name, last.iteration
+            ),
+            Some((first, _)) => format!(
+                "is reached: {} was below it from iteration {first} to its last, {}",
+                path.name, last.iteration
+            ),
+            None => format!(
+                "is not reached: in {} iterations {} came no closer than {}, {:.1} times as large",
+                last.iteration,
+                path.name,
+                digits(best.eps_j),
+                best.eps_j / paper.eps_j
+            ),
+        };
+        lines.push(format!(
+            "The paper's ε_J of {}, {}, {found}.",
+            path.name, paper.eps_j
+        ));
+    }
+    lines
+}
+
+/// Says where on their paths MPF is ahead of PL, as in the paper, and where not.
+fn order_on_the_path(part: &OfSupport) -> Option<String> {
+    let plain = |name: &str| main_paths(part).find(|p| p.name == name && p.ridge == 0.0);
+    let (mpf, pl) = (plain("MPF")?, plain("PL")?);
+    let (mut holds, mut reversed) = (Vec::new(), Vec::new());
+    for (state, found) in mpf.states() {
+        if let (Some(a), Some(b)) = (found, pl.state(&state)) {
+            let shown = format!(
+                "{} ({} against {})",
+                at(&state),
+                digits(a.eps_j),
+                digits(b.eps_j)
+            );
+            if a.eps_j < b.eps_j {
+                holds.push(shown);
+            } else {
+                reversed.push(shown);
+            }
+        }
+    }
+    let (holds, reversed) = (and(&holds), and(&reversed));
+    Some(match (holds.as_str(), reversed.as_str()) {
+        ("", "") => return None,
+        (holds, "") => format!("The paper's order, MPF before PL, holds {holds}."),
+        ("", reversed) => {
+            format!("The paper's order, MPF before PL, is reversed {reversed}.")
+        }
+        (holds, reversed) => {
+            format!("The paper's order, MPF before PL, holds {holds}, and is reversed {reversed}.")
+        }
+    })
+}
+
+/// Names a state of a path in a sentence.
+fn at(state: &str) -> String {
+    match state {
+        BEST => "at the best of both paths".to_owned(),
+        CONVERGED => "at convergence".to_owned(),
+        other if other.ends_with("iterations") => format!("after {other}"),
+        other => format!("at {other}"),
+    }
+}
+
+fn and(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [start @ .., last] => format!("{} and {last}", start.join(", ")),
+    }
+}
+
+/// Returns the last state that both paths reached.
+fn last_common(a: &Path, b: &Path) -> Option<(String, f64, f64)> {
+    let mut states = a.states();
+    states.reverse();
+    states
+        .into_iter()
+        .find_map(|(state, found)| Some((at(&state), found?.eps_j, b.state(&state)?.eps_j)))
+}
+
+/// Says what the ridge does at the end of a path.
+fn ridge(part: &OfSupport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for with in main_paths(part).filter(|p| p.ridge > 0.0) {
+        let plain = main_paths(part).find(|p| p.name == with.name && p.ridge == 0.0);
+        if let Some((state, a, b)) = plain.and_then(|plain| last_common(plain, with)) {
+            let change = if b < a { "lowers" } else { "raises" };
+            lines.push(format!(
+                "A ridge of 1/M {change} the ε_J of {} {state} from {} to {}.",
+                with.name,
+                digits(a),
+                digits(b)
+            ));
+        }
+    }
+    lines
+}
+
+/// Compares fits from the chain with fits from exact draws.
+fn chain(part: &OfSupport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for exact in main_paths(part).filter(|p| p.sampler == Source::Exact) {
+        let chain = part.paths.iter().find(|p| {
+            p.sampler == Source::SwendsenWang && p.label() == exact.label() && p.stop != "cancelled"
+        });
+        let Some(chain) = chain else { continue };
+        if let Some((state, a, b)) = last_common(exact, chain) {
+            lines.push(format!(
+                "{} from one Swendsen-Wang chain has ε_J = {} {state}, {:.1} times that from exact \
+                 draws; at its best {}.",
+                chain.label(),
+                digits(b),
+                b / a,
+                digits(chain.passed.best.eps_j)
+            ));
+        }
+    }
     lines
 }
 
 /// Finds a method by its name, unless it was interrupted.
-fn method<'a>(results: &'a Results, name: &str) -> Option<&'a Method> {
-    let mut done = results.methods.iter().filter(|m| m.stop != "cancelled");
+fn method<'a>(part: &'a OfSupport, name: &str) -> Option<&'a Method> {
+    let mut done = part.methods.iter().filter(|m| m.stop != "cancelled");
     done.find(|m| m.name == name)
 }
 
-/// Returns the seconds after which ε_J was first below `level`.
-fn reached(method: &Method, level: f64) -> Option<f64> {
-    let point = method.trace.iter().find(|p| p.eps_j < level);
-    point.map(|p| p.seconds)
+/// Returns the first point with ε_J below `level`.
+fn reached(method: &Method, level: f64) -> Option<&Point> {
+    method.trace.iter().find(|p| p.eps_j < level)
 }
 
-fn first_below(results: &Results) -> Vec<String> {
+/// Names the work until a point. Lattice fits take milliseconds.
+fn work(point: &Point) -> String {
+    let time = duration(point.seconds);
+    format!("{} evaluations ({time})", point.evaluations)
+}
+
+fn first_below(part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
     for level in LEVELS {
-        let mut times: Vec<(f64, &str)> = results
+        let mut reached: Vec<(&Point, &str)> = part
             .methods
             .iter()
             .filter(|m| m.trace[0].eps_j > level)
             .filter_map(|m| Some((reached(m, level)?, m.name.as_str())))
             .collect();
-        times.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((first, rest)) = times.split_first() {
+        reached.sort_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds));
+        if let Some((first, rest)) = reached.split_first() {
             let mut line = format!(
-                "{} was first below ε_J = {level}, after {:.2} s",
-                first.1, first.0
+                "{} was first below ε_J = {level}, after {}",
+                first.1,
+                work(first.0)
             );
             if rest.is_empty() {
                 line += "; no other method got there.";
             } else {
-                let rest: Vec<String> = rest.iter().map(|(s, n)| format!("{n} {s:.2} s")).collect();
-                line += &format!(" ({}).", rest.join(", "));
+                let rest = rest.iter().map(|(p, name)| format!("{name} {}", work(p)));
+                line += &format!("; then {}.", rest.collect::<Vec<_>>().join(", "));
             }
             lines.push(line);
         }
@@ -60,10 +232,10 @@ fn first_below(results: &Results) -> Vec<String> {
     lines
 }
 
-fn best_at_the_end(results: &Results) -> Vec<String> {
+fn best_at_the_end(results: &Results, part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
     let by = |error: fn(&Method) -> Option<f64>| {
-        let scored = results
+        let scored = part
             .methods
             .iter()
             .filter_map(|m| Some((error(m)?, m.name.as_str())));
@@ -87,9 +259,9 @@ fn best_at_the_end(results: &Results) -> Vec<String> {
     lines
 }
 
-fn overfitted(results: &Results) -> Vec<String> {
+fn overfitted(part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
-    for m in &results.methods {
+    for m in &part.methods {
         let best = m.trace.iter().min_by(|a, b| a.eps_j.total_cmp(&b.eps_j));
         if let Some(best) = best.filter(|b| b.eps_j < 0.9 * m.eps_j && b.iteration > 0) {
             lines.push(format!(
@@ -106,7 +278,7 @@ fn overfitted(results: &Results) -> Vec<String> {
 }
 
 /// Checks the claims of the paper's main text and Table E-1.
-fn against_the_paper(results: &Results) -> Vec<String> {
+fn against_the_paper(results: &Results, part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
     let mut judge = |holds: bool, claim: &str, found: String| {
         let verdict = if holds {
@@ -116,7 +288,7 @@ fn against_the_paper(results: &Results) -> Vec<String> {
         };
         lines.push(format!("{verdict}, {claim}: {found}."));
     };
-    let (mpf, pl) = (method(results, "MPF"), method(results, "PL"));
+    let (mpf, pl) = (method(part, "MPF"), method(part, "PL"));
     if let (Some(mpf), Some(pl)) = (mpf, pl) {
         judge(
             mpf.eps_j < pl.eps_j,
@@ -141,19 +313,24 @@ fn against_the_paper(results: &Results) -> Vec<String> {
         // Half the error of no couplings: a level that both reach.
         let level = 0.5 * results.no_couplings.eps_j;
         if let (Some(a), Some(b)) = (reached(mpf, level), reached(pl, level)) {
+            let papers = mpf.paper.zip(pl.paper).map_or(String::new(), |(a, b)| {
+                let ratio = b.seconds / a.seconds;
+                format!(" (the paper's whole runs: {ratio:.0} times)")
+            });
             judge(
-                a < b,
+                a.seconds < b.seconds,
                 "where MPF learns faster than PL",
                 format!(
-                    "ε_J = {} took MPF {a:.2} s and PL {b:.2} s, {:.1} times as long (the paper's \
-                     whole runs: 13 times)",
+                    "ε_J = {} took MPF {} and PL {}, {:.1} times as long{papers}",
                     digits(level),
-                    b / a.max(1e-9)
+                    work(a),
+                    work(b),
+                    b.seconds / a.seconds.max(1e-9)
                 ),
             );
         }
     }
-    if let (Some(mpf), Some(cd)) = (mpf, method(results, "CD-1")) {
+    if let (Some(mpf), Some(cd)) = (mpf, method(part, "CD-1")) {
         // The best ε_J of CD.
         let best = cd
             .trace
@@ -163,21 +340,24 @@ fn against_the_paper(results: &Results) -> Vec<String> {
         let level = best * (1.0 + 1e-9);
         if let (Some(a), Some(b)) = (reached(mpf, level), reached(cd, level)) {
             judge(
-                a < b,
-                "where MPF is much faster than contrastive divergence",
+                a.seconds < b.seconds,
+                "where MPF is faster than contrastive divergence",
                 format!(
-                    "CD-1's best, ε_J = {}, took it {b:.2} s and MPF {a:.2} s",
-                    digits(best)
+                    "CD-1's best, ε_J = {}, took it {} updates ({}) and MPF {}",
+                    digits(best),
+                    b.evaluations,
+                    duration(b.seconds),
+                    work(a)
                 ),
             );
         }
     }
-    if let Some(tap) = method(results, "MFT+TAP") {
+    if let Some(tap) = method(part, "MFT+TAP") {
         judge(
             tap.eps_j > results.no_couplings.eps_j,
             "where MFT+TAP does worse than random parameters in this cold glass",
             format!(
-                "here it has {} with λ = {:e}, which decides it, and no couplings have {}",
+                "here it has {} with λ = {:e}, and no couplings have {}",
                 digits(tap.eps_j),
                 results.settings.args.tap_lambda,
                 digits(results.no_couplings.eps_j)
@@ -187,45 +367,65 @@ fn against_the_paper(results: &Results) -> Vec<String> {
     lines
 }
 
-fn run_away(results: &Results) -> Vec<String> {
-    let names: Vec<&str> = results
-        .methods
-        .iter()
-        .filter(|m| {
-            m.warnings
-                .iter()
-                .any(|w| w.contains("more than these samples can"))
-        })
-        .map(|m| m.name.as_str())
-        .collect();
-    if names.is_empty() {
-        return vec!["No couplings ran away.".to_owned()];
+/// Names the fits whose couplings ran away.
+fn run_away(part: &OfSupport) -> Option<String> {
+    let methods = part.methods.iter().filter(|m| m.ran_away);
+    let mut names: Vec<String> = methods.map(|m| m.name.clone()).collect();
+    for path in main_paths(part).filter(|p| p.ran_away) {
+        if !names.contains(&path.label()) {
+            names.push(path.label());
+        }
     }
-    vec![format!(
-        "Couplings ran away with {}: some are larger than these samples can determine, and grow \
-         with every iteration. A penalty stops it.",
-        names.join(" and ")
-    )]
+    if names.is_empty() {
+        return (!part.methods.is_empty()).then(|| "No couplings ran away.".to_owned());
+    }
+    let mut line = format!(
+        "Couplings ran away with {}: some are larger than these samples can determine.",
+        and(&names)
+    );
+    let held: Vec<String> = main_paths(part)
+        .filter(|p| p.ridge > 0.0 && !p.ran_away && names.contains(&p.name))
+        .map(|p| p.name.clone())
+        .collect();
+    if !held.is_empty() {
+        line += &format!(" The ridge stops it for {}.", and(&held));
+    }
+    Some(line)
 }
 
-fn independence(results: &Results) -> String {
-    let (data, samples) = (&results.data, results.settings.args.samples);
-    match results.settings.args.sampler {
+/// Says how informative the samples are.
+pub(super) fn of_samples(results: &Results) -> Vec<String> {
+    let samples = results.settings.args.samples;
+    let sources = results.settings.args.sampler.sources();
+    let data = [Some(&results.data), results.chain.as_ref()];
+    let said = sources.iter().zip(data.into_iter().flatten());
+    said.map(|(source, data)| independence(*source, data, samples))
+        .collect()
+}
+
+fn independence(source: Source, data: &Data, samples: usize) -> String {
+    match source {
         Source::Exact => format!(
-            "The {samples} samples are independent draws (autocorrelation time of the energy {:.2}; \
-             1 in theory); {} of them are distinct.",
-            data.tau_energy, data.distinct_samples
+            "The {samples} exact samples are independent draws (autocorrelation time of the energy \
+             {:.2}; 1 in theory); {} of them are distinct, and their correlations err by {}.",
+            data.tau_energy,
+            data.distinct_samples,
+            digits(data.eps_corr)
         ),
         Source::SwendsenWang => format!(
-            "The {samples} samples are one Swendsen-Wang chain. The autocorrelation time of the \
-             energy is {:.1} sweeps, so that they are worth about {:.0} independent ones at best.",
-            data.tau_energy, data.effective_samples
+            "The {samples} states of the Swendsen-Wang chain, {} of them distinct, have an \
+             autocorrelation time of the energy of {:.1} sweeps: they are worth about {:.0} \
+             independent ones at best, and their correlations err by {}.",
+            data.distinct_samples,
+            data.tau_energy,
+            data.effective_samples,
+            digits(data.eps_corr)
         ),
     }
 }
 
-fn interrupted(results: &Results) -> Vec<String> {
-    let stopped = results.methods.iter().filter(|m| m.stop == "cancelled");
+fn interrupted(part: &OfSupport) -> Vec<String> {
+    let stopped = part.methods.iter().filter(|m| m.stop == "cancelled");
     stopped
         .map(|m| {
             format!(
@@ -236,23 +436,31 @@ fn interrupted(results: &Results) -> Vec<String> {
         .collect()
 }
 
-/// The paper's rates are 3.0 and 0.1.
-fn rates(results: &Results) -> Option<String> {
-    let s = &results.settings.args;
-    let has_cd = results.methods.iter().any(|m| m.name.starts_with("CD"));
-    let is_paper = s.cd_first_rate == 3.0 && s.cd_last_rate == 0.1;
-    (has_cd && !is_paper).then(|| {
-        format!(
-            "CD's learning rate fell from {} to {}, not from the paper's 3 to 0.1: with all \
-             couplings free the first updates at rate 3 overshoot (--cd-first-rate 3 shows it). \
-             The paper gave CD hundreds of times the time it had here.",
-            s.cd_first_rate, s.cd_last_rate
-        )
-    })
+/// Compares the schedule and the time of CD with the paper's, whose rate falls from 3 to 0.1.
+fn rates(results: &Results, part: &OfSupport) -> Vec<String> {
+    let mut lines = Vec::new();
+    let args = &results.settings.args;
+    let (first, last) = (args.cd_first_rate(part.support), args.cd_last_rate);
+    let cd = || part.methods.iter().filter(|m| m.name.starts_with("CD"));
+    if cd().next().is_some() && (first, last) != (3.0, 0.1) {
+        lines.push(format!(
+            "CD's learning rate fell from {first} to {last}, not from the paper's 3 to 0.1."
+        ));
+    }
+    for m in cd() {
+        let ratio = m.paper.map(|p| p.seconds / m.seconds.max(1e-9));
+        if let Some(ratio) = ratio.filter(|r| *r >= 2.0) {
+            lines.push(format!(
+                "The paper gave {} {ratio:.0} times the time it had here.",
+                m.name
+            ));
+        }
+    }
+    lines
 }
 
-fn budget(results: &Results) -> Vec<String> {
-    let stopped = results.methods.iter().filter(|m| m.stop == "time-limit");
+fn budget(part: &OfSupport) -> Vec<String> {
+    let stopped = part.methods.iter().filter(|m| m.stop == "time-limit");
     stopped
         .map(|m| {
             format!(
@@ -265,8 +473,9 @@ fn budget(results: &Results) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::methods::Learner;
     use super::super::results::{Data, NoCouplings, Point};
-    use super::super::{Args, Free, Rim};
+    use super::super::{Args, Free, Rim, Samplers, Supports};
     use super::*;
     use crate::correlations::Estimate;
     use crate::output::Settings;
@@ -275,7 +484,9 @@ mod tests {
     fn learner(name: &str, errors: &[f64], seconds_per_step: f64, eps_corr: f64) -> Method {
         let point = |(k, &eps_j): (usize, &f64)| Point {
             iteration: k,
+            evaluations: 2 * k,
             seconds: k as f64 * seconds_per_step,
+            gradient_norm: 0.09f64.powi(k as i32),
             eps_j,
             eps_corr: None,
         };
@@ -292,9 +503,10 @@ mod tests {
             }),
             seconds: last.seconds,
             iterations: last.iteration,
-            evaluations: last.iteration,
+            evaluations: last.evaluations,
             stop: "converged".to_owned(),
             lambda: None,
+            ran_away: false,
             warnings: Vec::new(),
             paper: None,
             trace,
@@ -302,21 +514,24 @@ mod tests {
     }
 
     fn results(methods: Vec<Method>) -> Results {
+        let paths = methods.iter().map(|m| Path::of_method(m, Source::Exact, 2));
+        let paths = paths.collect::<Vec<_>>().into_iter();
         Results {
             settings: Settings::of(&Args {
                 samples: 100,
                 variance: 1.0,
                 lattice: 3,
                 boundary: Rim::Open,
-                sampler: Source::Exact,
-                support: Free::Full,
+                sampler: Samplers::Exact,
+                support: Supports::Full,
                 methods: Vec::new(),
                 seed: 0,
                 seeds: 1,
-                iterations: 1,
+                iterations: 2,
+                path_iterations: None,
                 cd1_updates: 1,
                 cd10_updates: 1,
-                cd_first_rate: 3.0,
+                cd_first_rate: Some(3.0),
                 cd_last_rate: 0.1,
                 tap_lambda: 1e-5,
                 lambdas: 1,
@@ -330,22 +545,41 @@ mod tests {
                 effective_samples: 100.0,
                 eps_corr: 1e-5,
             },
+            chain: None,
             no_couplings: NoCouplings {
                 eps_j: 0.8,
                 eps_corr: 0.2,
             },
-            methods,
-            over_seeds: Vec::new(),
+            supports: vec![OfSupport {
+                support: Free::Full,
+                n_parameters: 45,
+                paths: paths.collect(),
+                methods,
+                over_seeds: Vec::new(),
+                paths_over_seeds: Vec::new(),
+                reading: Vec::new(),
+            }],
             reading: Vec::new(),
         }
+    }
+
+    fn said(methods: Vec<Method>) -> String {
+        let results = results(methods);
+        of(&results, &results.supports[0]).join("\n")
     }
 
     #[test]
     fn it_contradicts_the_paper_when_the_numbers_do() {
         let mpf = learner("MPF", &[0.8, 0.15, 0.4], 1.0, 0.02);
         let pl = learner("PL", &[0.8, 0.5, 0.1], 2.0, 0.001);
-        let text = of(&results(vec![mpf, pl])).join("\n");
-        assert!(text.contains("MPF was first below ε_J = 0.5, after 1.00 s (PL 4.00 s)."));
+        let text = said(vec![mpf, pl]);
+        assert!(text.contains(
+            "MPF was first below ε_J = 0.5, after 2 evaluations (1.0 s); then PL 4 evaluations (4.0 s)."
+        ));
+        assert!(text.contains(
+            "is reversed at the best of both paths (0.1500 against 0.1000), at tolerance 1e-2 \
+             (0.4000 against 0.1000), after 2 iterations"
+        ));
         assert!(text.contains("MPF passed ε_J = 0.1500 at iteration 1 and ended at 0.4000"));
         assert!(text.contains("At the end PL had the best couplings"));
         assert!(
@@ -364,7 +598,7 @@ mod tests {
     fn it_agrees_when_they_do() {
         let mpf = learner("MPF", &[0.8, 0.05], 1.0, 0.001);
         let pl = learner("PL", &[0.8, 0.2], 0.5, 0.01);
-        let text = of(&results(vec![mpf, pl])).join("\n");
+        let text = said(vec![mpf, pl]);
         assert!(
             text.contains(
                 "agrees with the paper, where MPF has the smaller error of the couplings"
@@ -372,7 +606,53 @@ mod tests {
         );
         assert!(text.contains("contradicts the paper, where MPF learns faster than PL"));
         let failing = learner("MFT+TAP", &[0.8, 7.0], 0.1, 0.5);
-        let text = of(&results(vec![failing])).join("\n");
+        let text = said(vec![failing]);
         assert!(text.contains("agrees with the paper, where MFT+TAP does worse than random"));
+    }
+
+    #[test]
+    fn it_says_where_the_papers_error_is_reached() {
+        let with_paper = |name: &str, errors: &[f64]| Method {
+            paper: Learner::Mpf.paper(),
+            ..learner(name, errors, 1.0, 0.01)
+        };
+        let mpf = with_paper("MPF", &[0.8, 0.01, 0.016, 0.2]);
+        let pl = with_paper("PL", &[0.8, 0.5, 0.0344, 0.1]);
+        let text = said(vec![mpf, pl]);
+        assert!(
+            text.contains("MPF, 0.0172, is reached: MPF was below it from iteration 1 to 2 of 3.")
+        );
+        assert!(text.contains("PL came no closer than 0.03440, 2.0 times as large"));
+        assert!(text.contains(
+            "holds at the best of both paths (0.01000 against 0.03440), at tolerance 1e-2 (0.01600 \
+             against 0.03440) and after 2 iterations (0.01600 against 0.03440), and is reversed at \
+             tolerance 1e-3 (0.2000 against 0.1000) and at convergence (0.2000 against 0.1000)."
+        ));
+    }
+
+    #[test]
+    fn it_compares_ridge_and_chain_with_the_plain_fit() {
+        let mut all = results(vec![learner("MPF", &[0.8, 0.1, 0.4], 1.0, 0.01)]);
+        let mut add = |errors: &[f64], ridge: f64, source: Source, ran_away: bool| {
+            let path = Path::of_method(&learner("MPF", errors, 1.0, 0.01), source, 2);
+            all.supports[0].paths.push(Path {
+                ridge,
+                ran_away,
+                ..path
+            });
+        };
+        add(&[0.8, 0.1, 0.2], 0.01, Source::Exact, false);
+        add(&[0.8, 0.3, 1.0], 0.0, Source::SwendsenWang, true);
+        all.supports[0].methods[0].ran_away = true;
+        let text = of(&all, &all.supports[0]).join("\n");
+        assert!(text.contains("1/M lowers the ε_J of MPF at convergence from 0.4000 to 0.2000."));
+        assert!(text.contains(
+            "MPF from one Swendsen-Wang chain has ε_J = 1.000 at convergence, 2.5 times that from \
+             exact draws; at its best 0.3000."
+        ));
+        assert!(
+            text.contains("ran away with MPF: some")
+                && text.contains("The ridge stops it for MPF.")
+        );
     }
 }

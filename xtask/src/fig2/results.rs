@@ -1,18 +1,35 @@
 //! The results of Figure 2, as they are written to `results.json`.
 
-use super::Args;
+use super::path::Path;
+use super::{Args, Free, Source};
 use crate::correlations::Estimate;
 use crate::output::{Settings, digits};
+use mpf_ising::FitProgress;
 use serde::{Deserialize, Serialize};
 
 /// `results.json`; every field is described in `docs/results.md`.
 #[derive(Serialize)]
 pub(super) struct Results {
     pub(super) settings: Settings<Args>,
+    /// Of the samples that all methods learn from.
     pub(super) data: Data,
+    /// Of the chain beside exact draws.
+    pub(super) chain: Option<Data>,
     pub(super) no_couplings: NoCouplings,
+    pub(super) supports: Vec<OfSupport>,
+    pub(super) reading: Vec<String>,
+}
+
+/// The results with one choice of free parameters.
+#[derive(Serialize)]
+pub(super) struct OfSupport {
+    pub(super) support: Free,
+    pub(super) n_parameters: usize,
+    /// Of the first model, as are the paths.
     pub(super) methods: Vec<Method>,
+    pub(super) paths: Vec<Path>,
     pub(super) over_seeds: Vec<OverSeeds>,
+    pub(super) paths_over_seeds: Vec<PathOverSeeds>,
     pub(super) reading: Vec<String>,
 }
 
@@ -47,6 +64,8 @@ pub(super) struct Method {
     pub(super) stop: String,
     /// The penalty chosen on held-out samples.
     pub(super) lambda: Option<f64>,
+    /// Whether couplings are larger than the samples can determine.
+    pub(super) ran_away: bool,
     pub(super) warnings: Vec<String>,
     pub(super) paper: Option<Paper>,
     pub(super) trace: Vec<Point>,
@@ -60,12 +79,30 @@ pub(super) struct Paper {
     pub(super) seconds: f64,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+/// A moment of a fit.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) iteration: usize,
+    /// Of the objective; updates of CD.
+    pub(super) evaluations: usize,
     pub(super) seconds: f64,
+    /// NaN where there is none.
+    pub(super) gradient_norm: f64,
     pub(super) eps_j: f64,
     pub(super) eps_corr: Option<Estimate>,
+}
+
+impl Point {
+    pub(super) fn of(progress: &FitProgress<'_>, eps_j: f64) -> Self {
+        Self {
+            iteration: progress.iteration,
+            evaluations: progress.evaluations,
+            seconds: progress.seconds,
+            gradient_norm: progress.gradient_norm,
+            eps_j,
+            eps_corr: None,
+        }
+    }
 }
 
 /// A method over several models.
@@ -78,22 +115,43 @@ pub(super) struct OverSeeds {
     pub(super) seconds: Spread,
 }
 
-/// Median, smallest and largest.
+/// A [`Path`] over several models.
+#[derive(Serialize)]
+pub(super) struct PathOverSeeds {
+    pub(super) name: String,
+    pub(super) ridge: f64,
+    pub(super) sampler: Source,
+    pub(super) states: Vec<StateOverSeeds>,
+}
+
+#[derive(Serialize)]
+pub(super) struct StateOverSeeds {
+    pub(super) state: String,
+    /// The models in which it was reached.
+    pub(super) models: usize,
+    pub(super) eps_j: Spread,
+}
+
+/// Median and quartiles, interpolated between values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Spread {
     pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+    pub(super) lower: f64,
+    pub(super) upper: f64,
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        let n = values.len();
+        let quantile = |share: f64| {
+            let at = share * (values.len() - 1) as f64;
+            let (low, high) = (values[at.floor() as usize], values[at.ceil() as usize]);
+            low + at.fract() * (high - low)
+        };
         Self {
-            median: 0.5 * (values[(n - 1) / 2] + values[n / 2]),
-            min: values[0],
-            max: values[n - 1],
+            median: quantile(0.5),
+            lower: quantile(0.25),
+            upper: quantile(0.75),
         }
     }
 
@@ -101,19 +159,26 @@ impl Spread {
         format!(
             "{} ({}–{})",
             digits(self.median),
-            digits(self.min),
-            digits(self.max)
+            digits(self.lower),
+            digits(self.upper)
         )
     }
 }
 
+/// The methods and paths of one model with one choice of free parameters.
+pub(super) struct Run {
+    pub(super) seed: u64,
+    pub(super) methods: Vec<Method>,
+    pub(super) paths: Vec<Path>,
+}
+
 /// Summarises every method over the models that it finished.
-pub(super) fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverSeeds> {
+pub(super) fn summarise(args: &Args, runs: &[Run]) -> Vec<OverSeeds> {
     let mut summary = Vec::new();
     for (at, learner) in args.methods.iter().enumerate() {
-        let of_this: Vec<(u64, &Method)> = models
+        let of_this: Vec<(u64, &Method)> = runs
             .iter()
-            .filter_map(|(seed, methods)| Some((*seed, methods.get(at)?)))
+            .filter_map(|run| Some((run.seed, run.methods.get(at)?)))
             .collect();
         if of_this.is_empty() {
             continue;
@@ -126,6 +191,32 @@ pub(super) fn summarise(args: &Args, models: &[(u64, Vec<Method>)]) -> Vec<OverS
             eps_j: spread(|m| m.eps_j),
             eps_corr: spread(|m| m.eps_corr.map_or(f64::NAN, |e| e.value)),
             seconds: spread(|m| m.seconds),
+        });
+    }
+    summary
+}
+
+/// Summarises every state of every path over the models that reached it.
+pub(super) fn summarise_paths(runs: &[Run]) -> Vec<PathOverSeeds> {
+    let first = runs.iter().flat_map(|run| run.paths.iter().enumerate());
+    let longest = runs.iter().map(|run| run.paths.len()).max().unwrap_or(0);
+    let mut summary = Vec::new();
+    for (at, path) in first.take(longest) {
+        let of_this: Vec<&Path> = runs.iter().filter_map(|run| run.paths.get(at)).collect();
+        let states = path.states().into_iter().filter_map(|(name, _)| {
+            let reached = of_this.iter().filter_map(|p| p.state(&name));
+            let errors: Vec<f64> = reached.map(|s| s.eps_j).collect();
+            (!errors.is_empty()).then(|| StateOverSeeds {
+                models: errors.len(),
+                eps_j: Spread::of(errors),
+                state: name,
+            })
+        });
+        summary.push(PathOverSeeds {
+            states: states.collect(),
+            name: path.name.clone(),
+            ridge: path.ridge,
+            sampler: path.sampler,
         });
     }
     summary

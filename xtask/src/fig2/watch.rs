@@ -1,6 +1,7 @@
 //! Measures the errors of a method while it learns.
 
 use super::methods::Learner;
+use super::path::ran_away;
 use super::problem::{Problem, diagonal_error};
 use super::results::{Method, Point};
 use crate::output::digits;
@@ -40,10 +41,8 @@ impl<'a> Watch<'a> {
         let checkpoint = unit.entry("trace");
         let seen = checkpoint.resume()?.unwrap_or_else(|| Seen {
             trace: vec![Point {
-                iteration: 0,
-                seconds: 0.0,
-                eps_j: problem.start.mean_square_error(&problem.truth),
                 eps_corr: Some(problem.start_eps_corr),
+                ..problem.at_start()
             }],
             latest: problem.start.clone(),
         });
@@ -76,15 +75,13 @@ impl<'a> Watch<'a> {
             return;
         }
         self.seen.latest = progress.couplings();
-        let eps_j = self.seen.latest.mean_square_error(&self.problem.truth);
+        let eps_j = self
+            .seen
+            .latest
+            .mean_square_error(&self.problem.model.truth);
         self.bar.set_position(progress.iteration as u64);
         self.say(format!("ε_J {}", digits(eps_j)));
-        self.seen.trace.push(Point {
-            iteration: progress.iteration,
-            seconds: progress.seconds,
-            eps_j,
-            eps_corr: None,
-        });
+        self.seen.trace.push(Point::of(progress, eps_j));
         self.measure_correlations_if_due();
         if self.checkpoint.is_on() {
             self.checkpoint.note(self.seen.clone());
@@ -99,8 +96,8 @@ impl<'a> Watch<'a> {
             && last.eps_corr.is_none()
             && last.iteration >= (before.iteration + 1).next_power_of_two()
         {
-            let effort = self.problem.args.effort_on_the_way();
-            last.eps_corr = self.problem.eps_corr(latest, effort).unwrap_or(None);
+            let effort = self.problem.model.args.effort_on_the_way();
+            last.eps_corr = self.problem.model.eps_corr(latest, effort).unwrap_or(None);
         }
     }
 
@@ -109,46 +106,50 @@ impl<'a> Watch<'a> {
     pub(super) fn finish(mut self, outcome: Result<Fit>) -> Method {
         self.say("correlations".to_owned());
         let last = self.seen.trace[self.n_seen()];
-        let (couplings, seconds, iterations, evaluations, stop, mut warnings) = match outcome {
-            Ok(fit) => (
-                fit.couplings,
-                fit.seconds,
-                fit.iterations,
-                fit.evaluations,
-                kebab(&fit.stop),
-                fit.warnings.iter().map(ToString::to_string).collect(),
-            ),
-            Err(error) => (
-                self.seen.latest,
-                last.seconds,
-                last.iteration,
-                last.iteration,
-                "failed".to_owned(),
-                vec![error.to_string()],
-            ),
+        let mut warnings = Vec::new();
+        let (couplings, end, stop, ran_away) = match outcome {
+            Ok(fit) => {
+                warnings.extend(fit.warnings.iter().map(ToString::to_string));
+                let end = Point {
+                    iteration: fit.iterations,
+                    evaluations: fit.evaluations,
+                    seconds: fit.seconds,
+                    gradient_norm: fit.kkt_residual,
+                    ..last
+                };
+                (
+                    fit.couplings,
+                    end,
+                    kebab(&fit.stop),
+                    ran_away(&fit.warnings),
+                )
+            }
+            Err(error) => {
+                warnings.push(error.to_string());
+                (self.seen.latest, last, "failed".to_owned(), false)
+            }
         };
         warnings.append(&mut self.warnings);
-        let eps_j = couplings.mean_square_error(&self.problem.truth);
-        let diagonal = diagonal_error(&couplings, &self.problem.truth);
-        let effort = self.problem.args.effort_at_the_end();
+        let eps_j = couplings.mean_square_error(&self.problem.model.truth);
+        let diagonal = diagonal_error(&couplings, &self.problem.model.truth);
+        let effort = self.problem.model.args.effort_at_the_end();
         let eps_corr = self
             .problem
+            .model
             .eps_corr(&couplings, effort)
             .unwrap_or_else(|error| {
                 warnings.push(format!("no correlations: {error}"));
                 None
             });
-        let end = Point {
-            iteration: iterations,
-            seconds,
-            eps_j,
-            eps_corr,
-        };
         let mut trace = self.seen.trace;
-        if last.iteration == iterations {
+        if last.iteration == end.iteration {
             trace.pop();
         }
-        trace.push(end);
+        trace.push(Point {
+            eps_j,
+            eps_corr,
+            ..end
+        });
         self.bar.finish_and_clear();
         Method {
             name: self.learner.name().to_owned(),
@@ -156,11 +157,12 @@ impl<'a> Watch<'a> {
             eps_j_off_diagonal: eps_j - diagonal,
             eps_j_diagonal: diagonal,
             eps_corr,
-            seconds,
-            iterations,
-            evaluations,
+            seconds: end.seconds,
+            iterations: end.iteration,
+            evaluations: end.evaluations,
             stop,
             lambda: self.lambda,
+            ran_away,
             warnings,
             paper: self.learner.paper(),
             trace,
@@ -168,7 +170,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-fn kebab(value: &impl Serialize) -> String {
+pub(super) fn kebab(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     text.trim_matches('"').to_owned()
 }
