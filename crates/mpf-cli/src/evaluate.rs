@@ -197,7 +197,7 @@ fn compare(
     waiting.finish_and_clear();
     console.stage("moments of the model", start.elapsed());
     let goodness = GoodnessOfFit::new(model_moments?, data)?;
-    Ok((goodness, Source::Draws(drawn.how)))
+    Ok((goodness, Source::Draws(Box::new(drawn.how))))
 }
 
 fn summary(evaluation: &Evaluation) -> String {

@@ -154,7 +154,7 @@ pub fn judged_models() -> Vec<JudgedModel> {
     let mut rng = stream(9, 0);
     let mut random = move |scale: f64| scale * rng.random_range(-1.0..1.0);
     // Two patterns, of which the field favours the one with more active units.
-    let pattern = |i: usize| if i % 3 == 0 { -1.0 } else { 1.0 };
+    let pattern = |i: usize| if i.is_multiple_of(3) { -1.0 } else { 1.0 };
     vec![
         on_lattice("warm lattice", (5, 5), 0.2, 0.1),
         on_lattice("ferromagnet, K = .6", (5, 5), 0.6, 0.0),

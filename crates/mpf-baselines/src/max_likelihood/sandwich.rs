@@ -230,14 +230,14 @@ mod tests {
         let exact = Exact::new(&model(4)).unwrap();
         let probabilities = exact.probabilities();
         let moments = spin_moments(probabilities.clone());
-        for set in 0..16usize {
+        for (set, moment) in moments.iter().enumerate() {
             let sum: f64 = (0..16usize)
                 .map(|x| {
                     let down = (!x & set).count_ones();
                     probabilities[x] * if down % 2 == 0 { 1.0 } else { -1.0 }
                 })
                 .sum();
-            assert!((moments[set] - sum).abs() < 1e-14);
+            assert!((moment - sum).abs() < 1e-14);
         }
     }
 

@@ -157,7 +157,7 @@ pub(super) struct Agreements {
 /// Where the moments of a model come from, with what else is known then.
 pub(super) enum Source {
     Enumeration(ExactScores),
-    Draws(How),
+    Draws(Box<How>),
 }
 
 #[derive(Clone, Copy, Serialize)]
