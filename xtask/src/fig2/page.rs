@@ -118,21 +118,31 @@ fn shown_estimate(estimate: Estimate) -> String {
     }
 }
 
+/// The columns of a state after its ε_J.
+const COLUMNS: [&str; 3] = ["iteration", "evaluations", "seconds"];
+
+/// Returns the number of columns of the sampler `at`: the chain beside exact draws has ε_J and the
+/// iteration only.
+fn n_columns(at: usize) -> usize {
+    if at == 0 { 1 + COLUMNS.len() } else { 2 }
+}
+
 /// A row for every state of every fit, with columns for every sampler.
 fn path_table(results: &Results, part: &OfSupport) -> Table {
     let sources = results.settings.args.sampler.sources();
     let mut names = header(&["fit", "stopped at"]);
-    for source in sources {
+    for (at, source) in sources.iter().enumerate() {
         names.push(format!("ε_J, {}", source.name()));
-        names.extend(header(&["iteration", "evaluations", "seconds"]));
+        names.extend(header(&COLUMNS[..n_columns(at) - 1]));
     }
     let mut rows = Vec::new();
     for (path, others) in by_fit(part) {
         for (state, _) in path.states() {
             let mut row = vec![path.label(), state.clone()];
-            for &source in sources {
+            for (at, &source) in sources.iter().enumerate() {
                 let found = others.iter().find(|p| p.sampler == source);
-                row.extend(cells(found.and_then(|p| p.state(&state))));
+                let cells = cells(found.and_then(|p| p.state(&state)));
+                row.extend(cells.into_iter().take(n_columns(at)));
             }
             rows.push(row);
         }

@@ -64,7 +64,7 @@ fn reaches_the_paper(part: &OfSupport) -> Vec<String> {
         let (best, last) = (path.passed.best, path.passed.last);
         let found = match path.passed.below_paper {
             Some((first, until)) if until < last.iteration => format!(
-                "is reached: {} was below it from iteration {first} to {until} of {}",
+                "is reached: {} was below it between iterations {first} and {until} of {}",
                 path.name, last.iteration
             ),
             Some((first, _)) => format!(
@@ -198,10 +198,16 @@ fn reached(method: &Method, level: f64) -> Option<&Point> {
     method.trace.iter().find(|p| p.eps_j < level)
 }
 
-/// Names the work until a point. Lattice fits take milliseconds.
-fn work(point: &Point) -> String {
-    let time = duration(point.seconds);
-    format!("{} evaluations ({time})", point.evaluations)
+/// Names the work of a method until a point. Lattice fits take milliseconds.
+fn work(name: &str, point: &Point) -> String {
+    let (n, time) = (point.evaluations, duration(point.seconds));
+    let plural = if n == 1 { "" } else { "s" };
+    let unit = if name.starts_with("CD") {
+        "update"
+    } else {
+        "evaluation"
+    };
+    format!("{n} {unit}{plural} ({time})")
 }
 
 fn first_below(part: &OfSupport) -> Vec<String> {
@@ -218,12 +224,14 @@ fn first_below(part: &OfSupport) -> Vec<String> {
             let mut line = format!(
                 "{} was first below ε_J = {level}, after {}",
                 first.1,
-                work(first.0)
+                work(first.1, first.0)
             );
             if rest.is_empty() {
                 line += "; no other method got there.";
             } else {
-                let rest = rest.iter().map(|(p, name)| format!("{name} {}", work(p)));
+                let rest = rest
+                    .iter()
+                    .map(|(p, name)| format!("{name} {}", work(name, p)));
                 line += &format!("; then {}.", rest.collect::<Vec<_>>().join(", "));
             }
             lines.push(line);
@@ -323,8 +331,8 @@ fn against_the_paper(results: &Results, part: &OfSupport) -> Vec<String> {
                 format!(
                     "ε_J = {} took MPF {} and PL {}, {:.1} times as long{papers}",
                     digits(level),
-                    work(a),
-                    work(b),
+                    work("MPF", a),
+                    work("PL", b),
                     b.seconds / a.seconds.max(1e-9)
                 ),
             );
@@ -343,11 +351,10 @@ fn against_the_paper(results: &Results, part: &OfSupport) -> Vec<String> {
                 a.seconds < b.seconds,
                 "where MPF is faster than contrastive divergence",
                 format!(
-                    "CD-1's best, ε_J = {}, took it {} updates ({}) and MPF {}",
+                    "CD-1's best, ε_J = {}, took it {} and MPF {}",
                     digits(best),
-                    b.evaluations,
-                    duration(b.seconds),
-                    work(a)
+                    work("CD-1", b),
+                    work("MPF", a)
                 ),
             );
         }
@@ -619,9 +626,9 @@ mod tests {
         let mpf = with_paper("MPF", &[0.8, 0.01, 0.016, 0.2]);
         let pl = with_paper("PL", &[0.8, 0.5, 0.0344, 0.1]);
         let text = said(vec![mpf, pl]);
-        assert!(
-            text.contains("MPF, 0.0172, is reached: MPF was below it from iteration 1 to 2 of 3.")
-        );
+        assert!(text.contains(
+            "MPF, 0.0172, is reached: MPF was below it between iterations 1 and 2 of 3."
+        ));
         assert!(text.contains("PL came no closer than 0.03440, 2.0 times as large"));
         assert!(text.contains(
             "holds at the best of both paths (0.01000 against 0.03440), at tolerance 1e-2 (0.01600 \
