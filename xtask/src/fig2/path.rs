@@ -35,7 +35,7 @@ pub(super) struct Path {
 /// What a path has passed so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Passed {
-    /// The iterations of the row [`Path::at_limit`].
+    /// The iterations of the row `at_limit`.
     pub(super) limit: usize,
     pub(super) best: Point,
     /// The first states within [`TOLERANCES`].
