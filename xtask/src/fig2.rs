@@ -357,6 +357,9 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
             reading: Vec::new(),
         });
     }
+    if supports.is_empty() {
+        return Ok(None);
+    }
     let mut results = Results {
         settings: Settings::of(args),
         data,
@@ -643,6 +646,13 @@ mod tests {
         let results = results.unwrap().unwrap();
         assert!(results.supports[0].methods.is_empty());
         assert!(figure::of(&results).is_ok());
+        // With all couplings free the correlations at the start are sampled.
+        let args = Args {
+            support: Supports::Full,
+            ..args
+        };
+        let results = compute(&args, &Checkpoint::default(), &cancel);
+        assert!(results.unwrap().is_none());
     }
 
     #[test]
