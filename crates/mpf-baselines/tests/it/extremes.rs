@@ -290,7 +290,8 @@ proptest! {
                 for i in 0..d {
                     prop_assert_eq!(bars.fields[i].is_finite(), free(i));
                     for j in (0..d).filter(|&j| j != i) {
-                        prop_assert_eq!(bars.couplings[i][j].is_finite(), free(i) && free(j));
+                        // +∞ where the data do not determine the coupling.
+                        prop_assert_eq!(!bars.couplings[i][j].is_nan(), free(i) && free(j));
                     }
                 }
             }

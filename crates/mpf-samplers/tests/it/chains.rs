@@ -319,7 +319,7 @@ fn a_run_is_diagnosed_in_one_call() {
     assert!(!found.warnings.is_empty());
     for warning in &found.warnings {
         let words = [
-            "do not agree on the",
+            "do not agree on",
             "effective draws of the",
             "the whole ladder",
         ];
