@@ -104,17 +104,17 @@ impl fmt::Display for Comparison {
         )?;
         for at in order {
             let entrant = &self.entrants[at];
-            let number = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.4}"));
+            let number = |value: Option<f64>| value.map_or("–".to_owned(), short);
             writeln!(
                 f,
-                "{:<18} {:>10} {:>10} {:>10} {:>11} {:>11.4} {:>9.4} {:>8.2}",
+                "{:<18} {:>10} {:>10} {:>10} {:>11} {:>11} {:>9} {:>8.2}",
                 entrant.name,
                 number(entrant.own),
                 number(Some(entrant.mpf.value)),
                 number(Some(entrant.pseudolikelihood.value)),
                 number(entrant.log_likelihood.map(|ll| ll.value)),
-                differences[at].value,
-                differences[at].standard_error,
+                short(differences[at].value),
+                short(differences[at].standard_error),
                 entrant.seconds,
             )?;
         }
@@ -135,5 +135,14 @@ impl fmt::Display for Comparison {
             write!(f, "; within two standard errors of it: {}", ties.join(", "))?;
         }
         writeln!(f, ".")
+    }
+}
+
+/// Formats a number with four decimals, or with four digits if it is large.
+fn short(value: f64) -> String {
+    if value.abs() < 1e5 {
+        format!("{value:.4}")
+    } else {
+        format!("{value:.3e}")
     }
 }
