@@ -15,7 +15,7 @@ const RATE: LearningRate = LearningRate {
     last: 0.05,
 };
 /// Chains that one update moves.
-const CHAINS: usize = 8000;
+const CHAINS: usize = 4000;
 /// The part of the updates whose couplings are averaged, as one in this many.
 const AVERAGED: usize = 3;
 
@@ -24,7 +24,7 @@ const AVERAGED: usize = 3;
 pub enum Polish {
     /// Always this many, kept whatever comes of it.
     Updates(usize),
-    /// 300 if the model drifts off its data and its method looked at single flips only, kept if the
+    /// 200 if the model drifts off its data and its method looked at single flips only, kept if the
     /// held-out log-likelihood gets better.
     #[default]
     IfDrifting,
@@ -32,7 +32,7 @@ pub enum Polish {
 
 impl Polish {
     /// The updates of [`Polish::IfDrifting`].
-    pub const DEFAULT_UPDATES: usize = 300;
+    pub const DEFAULT_UPDATES: usize = 200;
 
     pub(super) fn updates(self, drift: &Drift, is_local: bool) -> Option<usize> {
         match self {

@@ -87,7 +87,7 @@ pub struct FitArgs {
     )]
     pub(super) held_out: f64,
     /// Updates of stochastic maximum likelihood (persistent CD) after the fit, which are kept;
-    /// `auto`: 300 if the model drifts off its data, kept if held-out samples get likelier
+    /// `auto`: 200 if the model drifts off its data, kept if held-out samples get likelier
     #[arg(
         long,
         value_name = "N|auto",
