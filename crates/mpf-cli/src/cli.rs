@@ -4,6 +4,7 @@ use crate::console::{self, Console};
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_parser;
 use crate::{compare, convert, demo, evaluate, fit, sample};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use mpf_baselines::Methods;
@@ -12,6 +13,13 @@ use std::ffi::OsString;
 use std::num::NonZero;
 
 const EXIT_CODES: &str = "\
+Examples:
+  mpf demo                                                   a recording to try
+  mpf fit retina.csv -o model.json                           the default fit
+  mpf fit retina.csv --errors sandwich -o model.json         with error bars
+  mpf evaluate model.json retina.csv -o report.html          a report
+  mpf compare retina.csv -o compare.html                     which method suits the data
+
 Exit codes:
   0    done
   1    something failed on the way, such as a full disk
@@ -115,7 +123,17 @@ pub fn command(methods: &Methods) -> clap::Command {
             fit.mut_arg("method", |method| method.value_parser(parser.clone()))
         })
         .mut_subcommand("compare", |compare| {
-            compare.mut_arg("methods", |names| names.value_parser(parser))
+            // A comparison takes penalties as they are given.
+            compare
+                .mut_arg("methods", |names| names.value_parser(parser))
+                .mut_arg("l1", |l1| {
+                    l1.value_name("λ")
+                        .help("λ₁ on Σ|K_ij| (spin couplings) [default: 0]")
+                })
+                .mut_arg("l2", |l2| {
+                    l2.value_name("λ")
+                        .help("λ₂ on ½ΣK_ij² [default: 1/M, and a plain entry without]")
+                })
         })
 }
 
@@ -131,6 +149,9 @@ where
         Err(error) => {
             // Help and the version come this way too.
             let _ = error.print();
+            if let Some(name) = meant(&error, methods) {
+                console::hint(&format!("did you mean `mpf {name}`?"));
+            }
             u8::try_from(error.exit_code()).unwrap_or(WRONG_INPUT)
         }
     }
@@ -160,6 +181,23 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
         Console::failure(&failure);
         failure.code
     })
+}
+
+/// Returns the command whose letters were typed in another order, which clap does not suggest.
+fn meant(error: &clap::Error, methods: &Methods) -> Option<String> {
+    let typed = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(typed)) => typed,
+        _ => return None,
+    };
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let known = command(methods);
+    let mut names = known.get_subcommands().map(clap::Command::get_name);
+    let found = names.find(|name| sorted(name) == sorted(typed));
+    found.map(str::to_owned)
 }
 
 /// The most threads that may be asked for on a machine with fewer cores.
@@ -193,5 +231,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command(&Methods::default()).debug_assert();
+    }
+
+    #[test]
+    fn letters_in_another_order_name_the_command() {
+        let methods = Methods::default();
+        let wrong = |word: &str| {
+            let error = command(&methods)
+                .try_get_matches_from(["mpf", word])
+                .unwrap_err();
+            meant(&error, &methods)
+        };
+        assert_eq!(wrong("fti").as_deref(), Some("fit"));
+        assert_eq!(wrong("nothing"), None);
     }
 }

@@ -88,9 +88,14 @@ impl Console {
     pub fn failure(failure: &Failure) {
         complain(&format!("{} {}", label("error:", "31"), failure.message));
         if let Some(hint) = &failure.hint {
-            complain(&format!("{} {hint}", label("hint:", "36")));
+            self::hint(hint);
         }
     }
+}
+
+/// Prints a hint to standard error.
+pub(crate) fn hint(text: &str) {
+    complain(&format!("{} {text}", label("hint:", "36")));
 }
 
 /// Writes to standard output, where `println` would panic on a closed pipe.

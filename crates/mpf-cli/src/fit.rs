@@ -34,7 +34,8 @@ pub(crate) use messages::{drift_in_words, held_out_in_words, polishing_in_words}
 #[derive(Serialize)]
 struct Report<'a> {
     model: String,
-    preflight: &'a Preflight,
+    /// Without its findings, which may be thousands.
+    preflight: Preflight,
     findings: Vec<String>,
     fit: &'a FitRecord,
     largest_coupling: f64,
@@ -138,8 +139,11 @@ fn make(
     console.result(&summary(args, &model, &record, share, largest))?;
     console.json(&Report {
         model: args.output.display().to_string(),
-        preflight: &preflight,
         findings: grouped(&preflight.findings),
+        preflight: Preflight {
+            findings: Vec::new(),
+            ..preflight
+        },
         fit: &record,
         largest_coupling: largest,
     })?;
