@@ -62,7 +62,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 pub(crate) use seal::{decode, encode};
@@ -174,6 +174,23 @@ pub struct Checkpoint {
     name: String,
 }
 
+/// A [`Checkpoint`] that does not keep its file open.
+#[derive(Clone, Default)]
+pub struct WeakCheckpoint {
+    file: Weak<File>,
+    name: String,
+}
+
+impl WeakCheckpoint {
+    /// Returns the checkpoint, off if its file was closed.
+    pub fn upgrade(&self) -> Checkpoint {
+        Checkpoint {
+            file: self.file.upgrade(),
+            name: self.name.clone(),
+        }
+    }
+}
+
 impl fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kept = if self.is_on() { &self.name } else { "off" };
@@ -233,6 +250,14 @@ impl Checkpoint {
         let states = contents.under_way.into_iter();
         entries.under_way = states.map(|(k, v)| (k, State::Encoded(v))).collect();
         Ok(true)
+    }
+
+    /// Returns a handle that does not keep the file open.
+    pub fn downgrade(&self) -> WeakCheckpoint {
+        WeakCheckpoint {
+            file: self.file.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            name: self.name.clone(),
+        }
     }
 
     /// Returns whether states are kept.
@@ -352,7 +377,8 @@ impl Checkpoint {
         file.is_some_and(|file| file.entries().finished.contains_key(&name))
     }
 
-    /// Describes what an earlier run left: "fit under way, 12 of resample done".
+    /// Describes what an earlier run left: "fit under way, 12 of resample done". Entries whose name
+    /// begins with a dot are not work.
     pub fn progress(&self) -> String {
         let Some(file) = &self.file else {
             return "nothing is kept".to_owned();
@@ -360,14 +386,15 @@ impl Checkpoint {
         let entries = file.entries();
         // Entries are counted by their first word: there may be thousands of resamples.
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        let word = |name: &'_ String| name.split(['/', ' ']).next().unwrap_or_default().len();
-        for name in entries.under_way.keys() {
-            *counts
-                .entry((&name[..word(name)], "under way"))
-                .or_default() += 1;
-        }
-        for name in entries.finished.keys() {
-            *counts.entry((&name[..word(name)], "done")).or_default() += 1;
+        let under_way = entries
+            .under_way
+            .keys()
+            .filter(|name| !name.starts_with('.'));
+        let under_way = under_way.map(|name| (name, "under way"));
+        let finished = entries.finished.keys().map(|name| (name, "done"));
+        for (name, how) in under_way.chain(finished) {
+            let word = name.split(['/', ' ']).next().unwrap_or_default();
+            *counts.entry((word, how)).or_default() += 1;
         }
         let parts: Vec<String> = counts
             .into_iter()

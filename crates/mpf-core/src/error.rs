@@ -14,6 +14,16 @@ pub enum Error {
         /// The length found.
         found: usize,
     },
+    /// A number of things that does not match another.
+    #[error("{what}: found {found}, expected {expected}")]
+    Count {
+        /// The things.
+        what: &'static str,
+        /// The number needed.
+        expected: usize,
+        /// The number found.
+        found: usize,
+    },
     /// A list without entries.
     #[error("{what} is empty: at least one entry is needed")]
     Empty {
@@ -44,6 +54,9 @@ pub enum Error {
         /// The reason.
         problem: String,
     },
+    /// The cancel handle was set.
+    #[error("cancelled before the work was done")]
+    Cancelled,
     /// An option is outside its range.
     #[error("option `{name}` is {value}, but it must be {requirement}")]
     Option {
@@ -130,6 +143,21 @@ pub fn check_option(
             requirement,
         })
     }
+}
+
+/// Checks that `found` equals `expected`, naming `what` when it does not.
+///
+/// # Errors
+/// [`Error::Count`].
+pub fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::Count {
+        what,
+        expected,
+        found,
+    })
 }
 
 /// Checks that `what` has the `expected` length.

@@ -54,6 +54,7 @@ mod fnv;
 mod gradcheck;
 #[doc(hidden)]
 pub mod linalg;
+mod local;
 mod minimize;
 mod objective;
 pub mod rng;
@@ -72,6 +73,12 @@ pub use minimize::{
 };
 pub use objective::{FromFn, Objective, Ridge, from_fn};
 
+// Models of discrete sites.
+pub use local::{
+    ExactLikelihood, LocalErrors, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel,
+    LocalObjective, LocalPathPoint, Scales, SiteChanges, SiteData,
+};
+
 // Score matching, and the dynamics that MPF linearises.
 pub use dynamics::{Dynamics, kl_divergence};
 pub use score::{
@@ -80,11 +87,11 @@ pub use score::{
 
 // Long computations.
 pub use cancel::Cancel;
-pub use checkpoint::{Checkpoint, CheckpointStore, Settings};
+pub use checkpoint::{Checkpoint, CheckpointStore, Settings, WeakCheckpoint};
 pub use fnv::Fnv1a;
 pub use stopwatch::Stopwatch;
 
-pub use error::{Error, check_option};
+pub use error::{Error, check_count, check_option};
 
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

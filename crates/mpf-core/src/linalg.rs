@@ -23,12 +23,12 @@ pub type Eigen = (Array1<f64>, Array2<f64>);
 /// entries whose squares overflow.
 pub fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
     let what = "symmetric eigen-decomposition";
-    let n = finite_size(a, what)?;
+    let size = finite_size(a, what)?;
     // One layout for both backends: LAPACK's idea of "lower" depends on the memory order.
-    let symmetric = Array2::from_shape_fn((n, n), |(i, j)| a[[i.max(j), i.min(j)]]);
-    let (values, vectors) = backend::symmetric_eigen(symmetric.view())?;
-    finite_result(what, n, values.iter().chain(&vectors))?;
-    Ok((values, vectors))
+    let symmetric = Array2::from_shape_fn((size, size), |(i, j)| a[[i.max(j), i.min(j)]]);
+    backend::symmetric_eigen(symmetric.view())
+        .filter(|(values, vectors)| are_finite(values.iter().chain(vectors)))
+        .ok_or(Error::Decomposition { what, size })
 }
 
 /// Returns (AᵀA + λI)⁺Aᵀ of the symmetric A = V diag(μ) Vᵀ: for λ = 0 the pseudo-inverse of A,
@@ -58,13 +58,10 @@ pub fn symmetric_pseudo_inverse((values, vectors): &Eigen, lambda: f64) -> Array
 /// [`Error::NotSquare`]; [`Error::Decomposition`] for an empty matrix and NaN or infinite entries;
 /// [`Error::Singular`] for a matrix without an inverse in `f64`.
 pub fn log_determinant_and_inverse(a: ArrayView2<'_, f64>) -> Result<(f64, Array2<f64>)> {
-    let n = finite_size(a, "LU decomposition")?;
-    let (log_determinant, inverse) = backend::log_determinant_and_inverse(a)?;
-    if log_determinant.is_finite() && inverse.iter().all(|v| v.is_finite()) {
-        Ok((log_determinant, inverse))
-    } else {
-        Err(Error::Singular { size: n })
-    }
+    let size = finite_size(a, "LU decomposition")?;
+    backend::log_determinant_and_inverse(a)
+        .filter(|(log_determinant, inverse)| are_finite(inverse.iter().chain([log_determinant])))
+        .ok_or(Error::Singular { size })
 }
 
 /// Singular values in descending order, with the left vectors as columns of U and the right
@@ -78,29 +75,21 @@ pub type Svd = (Array2<f64>, Array1<f64>, Array2<f64>);
 /// entries whose squares overflow.
 pub fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
     let what = "singular value decomposition";
-    let n = finite_size(a, what)?;
-    let (u, values, vt) = backend::singular_values(a)?;
-    finite_result(what, n, u.iter().chain(&values).chain(&vt))?;
-    Ok((u, values, vt))
+    let size = finite_size(a, what)?;
+    backend::singular_values(a)
+        .filter(|(u, values, vt)| are_finite(u.iter().chain(values).chain(vt)))
+        .ok_or(Error::Decomposition { what, size })
 }
 
-/// Checks that no entry of a result overflowed.
-fn finite_result<'a>(
-    what: &'static str,
-    size: usize,
-    mut values: impl Iterator<Item = &'a f64>,
-) -> Result<()> {
-    if values.all(|v| v.is_finite()) {
-        Ok(())
-    } else {
-        Err(Error::Decomposition { what, size })
-    }
+/// Returns whether no entry of a result overflowed.
+fn are_finite<'a>(mut values: impl Iterator<Item = &'a f64>) -> bool {
+    values.all(|v| v.is_finite())
 }
 
 /// Returns the size of a matrix that is square, finite and not empty.
 fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
     let size = square_size(a)?;
-    if size == 0 || a.iter().any(|v| !v.is_finite()) {
+    if size == 0 || !are_finite(a.iter()) {
         return Err(Error::Decomposition { what, size });
     }
     Ok(size)
@@ -121,9 +110,9 @@ pub fn positive_definite_inverse(a: ArrayView2<'_, f64>) -> Result<Array2<f64>> 
     }
     let matrix = nalgebra::DMatrix::from_fn(n, n, |i, j| a[[i.max(j), i.min(j)]]);
     let inverse = nalgebra::Cholesky::new(matrix)
-        .ok_or(Error::Decomposition { what, size: n })?
-        .inverse();
-    finite_result(what, n, inverse.iter())?;
+        .map(|factor| factor.inverse())
+        .filter(|inverse| are_finite(inverse.iter()))
+        .ok_or(Error::Decomposition { what, size: n })?;
     Ok(Array2::from_shape_fn((n, n), |(i, j)| {
         inverse[(i.max(j), i.min(j))]
     }))
@@ -159,53 +148,44 @@ fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
     }
 }
 
-/// Pure Rust, by `nalgebra`. Neither entries nor results are checked for NaN and ∞ here.
+/// Pure Rust, by `nalgebra`. `None` where a decomposition fails; neither entries nor results are
+/// checked for NaN and ∞ here.
 #[cfg(any(not(feature = "lapack"), test))]
 mod default_backend {
-    use super::{Array1, Array2, ArrayView2, Eigen, Error, Result, Svd};
+    use super::{Array1, Array2, ArrayView2, Eigen, Svd};
     use nalgebra::DMatrix;
 
     fn matrix(a: ArrayView2<'_, f64>) -> DMatrix<f64> {
         DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| a[[i, j]])
     }
 
-    pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
+    pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Option<Eigen> {
         let n = a.nrows();
-        let eigen = nalgebra::SymmetricEigen::try_new(matrix(a), f64::EPSILON, 1000 * n).ok_or(
-            Error::Decomposition {
-                what: "symmetric eigen-decomposition",
-                size: n,
-            },
-        )?;
+        let eigen = nalgebra::SymmetricEigen::try_new(matrix(a), f64::EPSILON, 1000 * n)?;
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|&p, &q| eigen.eigenvalues[p].total_cmp(&eigen.eigenvalues[q]));
         let values = Array1::from_shape_fn(n, |k| eigen.eigenvalues[order[k]]);
         let vectors = Array2::from_shape_fn((n, n), |(i, k)| eigen.eigenvectors[(i, order[k])]);
-        Ok((values, vectors))
+        Some((values, vectors))
     }
 
     pub(super) fn log_determinant_and_inverse(
         a: ArrayView2<'_, f64>,
-    ) -> Result<(f64, Array2<f64>)> {
+    ) -> Option<(f64, Array2<f64>)> {
         let n = a.nrows();
         let lu = matrix(a).lu();
         let upper = lu.u();
         let log_determinant = (0..n).map(|k| upper[(k, k)].abs().ln()).sum();
-        let inverse = lu.try_inverse().ok_or(Error::Singular { size: n })?;
+        let inverse = lu.try_inverse()?;
         let inverse = Array2::from_shape_fn((n, n), |(i, j)| inverse[(i, j)]);
-        Ok((log_determinant, inverse))
+        Some((log_determinant, inverse))
     }
 
-    pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
+    pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Option<Svd> {
         let n = a.nrows();
-        let failed = || Error::Decomposition {
-            what: "singular value decomposition",
-            size: n,
-        };
-        let svd = nalgebra::SVD::try_new(matrix(a), true, true, f64::EPSILON, 1000 * n)
-            .ok_or_else(failed)?;
-        let (u, vt) = svd.u.zip(svd.v_t).ok_or_else(failed)?;
-        Ok((
+        let svd = nalgebra::SVD::try_new(matrix(a), true, true, f64::EPSILON, 1000 * n)?;
+        let (u, vt) = svd.u.zip(svd.v_t)?;
+        Some((
             Array2::from_shape_fn((n, n), |(i, k)| u[(i, k)]),
             Array1::from_shape_fn(n, |k| svd.singular_values[k]),
             Array2::from_shape_fn((n, n), |(k, j)| vt[(k, j)]),
@@ -215,7 +195,7 @@ mod default_backend {
 
 #[cfg(feature = "lapack")]
 mod lapack_backend {
-    use super::{Array2, ArrayView2, Eigen, Error, Result, Svd};
+    use super::{Array2, ArrayView2, Eigen, Svd};
     use ndarray_linalg::{DeterminantInto, Eigh, Factorize, InverseInto, SVD, UPLO};
 
     /// OpenBLAS in several threads keeps its job table, 2 MiB and more, on the caller's stack. A
@@ -223,7 +203,7 @@ mod lapack_backend {
     const STACK_BYTES: usize = 32 << 20;
 
     /// Calls LAPACK on a thread with enough stack.
-    fn on_a_deep_stack<T: Send>(call: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    fn on_a_deep_stack<T: Send>(call: impl FnOnce() -> Option<T> + Send) -> Option<T> {
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .stack_size(STACK_BYTES)
@@ -234,34 +214,25 @@ mod lapack_backend {
         })
     }
 
-    pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Result<Eigen> {
-        let failed = |_| Error::Decomposition {
-            what: "symmetric eigen-decomposition",
-            size: a.nrows(),
-        };
-        on_a_deep_stack(|| a.eigh(UPLO::Lower).map_err(failed))
+    pub(super) fn symmetric_eigen(a: ArrayView2<'_, f64>) -> Option<Eigen> {
+        on_a_deep_stack(|| a.eigh(UPLO::Lower).ok())
     }
 
     pub(super) fn log_determinant_and_inverse(
         a: ArrayView2<'_, f64>,
-    ) -> Result<(f64, Array2<f64>)> {
-        let singular = |_| Error::Singular { size: a.nrows() };
+    ) -> Option<(f64, Array2<f64>)> {
         on_a_deep_stack(|| {
-            let factors = a.factorize().map_err(singular)?;
-            let (_, log_determinant) = factors.clone().sln_det_into().map_err(singular)?;
-            Ok((log_determinant, factors.inv_into().map_err(singular)?))
+            let factors = a.factorize().ok()?;
+            let (_, log_determinant) = factors.clone().sln_det_into().ok()?;
+            Some((log_determinant, factors.inv_into().ok()?))
         })
     }
 
-    pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Result<Svd> {
-        let failed = || Error::Decomposition {
-            what: "singular value decomposition",
-            size: a.nrows(),
-        };
+    pub(super) fn singular_values(a: ArrayView2<'_, f64>) -> Option<Svd> {
         on_a_deep_stack(|| {
-            let (u, values, vt) = a.svd(true, true).map_err(|_| failed())?;
-            let (u, vt) = u.zip(vt).ok_or_else(failed)?;
-            Ok((u, values, vt))
+            let (u, values, vt) = a.svd(true, true).ok()?;
+            let (u, vt) = u.zip(vt)?;
+            Some((u, values, vt))
         })
     }
 }

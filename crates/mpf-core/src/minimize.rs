@@ -51,6 +51,8 @@ pub enum StopReason {
     /// tolerance, is so small that the decrease it promises drowns in the rounding of the value: a
     /// minimum as far as `f64` can tell.
     MachinePrecision,
+    /// The value fell below [`MinimizerOptions::lowest_value`]: there is no minimum.
+    Unbounded,
 }
 
 impl StopReason {
@@ -74,6 +76,7 @@ impl std::fmt::Display for StopReason {
             Self::Cancelled => "cancelled",
             Self::ClosedForm => "closed form",
             Self::MachinePrecision => "converged to machine precision",
+            Self::Unbounded => "the objective has no minimum",
         })
     }
 }
@@ -104,6 +107,11 @@ pub struct MinimizerOptions {
     pub max_evaluations: usize,
     /// Most seconds of learning time. Default unlimited.
     pub max_seconds: f64,
+    /// Whether steps far from the minimum may be taken in an objective's faster arithmetic
+    /// ([`Objective::set_rough`]); the last steps and the result never are. Default yes.
+    pub rough_start: bool,
+    /// A value that no minimum can have: below it the run stops. Default −∞.
+    pub lowest_value: f64,
     /// Stops the run; the result is the last accepted step.
     pub cancel: Cancel,
     /// The implementation. Default: `basin`.
@@ -122,6 +130,8 @@ impl Default for MinimizerOptions {
             max_iterations: 10_000,
             max_evaluations: usize::MAX,
             max_seconds: f64::INFINITY,
+            rough_start: true,
+            lowest_value: f64::NEG_INFINITY,
             cancel: Cancel::new(),
             backend: Backend::default(),
             checkpoint: Checkpoint::default(),
@@ -205,6 +215,8 @@ pub struct Minimum {
     pub iterations: usize,
     /// Evaluations of the objective.
     pub evaluations: usize,
+    /// Those of them in the objective's faster arithmetic.
+    pub rough_evaluations: usize,
     /// Learning time in seconds.
     pub seconds: f64,
     /// One point per iteration, the start included.

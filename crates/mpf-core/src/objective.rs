@@ -16,6 +16,13 @@ pub trait Objective {
     /// +∞ or NaN, here or in `grad`, means "step too long": the minimiser takes a shorter one. It
     /// never asks for a θ that is not finite.
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64;
+
+    /// Switches to faster arithmetic of six digits or more, or back, and returns whether such
+    /// arithmetic is now in use. By default there is none.
+    fn set_rough(&mut self, rough: bool) -> bool {
+        let _ = rough;
+        false
+    }
 }
 
 impl<O: Objective + ?Sized> Objective for Box<O> {
@@ -25,6 +32,10 @@ impl<O: Objective + ?Sized> Objective for Box<O> {
 
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         (**self).value_and_gradient(theta, grad)
+    }
+
+    fn set_rough(&mut self, rough: bool) -> bool {
+        (**self).set_rough(rough)
     }
 }
 
@@ -84,5 +95,50 @@ impl<O: Objective> Objective for Ridge<O> {
             *g += l * t;
         }
         value
+    }
+
+    fn set_rough(&mut self, rough: bool) -> bool {
+        self.inner.set_rough(rough)
+    }
+}
+
+/// f(s ∘ u) as a function of u: other units of the parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Scaled<O> {
+    inner: O,
+    scales: Vec<f64>,
+    theta: Vec<f64>,
+}
+
+impl<O: Objective> Scaled<O> {
+    /// Takes u_k in units of `scales[k]`.
+    pub(crate) fn new(inner: O, scales: Vec<f64>) -> Self {
+        let theta = vec![0.0; scales.len()];
+        Self {
+            inner,
+            scales,
+            theta,
+        }
+    }
+}
+
+impl<O: Objective> Objective for Scaled<O> {
+    fn n_params(&self) -> usize {
+        self.inner.n_params()
+    }
+
+    fn value_and_gradient(&mut self, u: &[f64], grad: &mut [f64]) -> f64 {
+        for ((t, u), s) in self.theta.iter_mut().zip(u).zip(&self.scales) {
+            *t = u * s;
+        }
+        let value = self.inner.value_and_gradient(&self.theta, grad);
+        for (g, s) in grad.iter_mut().zip(&self.scales) {
+            *g *= s;
+        }
+        value
+    }
+
+    fn set_rough(&mut self, rough: bool) -> bool {
+        self.inner.set_rough(rough)
     }
 }

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 const MAGIC: &[u8; 8] = b"mpf-ckpt";
 /// The format version that this program writes and reads.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER: usize = 28;
 
 const ENCODING: Configuration = config::standard();

@@ -79,68 +79,97 @@ pub(super) fn foreign_memory() -> Error {
 
 /// Minimises within the search's orthant from its last accepted point, or continues with the
 /// `memory` of an earlier run.
-pub(super) fn run(search: &mut Search<'_>, memory: Option<Memory>) -> Halt {
-    let solver = Lbfgsb::new()
-        .with_m_capacity(search.options.memory)
-        .with_absolute_projected_gradient_tolerance(search.options.gradient_tolerance)
-        .with_relative_cost_reduction_tolerance(None);
+pub(super) fn run(search: &mut Search<'_>, mut memory: Option<Memory>) -> Halt {
     let (lower, upper) = search.orthant.bounds();
-    let start = search
-        .accepted
-        .as_ref()
-        .expect("the start is accepted first")
-        .theta
-        .clone();
+    let mut resumed = memory.is_some();
     let search = RefCell::new(search);
-    let boxed = Boxed {
-        search: &search,
-        lower,
-        upper,
-    };
-    let resumed = memory.is_some();
-    let executor = match memory {
-        None => Executor::new(boxed, solver, FirstOrderState::new(start)),
-        Some(memory) => Executor::resume_from_checkpoint(boxed, memory),
-    };
-    let mut stepper = match executor.max_iter(u64::MAX).into_stepper() {
-        Ok(stepper) => stepper,
-        Err(error) => return halt_of(error),
-    };
-    let mut completed = stepper.iter();
-    loop {
-        let outcome = if resumed {
-            // `basin` indexes its memory without checks: a forged one makes it panic. A panic of
-            // the objective is passed on.
-            match catch_unwind(AssertUnwindSafe(|| stepper.step())) {
-                Ok(outcome) => outcome,
-                Err(panic) if search.borrow().is_evaluating => resume_unwind(panic),
-                Err(_) => return Halt::ForeignMemory,
-            }
-        } else {
-            stepper.step()
-        };
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => return halt_of(error),
-        };
-        if stepper.iter() > completed {
-            completed = stepper.iter();
-            let state = stepper.state();
-            let grad = state.gradient().expect("a completed step has a gradient");
-            let memory = || checkpoint::encode(&(stepper.solver(), state, stepper.counts())).ok();
-            let done = matches!(outcome, StepOutcome::Stopped(_));
-            let accepted =
-                search
-                    .borrow_mut()
-                    .accept(state.param(), state.cost(), grad, memory, done);
-            if let Err(halt) = accepted {
+    'arithmetic: loop {
+        if search.borrow().must_sharpen() {
+            let mut search = search.borrow_mut();
+            if let Err(halt) = search.sharpen() {
                 return halt;
             }
+            memory = match memory.map(|memory| sharpened(memory, &search)) {
+                Some(None) => return Halt::ForeignMemory,
+                other => other.flatten(),
+            };
         }
-        if let StepOutcome::Stopped(_) = outcome {
-            return Halt::Orthant;
+        let boxed = Boxed {
+            search: &search,
+            lower: lower.clone(),
+            upper: upper.clone(),
+        };
+        let executor = match memory.take() {
+            None => {
+                let (options, start) = {
+                    let search = search.borrow();
+                    (search.options, search.last().theta.clone())
+                };
+                let solver = Lbfgsb::new()
+                    .with_m_capacity(options.memory)
+                    .with_absolute_projected_gradient_tolerance(options.gradient_tolerance)
+                    .with_relative_cost_reduction_tolerance(None);
+                Executor::new(boxed, solver, FirstOrderState::new(start))
+            }
+            Some(memory) => Executor::resume_from_checkpoint(boxed, memory),
+        };
+        let mut stepper = match executor.max_iter(u64::MAX).into_stepper() {
+            Ok(stepper) => stepper,
+            Err(error) => return halt_of(error),
+        };
+        let mut completed = stepper.iter();
+        loop {
+            let outcome = if resumed {
+                // `basin` indexes its memory without checks: a forged one makes it panic. A panic of
+                // the objective is passed on.
+                match catch_unwind(AssertUnwindSafe(|| stepper.step())) {
+                    Ok(outcome) => outcome,
+                    Err(panic) if search.borrow().is_evaluating => resume_unwind(panic),
+                    Err(_) => return Halt::ForeignMemory,
+                }
+            } else {
+                stepper.step()
+            };
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(error) => return halt_of(error),
+            };
+            if stepper.iter() > completed {
+                completed = stepper.iter();
+                let state = stepper.state();
+                let grad = state.gradient().expect("a completed step has a gradient");
+                let encoded =
+                    || checkpoint::encode(&(stepper.solver(), state, stepper.counts())).ok();
+                let done = matches!(outcome, StepOutcome::Stopped(_));
+                let accepted =
+                    search
+                        .borrow_mut()
+                        .accept(state.param(), state.cost(), grad, encoded, done);
+                match accepted {
+                    Ok(()) => {}
+                    Err(Halt::Rough) => {
+                        // The same curvature, from the exact value and gradient.
+                        memory = stepper.into_checkpoint();
+                        resumed = false;
+                        continue 'arithmetic;
+                    }
+                    Err(halt) => return halt,
+                }
+            }
+            if let StepOutcome::Stopped(_) = outcome {
+                return Halt::Orthant;
+            }
         }
     }
+}
+
+/// Replaces value and gradient of the memory's point by those of the search.
+fn sharpened(memory: Memory, search: &Search<'_>) -> Option<Memory> {
+    let (solver, mut state, counts) = memory.into_parts();
+    let last = search.last();
+    let replaced = state.replace(last.theta.clone(), last.value, last.grad.clone());
+    replaced.ok()?;
+    Some(Memory::from_parts(solver, state, counts))
 }
 
 fn halt_of(error: ConstraintSolveError<StopReason>) -> Halt {

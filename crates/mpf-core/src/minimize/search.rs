@@ -99,7 +99,7 @@ impl Orthant {
 pub(super) struct Accepted {
     pub(super) theta: Vec<f64>,
     /// f + Σ λ |θ|.
-    value: f64,
+    pub(super) value: f64,
     /// The gradient of f alone.
     pub(super) smooth_grad: Vec<f64>,
     /// The gradient of f + Σ λ · side · θ, as the backend sees it.
@@ -117,6 +117,8 @@ pub(super) enum Halt {
     Stop(StopReason),
     /// The backend cannot improve in this orthant.
     Orthant,
+    /// The next steps need the objective's exact arithmetic.
+    Rough,
     /// The memory to resume from does not belong to this problem.
     ForeignMemory,
 }
@@ -135,6 +137,9 @@ pub(super) struct Search<'a> {
     observer: &'a mut dyn FnMut(&Progress<'_>),
     clock: Stopwatch,
     evaluations: usize,
+    rough_evaluations: usize,
+    /// Whether the objective's faster arithmetic is in use.
+    is_rough: bool,
     /// Whether the objective is being evaluated, and a panic is its own.
     pub(super) is_evaluating: bool,
     pub(super) accepted: Option<Accepted>,
@@ -145,6 +150,12 @@ pub(super) struct Search<'a> {
 
 /// The number of steps in a row that may leave the value as it is.
 pub(super) const MOST_FLAT_STEPS: usize = 3;
+
+/// Rough steps end when the KKT residual is within this many tolerances.
+const ROUGH_RESIDUAL: f64 = 10.0;
+
+/// Rough steps end when one lowers the value by no more than this part of it.
+const ROUGH_DECREASE: f64 = 4e-9;
 
 /// The rounding error of a value, which is a sum of many terms, in units of its last place.
 const ROUNDINGS: f64 = 100.0;
@@ -159,11 +170,14 @@ impl<'a> Search<'a> {
     ) -> Self {
         Self {
             orthant: Orthant::new(objective.n_params(), lambda),
+            // Only this backend can take up a point whose value changes.
+            is_rough: objective.set_rough(options.rough_start && options.backend == Backend::Basin),
             objective,
             options,
             observer,
             clock: Stopwatch::start(),
             evaluations: 0,
+            rough_evaluations: 0,
             is_evaluating: false,
             accepted: None,
             flat_steps: 0,
@@ -176,6 +190,8 @@ impl<'a> Search<'a> {
         self.orthant.penalised = snapshot.penalised;
         self.clock = Stopwatch::start_at(snapshot.seconds);
         self.evaluations = snapshot.evaluations;
+        self.rough_evaluations = snapshot.rough_evaluations;
+        self.is_rough = self.objective.set_rough(snapshot.is_rough);
         self.accepted = Some(snapshot.accepted);
         self.flat_steps = snapshot.flat_steps;
         self.trace = snapshot.trace;
@@ -187,7 +203,7 @@ impl<'a> Search<'a> {
         // The decision that followed the snapshot is made again.
         let halt = match self.judge() {
             Ok(()) if orthant_done => Halt::Orthant,
-            Ok(()) => self.run_backend(memory),
+            Ok(()) | Err(Halt::Rough) => self.run_backend(memory),
             Err(halt) => halt,
         };
         let stop = self.run_orthants(halt)?;
@@ -197,14 +213,17 @@ impl<'a> Search<'a> {
     /// Minimises from `start`.
     pub(super) fn run(mut self, start: &[f64]) -> Result<Minimum> {
         let mut grad = vec![0.0; start.len()];
-        self.evaluations += 1;
-        let value = self.objective.value_and_gradient(start, &mut grad);
+        let mut value = self.value_and_gradient(start, &mut grad);
+        if self.is_rough && check_start(value, &grad).is_err() {
+            self.is_rough = self.objective.set_rough(false);
+            value = self.value_and_gradient(start, &mut grad);
+        }
         check_start(value, &grad)?;
         self.orthant.choose(start, &grad);
         let value = value + self.orthant.penalise(start, &mut grad);
         check_start(value, &grad)?;
         let halt = match self.accept(start, value, &grad, || None, false) {
-            Ok(()) => self.run_backend(None),
+            Ok(()) | Err(Halt::Rough) => self.run_backend(None),
             Err(halt) => halt,
         };
         let stop = self.run_orthants(halt)?;
@@ -216,6 +235,13 @@ impl<'a> Search<'a> {
         loop {
             match halt {
                 Halt::Stop(stop) => return Ok(stop),
+                Halt::Orthant | Halt::Rough if self.is_rough => {
+                    halt = match self.sharpen() {
+                        Ok(()) => self.run_backend(None),
+                        Err(halt) => halt,
+                    };
+                }
+                Halt::Rough => unreachable!("only rough steps end so"),
                 Halt::Orthant if self.next_orthant() => halt = self.run_backend(None),
                 Halt::Orthant => return Ok(StopReason::NoProgress),
                 Halt::ForeignMemory => return Err(basin_backend::foreign_memory()),
@@ -240,10 +266,53 @@ impl<'a> Search<'a> {
         released
     }
 
+    /// Returns the last accepted point.
+    pub(super) fn last(&self) -> &Accepted {
+        self.accepted.as_ref().expect("the start is accepted first")
+    }
+
+    /// Returns whether rough steps are over.
+    pub(super) fn must_sharpen(&self) -> bool {
+        self.is_rough && self.is_near_the_end(self.last())
+    }
+
+    /// Evaluates the objective.
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        self.evaluations += 1;
+        self.rough_evaluations += usize::from(self.is_rough);
+        self.is_evaluating = true;
+        let value = self.objective.value_and_gradient(theta, grad);
+        self.is_evaluating = false;
+        value
+    }
+
+    /// Goes on in exact arithmetic, from the exact value at the last accepted point, and decides
+    /// whether that point is the last.
+    pub(super) fn sharpen(&mut self) -> Result<(), Halt> {
+        self.is_rough = self.objective.set_rough(false);
+        let mut last = self.accepted.take().expect("the start is accepted first");
+        let mut exact = vec![0.0; last.theta.len()];
+        let value = self.value_and_gradient(&last.theta, &mut exact);
+        if value.is_finite() && exact.iter().all(|g| g.is_finite()) {
+            last.smooth_grad.clone_from(&exact);
+            last.value = value + self.orthant.penalise(&last.theta, &mut exact);
+            last.grad = exact;
+            (last.kkt_residual, last.blocked) =
+                self.orthant.kkt_residual(&last.theta, &last.smooth_grad);
+            if let Some(point) = self.trace.last_mut() {
+                point.value = last.value;
+                point.gradient_norm = last.kkt_residual;
+            }
+        }
+        self.flat_steps = 0;
+        self.accepted = Some(last);
+        self.judge()
+    }
+
     /// Checks the limits before an evaluation.
     fn check_limits(&self) -> Result<(), StopReason> {
-        if self.options.cancel.is_cancelled() {
-            Err(StopReason::Cancelled)
+        if let Some(reason) = self.options.cancel.reason() {
+            Err(reason)
         } else if self.evaluations >= self.options.max_evaluations {
             Err(StopReason::EvaluationLimit)
         } else if self.clock.seconds() >= self.options.max_seconds {
@@ -267,14 +336,12 @@ impl<'a> Search<'a> {
         }
         // Only a forged memory holds another number of parameters; the backend catches the panic.
         assert_eq!(theta.len(), self.orthant.n);
-        self.evaluations += 1;
-        self.is_evaluating = true;
-        let value = self.objective.value_and_gradient(theta, grad);
-        self.is_evaluating = false;
+        let value = self.value_and_gradient(theta, grad);
         let value = value + self.orthant.penalise(theta, grad);
         if value.is_finite() && grad.iter().all(|g| g.is_finite()) {
             Ok(value)
         } else {
+            let last = self.accepted.as_ref().expect("the start is accepted first");
             Ok(last.wall(theta, grad))
         }
     }
@@ -343,6 +410,8 @@ impl<'a> Search<'a> {
                     accepted: accepted.clone(),
                     flat_steps: self.flat_steps,
                     evaluations: self.evaluations,
+                    rough_evaluations: self.rough_evaluations,
+                    is_rough: self.is_rough,
                     seconds: point.seconds,
                     trace: self.trace.clone(),
                     memory,
@@ -358,8 +427,12 @@ impl<'a> Search<'a> {
     /// Decides whether the last accepted point ends the minimisation or the orthant.
     fn judge(&self) -> Result<(), Halt> {
         let last = self.accepted.as_ref().expect("the start is accepted first");
-        if last.kkt_residual <= self.options.gradient_tolerance {
+        if self.must_sharpen() {
+            Err(Halt::Rough)
+        } else if last.kkt_residual <= self.options.gradient_tolerance {
             Err(StopReason::Converged.into())
+        } else if last.value < self.options.lowest_value {
+            Err(StopReason::Unbounded.into())
         } else if last.iteration >= self.options.max_iterations {
             Err(StopReason::IterationLimit.into())
         } else if last.blocked >= last.kkt_residual {
@@ -370,7 +443,22 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Returns whether rough arithmetic can no longer tell better from worse, or the last steps are
+    /// to be taken.
+    fn is_near_the_end(&self, last: &Accepted) -> bool {
+        let decrease = match self.trace.as_slice() {
+            [.., before, now] => before.value - now.value,
+            _ => f64::INFINITY,
+        };
+        last.kkt_residual <= ROUGH_RESIDUAL * self.options.gradient_tolerance
+            || decrease <= ROUGH_DECREASE * last.value.abs()
+    }
+
     fn finish(mut self, mut stop: StopReason) -> Minimum {
+        if self.is_rough {
+            // A limit was reached: the result is exact all the same.
+            let _ = self.sharpen();
+        }
         let mut last = self.accepted.take().expect("the start is accepted first");
         if stop == StopReason::NoProgress {
             self.snap_to_zero(&mut last);
@@ -387,6 +475,7 @@ impl<'a> Search<'a> {
             stop,
             iterations: last.iteration,
             evaluations: self.evaluations,
+            rough_evaluations: self.rough_evaluations,
             seconds: self.clock.seconds(),
             trace: self.trace,
         }

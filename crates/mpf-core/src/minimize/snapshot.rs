@@ -11,6 +11,9 @@ pub(super) struct Snapshot {
     pub(super) accepted: Accepted,
     pub(super) flat_steps: usize,
     pub(super) evaluations: usize,
+    pub(super) rough_evaluations: usize,
+    /// Whether the objective's faster arithmetic was in use.
+    pub(super) is_rough: bool,
     pub(super) seconds: f64,
     pub(super) trace: Vec<TracePoint>,
     /// The backend's memory, encoded; `None` at the start of a minimisation.

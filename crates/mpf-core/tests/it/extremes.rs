@@ -399,7 +399,7 @@ proptest! {
 type Written = (
     Vec<(usize, f64, f64)>,
     (Vec<f64>, f64, Vec<f64>, Vec<f64>, f64, f64, usize),
-    (usize, usize, f64),
+    (usize, usize, usize, bool, f64),
     Vec<TracePoint>,
     (Option<Vec<u8>>, bool),
 );
@@ -486,7 +486,7 @@ proptest! {
             3 => written.1.3[0] = number,
             4 => written.1.4 = number,
             5 => written.1.5 = number,
-            6 => written.2.2 = number,
+            6 => written.2.4 = number,
             7 => written.3[0].value = number,
             _ => written.0.iter_mut().for_each(|penalised| penalised.2 = number),
         }

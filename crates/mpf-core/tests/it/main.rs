@@ -3,5 +3,6 @@
 mod dynamics;
 mod extremes;
 mod flow;
+mod local;
 mod minimize;
 mod score;

@@ -110,6 +110,17 @@ fn every_limit_stops_and_says_so() {
         let found = run(&|o| o.max_seconds = 0.0);
         assert_eq!((found.stop, found.iterations), (StopReason::TimeLimit, 0));
         assert_eq!(found.theta, [-1.2, 1.0]);
+        let found = run(&|o| o.cancel = Cancel::new().within(0.0));
+        assert_eq!((found.stop, found.iterations), (StopReason::TimeLimit, 0));
+        // A slope that never ends.
+        let mut slope = from_fn(1, |t: &[f64], g: &mut [f64]| {
+            g[0] = -1.0;
+            -t[0]
+        });
+        let bounded = minimizer(backend, |o| o.lowest_value = -1e6);
+        let found = bounded.minimize(&mut slope, &[0.0]).unwrap();
+        assert_eq!(found.stop, StopReason::Unbounded);
+        assert!(found.value < -1e6 && found.value.is_finite());
         // Beside 1000 the value cannot resolve a gradient below about √(1000 ε) ~ 5e-7.
         let (mut bowl, _) = quadratic(8, 0);
         let mut high = from_fn(8, |t: &[f64], g: &mut [f64]| {
@@ -418,6 +429,85 @@ fn valley(n: usize) -> impl Objective {
     })
 }
 
+/// The valley, rounded to single precision where rough numbers are allowed.
+struct RoughValley<O> {
+    exact: O,
+    is_rough: bool,
+}
+
+impl<O: Objective> Objective for RoughValley<O> {
+    fn n_params(&self) -> usize {
+        self.exact.n_params()
+    }
+
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        let value = self.exact.value_and_gradient(theta, grad);
+        if !self.is_rough {
+            return value;
+        }
+        // Off by more than rounding: only an exact end can be right.
+        grad.iter_mut()
+            .for_each(|g| *g = f64::from(*g as f32) + 1e-6);
+        f64::from(value as f32)
+    }
+
+    fn set_rough(&mut self, rough: bool) -> bool {
+        self.is_rough = rough;
+        rough
+    }
+}
+
+fn rough_valley(n: usize) -> RoughValley<impl Objective> {
+    RoughValley {
+        exact: valley(n),
+        is_rough: false,
+    }
+}
+
+#[test]
+fn rough_steps_lead_to_the_exact_minimum() {
+    let (n, start) = (20, [0.3; 20]);
+    for lambda in [vec![], vec![0.4; n]] {
+        let run = |rough_start: bool| {
+            let minimizer = minimizer(Backend::Basin, |o| {
+                o.gradient_tolerance = 1e-7;
+                o.rough_start = rough_start;
+            });
+            let mut objective = rough_valley(n);
+            let minimum = minimizer.minimize_l1(&mut objective, &start, &lambda, |_| {});
+            assert!(!objective.is_rough);
+            minimum.unwrap()
+        };
+        let (rough, exact) = (run(true), run(false));
+        assert_eq!(
+            (rough.stop, exact.stop),
+            (StopReason::Converged, StopReason::Converged)
+        );
+        assert_eq!(exact.rough_evaluations, 0);
+        assert!(rough.rough_evaluations > 5 && rough.rough_evaluations < rough.evaluations);
+        assert!(rough.kkt_residual <= 1e-7);
+        for (a, b) in rough.theta.iter().zip(&exact.theta) {
+            // Residuals of 1e-7, and curvatures down to a tenth.
+            assert!((a - b).abs() < 2e-6, "{a} against {b}");
+        }
+        // A limit may be reached before: the value is exact all the same.
+        let mut objective = rough_valley(n);
+        let short = minimizer(Backend::Basin, |o| o.max_iterations = 3)
+            .minimize_l1(&mut objective, &start, &lambda, |_| {})
+            .unwrap();
+        assert_eq!(short.stop, StopReason::IterationLimit);
+        let mut grad = vec![0.0; n];
+        let smooth = valley(n).value_and_gradient(&short.theta, &mut grad);
+        let penalty: f64 = short
+            .theta
+            .iter()
+            .zip(&lambda)
+            .map(|(t, l)| l * t.abs())
+            .sum();
+        assert!((short.value - smooth - penalty).abs() <= 1e-14 * short.value);
+    }
+}
+
 fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|v| v.to_bits()).collect()
 }
@@ -436,11 +526,11 @@ fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
             change(&mut options);
             Minimizer::new(options)
                 .unwrap()
-                .minimize_l1(&mut valley(n), &start, &lambda, |_| {})
+                .minimize_l1(&mut rough_valley(n), &start, &lambda, |_| {})
                 .unwrap()
         };
         let whole = run(&|_| {});
-        assert!(whole.iterations > 10);
+        assert!(whole.iterations > 10 && whole.rough_evaluations > 5);
         // The state is written at the start and after every iteration.
         for k in 0..=whole.iterations {
             let file = StopAfter::new(k + 1);
@@ -461,8 +551,10 @@ fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
                 (resumed.iterations, resumed.evaluations, resumed.stop),
                 (whole.iterations, whole.evaluations, whole.stop)
             );
+            assert_eq!(resumed.rough_evaluations, whole.rough_evaluations);
             assert_eq!(resumed.trace.len(), whole.trace.len());
-            assert_eq!(resumed.trace[..=k], stopped.trace[..]);
+            // The last point of a run that stops is exact.
+            assert_eq!(resumed.trace[..k], stopped.trace[..k]);
             assert!(resumed.seconds >= stopped.trace[k].seconds);
         }
     }

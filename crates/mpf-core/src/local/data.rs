@@ -1,0 +1,170 @@
+//! Rows of sites, each distinct row once.
+
+use super::LocalModel;
+use crate::Result;
+use crate::error::{Error, check_entries, check_length};
+use ndarray::ArrayView2;
+use std::collections::HashMap;
+
+/// Samples of d sites, a byte a site. Equal rows are stored once; their order in time is kept, so
+/// that folds, blocks and resamples are other weights of the same rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteData {
+    n_sites: usize,
+    n_states: usize,
+    /// The distinct rows, one after another, in the order in which they first occur.
+    rows: Vec<u8>,
+    weights: Vec<f64>,
+    /// The distinct row of every sample.
+    order: Vec<u32>,
+    /// The weight of every sample, unless all have 1.
+    sample_weights: Option<Vec<f64>>,
+}
+
+impl SiteData {
+    /// Takes samples, one a row, whose sites have `n_states` states.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without samples or sites, [`Error::Entry`] for a state that does not exist
+    /// (the index counts row by row), [`Error::Option`] unless 2 ≤ `n_states` ≤ 256.
+    pub fn new(samples: ArrayView2<'_, u8>, n_states: usize) -> Result<Self> {
+        let n_sites = samples.ncols();
+        crate::check_option(
+            "n_states",
+            n_states as f64,
+            "from 2 to 256",
+            (2..=256).contains(&n_states),
+        )?;
+        if samples.is_empty() {
+            return Err(Error::Empty { what: "samples" });
+        }
+        check_count(samples.nrows())?;
+        if let Some((index, &value)) =
+            (samples.iter().enumerate()).find(|(_, v)| usize::from(**v) >= n_states)
+        {
+            return Err(Error::Entry {
+                what: "samples",
+                index,
+                value: f64::from(value),
+                requirement: "below the number of states of a site",
+            });
+        }
+        let mut found: HashMap<Vec<u8>, u32> = HashMap::new();
+        let mut data = Self {
+            n_sites,
+            n_states,
+            rows: Vec::new(),
+            weights: Vec::new(),
+            order: Vec::with_capacity(samples.nrows()),
+            sample_weights: None,
+        };
+        for row in samples.rows() {
+            let next = data.weights.len() as u32;
+            let at = *found.entry(row.to_vec()).or_insert(next);
+            if at == next {
+                data.rows.extend(row);
+                data.weights.push(0.0);
+            }
+            data.weights[at as usize] += 1.0;
+            data.order.push(at);
+        }
+        Ok(data)
+    }
+
+    /// Weighs sample m by `weights[m]`; only their ratios matter.
+    ///
+    /// # Errors
+    /// [`Error::Length`]; [`Error::Entry`] for a weight that is negative or not finite;
+    /// [`Error::Overflow`] and [`Error::Empty`] for a sum that is not finite or 0.
+    pub fn weighted(mut self, weights: &[f64]) -> Result<Self> {
+        check_length("weights", self.order.len(), weights.len())?;
+        check_entries("weights", weights, "finite and not negative", |w| {
+            w >= 0.0 && w.is_finite()
+        })?;
+        self.weights.fill(0.0);
+        for (&at, weight) in self.order.iter().zip(weights) {
+            self.weights[at as usize] += weight;
+        }
+        self.sample_weights = Some(weights.to_vec());
+        let what = "the sum of the weights";
+        match self.total_weight() {
+            0.0 => Err(Error::Empty { what }),
+            sum if !sum.is_finite() => Err(Error::Overflow { what }),
+            _ => Ok(self),
+        }
+    }
+
+    /// Returns d.
+    pub fn n_sites(&self) -> usize {
+        self.n_sites
+    }
+
+    /// Returns q.
+    pub fn n_states(&self) -> usize {
+        self.n_states
+    }
+
+    /// Returns the number of samples.
+    pub fn n_samples(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Returns the number of distinct rows.
+    pub fn n_distinct(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Returns distinct row `at`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn row(&self, at: usize) -> &[u8] {
+        &self.rows[at * self.n_sites..(at + 1) * self.n_sites]
+    }
+
+    /// Returns the weight of every distinct row.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// Returns the sum of the weights.
+    pub fn total_weight(&self) -> f64 {
+        self.weights.iter().sum()
+    }
+
+    /// Returns the distinct row of every sample, in the order of the samples.
+    pub(super) fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// Returns the weight of sample m.
+    pub(super) fn sample_weight(&self, m: usize) -> f64 {
+        self.sample_weights.as_ref().map_or(1.0, |w| w[m])
+    }
+
+    /// Returns the same rows with the weight of these samples alone.
+    pub(super) fn of_samples(&self, samples: impl IntoIterator<Item = usize>) -> Self {
+        let mut data = self.clone();
+        data.weights.fill(0.0);
+        for m in samples {
+            data.weights[self.order[m] as usize] += self.sample_weight(m);
+        }
+        data
+    }
+
+    /// Checks that `model` is of these sites and states.
+    pub(super) fn check(&self, model: &impl LocalModel) -> Result<()> {
+        crate::check_count("sites of the model", self.n_sites, model.n_sites())?;
+        crate::check_count("states of a site", self.n_states, model.n_states())
+    }
+}
+
+fn check_count(n_samples: usize) -> Result<()> {
+    let holds = u32::try_from(n_samples).is_ok();
+    crate::check_option(
+        "the number of samples",
+        n_samples as f64,
+        "below 2³²",
+        holds,
+    )
+}
