@@ -69,6 +69,10 @@ pub(crate) struct Basis {
     fields: Vec<Field>,
     pairs: Vec<Pair>,
     n_free_fields: usize,
+    /// The units of V at its knots, if there is one.
+    potential: Vec<f64>,
+    /// What is left out of V, orthonormal in these units.
+    potential_null: Vec<Vec<f64>>,
 }
 
 impl Basis {
@@ -109,11 +113,31 @@ impl Basis {
                 })
                 .collect(),
             fields,
+            potential: Vec::new(),
+            potential_null: Vec::new(),
+        }
+    }
+
+    /// Adds V at its knots, in these units and without `null`, to the parameters.
+    pub(crate) fn with_potential(
+        mut self,
+        scales: impl Iterator<Item = f64>,
+        null: Vec<Vec<f64>>,
+    ) -> Self {
+        (self.potential, self.potential_null) = (scales.collect(), null);
+        self
+    }
+
+    /// Takes out of `v` what is left out of V.
+    fn project(&self, v: &mut [f64]) {
+        for q in &self.potential_null {
+            let along: f64 = q.iter().zip(&*v).map(|(q, v)| q * v).sum();
+            v.iter_mut().zip(q).for_each(|(v, q)| *v -= along * q);
         }
     }
 
     pub(crate) fn n_params(&self) -> usize {
-        self.n_free_fields + self.pairs.len()
+        self.n_free_fields + self.pairs.len() + self.potential.len()
     }
 
     /// Iterates over whether each field is free.
@@ -138,6 +162,13 @@ impl Basis {
             for (at, beta) in links.iter().flatten() {
                 h[*at] += beta * *k;
             }
+        }
+        let n = self.pairs.len();
+        let v = &mut k[n..];
+        v.copy_from_slice(&c[n..]);
+        self.project(v);
+        for (v, scale) in v.iter_mut().zip(&self.potential) {
+            *v *= scale;
         }
     }
 
@@ -175,7 +206,8 @@ impl Basis {
                 Field::Free { width, .. } => Some(width * a),
                 _ => None,
             });
-        b.chain(c).collect()
+        let v = k[self.pairs.len()..].iter().zip(&self.potential);
+        b.chain(c).chain(v.map(|(v, scale)| v / scale)).collect()
     }
 
     /// Writes ∂/∂θ, given ∂/∂(h, K).
@@ -196,12 +228,18 @@ impl Basis {
                 .sum();
             *gc = scale * (gk + through);
         }
+        let n = self.pairs.len();
+        for ((gu, gv), scale) in gc[n..].iter_mut().zip(&gk[n..]).zip(&self.potential) {
+            *gu = scale * gv;
+        }
+        self.project(&mut gc[n..]);
     }
 
     /// Returns λ |K| as a weight on |C|, for every parameter.
     pub(crate) fn l1_weights(&self, lambda: f64) -> Vec<f64> {
         let mut weights = vec![0.0; self.n_free_fields];
         weights.extend(self.pairs.iter().map(|pair| lambda * pair.scale));
+        weights.resize(self.n_params(), 0.0);
         weights
     }
 }
@@ -238,6 +276,10 @@ impl<O: Objective> Objective for Standardized<'_, O> {
             .value_and_gradient(&self.spins, &mut self.spin_grad);
         self.basis.pull_back(&self.spin_grad, grad);
         value
+    }
+
+    fn set_rough(&mut self, rough: bool) -> bool {
+        self.inner.set_rough(rough)
     }
 }
 

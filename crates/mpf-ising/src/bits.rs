@@ -126,15 +126,10 @@ impl States {
     /// # Errors
     /// [`Error::NoData`]; [`Error::NotBinary`] with the first entry that is neither 0 nor 1.
     pub fn from_binary<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
-        Self::pack(data, |value| {
-            if value == 0.0 {
-                Some(false)
-            } else {
-                (value == 1.0).then_some(true)
-            }
-        })
-        .map_err(|e| {
-            e.unwrap_or_else(|(row, column, value)| Error::NotBinary { row, column, value })
+        Self::pack(data, [0.0, 1.0], |row, column, value| Error::NotBinary {
+            row,
+            column,
+            value,
         })
     }
 
@@ -143,33 +138,31 @@ impl States {
     /// # Errors
     /// [`Error::NoData`]; [`Error::NotSpin`] with the first entry that is neither −1 nor +1.
     pub fn from_spins<T: Entry>(data: ArrayView2<'_, T>) -> Result<Self> {
-        Self::pack(data, |value| {
-            if value == -1.0 {
-                Some(false)
-            } else {
-                (value == 1.0).then_some(true)
-            }
+        Self::pack(data, [-1.0, 1.0], |row, column, value| Error::NotSpin {
+            row,
+            column,
+            value,
         })
-        .map_err(|e| e.unwrap_or_else(|(row, column, value)| Error::NotSpin { row, column, value }))
     }
 
     fn pack<T: Entry>(
         data: ArrayView2<'_, T>,
-        bit: impl Fn(f64) -> Option<bool>,
-    ) -> Result<Self, PackError> {
+        [zero, one]: [f64; 2],
+        wrong: impl Fn(usize, usize, f64) -> Error,
+    ) -> Result<Self> {
         let (rows, columns) = data.dim();
         if rows == 0 || columns == 0 {
-            return Err(PackError::Empty(Error::NoData { rows, columns }));
+            return Err(Error::NoData { rows, columns });
         }
         let words = words_for(columns);
         let mut bits = vec![0u64; rows * words];
         for (row, (packed, values)) in bits.chunks_exact_mut(words).zip(data.rows()).enumerate() {
             for (column, value) in values.iter().enumerate() {
                 let value = value.to_f64();
-                match bit(value) {
-                    Some(true) => packed[column / 64] |= 1 << (column % 64),
-                    Some(false) => {}
-                    None => return Err(PackError::Entry(row, column, value)),
+                if value == one {
+                    packed[column / 64] |= 1 << (column % 64);
+                } else if value != zero {
+                    return Err(wrong(row, column, value));
                 }
             }
         }
@@ -204,6 +197,12 @@ impl States {
     pub fn row(&self, sample: usize) -> &[u64] {
         let words = self.words_per_row();
         &self.bits[sample * words..(sample + 1) * words]
+    }
+
+    /// Returns the words of all samples, one after the other.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.bits
     }
 
     /// Iterates over all samples, packed.
@@ -294,21 +293,6 @@ impl States {
     /// Returns the samples as ±1, one row each.
     pub fn to_spins(&self) -> Array2<i8> {
         self.to_binary().mapv(|x| 2 * x as i8 - 1)
-    }
-}
-
-/// Why packing failed; the caller turns a bad entry into its own error.
-enum PackError {
-    Empty(Error),
-    Entry(usize, usize, f64),
-}
-
-impl PackError {
-    fn unwrap_or_else(self, entry: impl FnOnce((usize, usize, f64)) -> Error) -> Error {
-        match self {
-            Self::Empty(error) => error,
-            Self::Entry(row, column, value) => entry((row, column, value)),
-        }
     }
 }
 

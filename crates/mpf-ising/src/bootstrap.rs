@@ -16,8 +16,9 @@
 use crate::bits::{Samples, States};
 use crate::blocks::n_blocks;
 use crate::couplings::Couplings;
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::sandwich::ErrorBars;
+use crate::support::pairs;
 use mpf_core::rng::substream;
 use mpf_core::{Checkpoint, check_option};
 use rand::RngExt;
@@ -90,17 +91,11 @@ pub fn bootstrap<E: From<Error> + Send>(
         })
         .collect::<Result<Vec<Couplings>, E>>()?;
     let d = states.n_units();
-    if let Some(other) = fits.iter().find(|fit| fit.n_units() != d) {
-        return Err(E::from(Error::UnitCount {
-            what: "couplings of a resample",
-            expected: d,
-            found: other.n_units(),
-        }));
+    for fit in &fits {
+        check_units("couplings of a resample", d, fit.n_units())?;
     }
     let spins: Vec<_> = fits.iter().map(Couplings::to_spins).collect();
-    let pairs: Vec<_> = (0..d)
-        .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
-        .collect();
+    let pairs: Vec<_> = pairs(d).collect();
     let variances = |n: usize, value: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
         (0..n)
             .map(|k| variance((0..fits.len()).map(|b| value(b, k))))

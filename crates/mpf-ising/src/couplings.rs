@@ -12,7 +12,7 @@
 
 use crate::Result;
 use crate::bits::for_each_set_bit;
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "CouplingsFile", into = "CouplingsFile")]
 pub struct Couplings {
     j: Array2<f64>,
+    /// V(0), …, V(d) of a K-pairwise model, or nothing.
+    potential: Vec<f64>,
 }
 
 /// The same model over spins s ∈ {−1, +1}^d: p(s) ∝ exp(Σ h_i s_i + Σ_{i<j} K_ij s_i s_j).
@@ -32,6 +34,24 @@ pub struct SpinCouplings {
     pub fields: Array1<f64>,
     /// K, symmetric with a zero diagonal.
     pub couplings: Array2<f64>,
+}
+
+impl SpinCouplings {
+    /// Returns the model with these fields, and these couplings of pairs; all others are zero.
+    ///
+    /// # Panics
+    /// For a pair of units that have no field.
+    pub fn of_pairs(fields: &[f64], pairs: &[(usize, usize)], couplings: &[f64]) -> Self {
+        let mut matrix = Array2::zeros((fields.len(), fields.len()));
+        for (&(i, j), &k) in pairs.iter().zip(couplings) {
+            matrix[[i, j]] = k;
+            matrix[[j, i]] = k;
+        }
+        Self {
+            fields: Array1::from(fields.to_vec()),
+            couplings: matrix,
+        }
+    }
 }
 
 impl Couplings {
@@ -66,7 +86,10 @@ impl Couplings {
             }
         }
         check_sum(&j)?;
-        Ok(Self { j })
+        Ok(Self {
+            j,
+            potential: Vec::new(),
+        })
     }
 
     /// Returns J = 0: every state is equally likely.
@@ -75,6 +98,28 @@ impl Couplings {
     /// [`Error::NotSquare`] for 0 units, [`Error::OutOfMemory`].
     pub fn zeros(n_units: usize) -> Result<Self> {
         Self::new(square(n_units)?)
+    }
+
+    /// Adds V(n) of the number n of active units, 0 to d, to the energy: E = xᵀJx + V(Σ_i x_i), a
+    /// K-pairwise model.
+    ///
+    /// # Errors
+    /// [`Error::UnitCount`] for another number of numbers than d + 1, [`Error::Potential`] for one
+    /// that is not finite or beyond ±10¹⁵⁰.
+    pub fn with_potential(mut self, potential: Vec<f64>) -> Result<Self> {
+        check_units("the potential", self.n_units() + 1, potential.len())?;
+        let fits = |v: f64| v.abs() <= 1e150;
+        if let Some(n_active) = potential.iter().position(|v| !fits(*v)) {
+            let value = potential[n_active];
+            return Err(Error::Potential { n_active, value });
+        }
+        self.potential = potential;
+        Ok(self)
+    }
+
+    /// Returns V(0), …, V(d) of a K-pairwise model; `None` for an Ising model.
+    pub fn potential(&self) -> Option<&[f64]> {
+        (!self.potential.is_empty()).then_some(&self.potential)
     }
 
     /// Returns the number of units.
@@ -95,7 +140,7 @@ impl Couplings {
         self.j[[i, j]]
     }
 
-    /// Returns E = xᵀJx of a packed state, such as a row of [`States`](crate::States). O(active²).
+    /// Returns E = xᵀJx, with V if there is one, of a packed state, such as a row of [`States`](crate::States). O(active²).
     ///
     /// ```
     /// use mpf_ising::{Couplings, States};
@@ -111,7 +156,8 @@ impl Couplings {
     /// # Panics
     /// For a state with a bit beyond the last unit.
     pub fn energy(&self, row: &[u64]) -> f64 {
-        let mut energy = 0.0;
+        let n_active = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
+        let mut energy = self.potential().map_or(0.0, |v| v[n_active]);
         for_each_set_bit(row, |i| {
             energy += self.j[[i, i]];
             for_each_set_bit(row, |k| {
@@ -177,13 +223,7 @@ impl Couplings {
     /// [`Error::NotSymmetric`], [`Error::NotSquare`], [`Error::TooLarge`].
     pub fn from_spins(spins: &SpinCouplings) -> Result<Self> {
         let d = spins.couplings.nrows();
-        if spins.fields.len() != d {
-            return Err(Error::UnitCount {
-                what: "fields",
-                expected: d,
-                found: spins.fields.len(),
-            });
-        }
+        check_units("fields", d, spins.fields.len())?;
         let mut k = spins.couplings.clone();
         if k.ncols() == d {
             k.diag_mut().fill(0.0);
@@ -206,7 +246,10 @@ impl Couplings {
         }
         check_finite(&j).map_err(too_large)?;
         check_sum(&j)?;
-        Ok(Self { j })
+        Ok(Self {
+            j,
+            potential: Vec::new(),
+        })
     }
 
     /// Returns ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included. +∞
@@ -286,6 +329,8 @@ struct CouplingsFile {
     convention: String,
     n_units: usize,
     couplings: Vec<Vec<f64>>,
+    #[serde(default)]
+    potential: Vec<f64>,
 }
 
 impl From<Couplings> for CouplingsFile {
@@ -294,6 +339,7 @@ impl From<Couplings> for CouplingsFile {
             convention: CONVENTION.to_owned(),
             n_units: c.n_units(),
             couplings: c.j.rows().into_iter().map(|r| r.to_vec()).collect(),
+            potential: c.potential,
         }
     }
 }
@@ -318,7 +364,13 @@ impl TryFrom<CouplingsFile> for Couplings {
         }
         let flat = file.couplings.into_iter().flatten().collect();
         let j = Array2::from_shape_vec((rows, d), flat).map_err(|e| e.to_string())?;
-        Self::new(j).map_err(|e| e.to_string())
+        let couplings = Self::new(j).map_err(|e| e.to_string())?;
+        if file.potential.is_empty() {
+            return Ok(couplings);
+        }
+        couplings
+            .with_potential(file.potential)
+            .map_err(|e| e.to_string())
     }
 }
 

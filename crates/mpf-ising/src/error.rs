@@ -4,6 +4,23 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Every sample has the same number of active units.
+    #[error(
+        "every sample has {n_active} active units: the potential V of a K-pairwise model is not \
+         identified; fit an Ising model, or samples whose numbers differ"
+    )]
+    OneCount {
+        /// The number.
+        n_active: usize,
+    },
+    /// A potential that is not finite, or too large.
+    #[error("V({n_active}) is {value}: the potential must be finite and within 1e150")]
+    Potential {
+        /// The number of active units.
+        n_active: usize,
+        /// V.
+        value: f64,
+    },
     /// There are no samples or no units.
     #[error("the data are {rows} × {columns} (samples × units): at least 1 × 1 is needed")]
     NoData {
@@ -337,4 +354,19 @@ pub enum Error {
     /// An error of `mpf-core`: of the minimiser, an option, or a checkpoint.
     #[error(transparent)]
     Core(#[from] mpf_core::Error),
+}
+
+/// Checks that `what` has the `expected` number of units.
+///
+/// # Errors
+/// [`Error::UnitCount`].
+pub fn check_units(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::UnitCount {
+        what,
+        expected,
+        found,
+    })
 }

@@ -12,7 +12,7 @@
 use crate::Result;
 use crate::bits::{Samples, States, for_each_set_bit};
 use crate::couplings::Couplings;
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use mpf_core::rng::stream;
 use ndarray::Array2;
 use rand::RngExt;
@@ -30,6 +30,8 @@ pub struct Exact {
     top: f64,
     z: f64,
     pair_means: Array2<f64>,
+    /// ⟨V⟩.
+    mean_potential: f64,
 }
 
 impl Exact {
@@ -50,23 +52,30 @@ impl Exact {
             });
         }
         let low = d.min(BLOCK_BITS);
-        let blocks: Vec<BlockSums> = (0..1usize << (d - low))
+        let blocks: Vec<(BlockSums, f64)> = (0..1usize << (d - low))
             .into_par_iter()
             .map_init(
                 || (vec![0.0; 1 << low], vec![0.0; 1 << low.saturating_sub(1)]),
                 |(weights, scratch), high| {
                     let shift = fill_block(couplings, high, low, weights);
-                    BlockSums::fold(weights, scratch, low, shift)
+                    let potential = couplings.potential().map_or(0.0, |v| {
+                        let of = |state: usize| v[(state | high << low).count_ones() as usize];
+                        weights.iter().enumerate().map(|(x, w)| w * of(x)).sum()
+                    });
+                    (BlockSums::fold(weights, scratch, low, shift), potential)
                 },
             )
             .collect();
 
-        let top = blocks.iter().fold(f64::NEG_INFINITY, |m, b| m.max(b.shift));
-        let mut z = 0.0;
+        let top = blocks
+            .iter()
+            .fold(f64::NEG_INFINITY, |m, (b, _)| m.max(b.shift));
+        let (mut z, mut mean_potential) = (0.0, 0.0);
         let mut pairs = Array2::<f64>::zeros((d, d));
-        for (high, block) in blocks.iter().enumerate() {
+        for (high, (block, potential)) in blocks.iter().enumerate() {
             let scale = (block.shift - top).exp();
             z += scale * block.total;
+            mean_potential += scale * potential;
             for i in 0..low {
                 for j in 0..=i {
                     pairs[[i, j]] += scale * block.pairs[[i, j]];
@@ -93,6 +102,7 @@ impl Exact {
             top,
             z,
             pair_means: pairs,
+            mean_potential: mean_potential / z,
         })
     }
 
@@ -123,12 +133,8 @@ impl Exact {
 
     /// Returns ⟨E⟩.
     pub fn mean_energy(&self) -> f64 {
-        self.couplings
-            .as_array()
-            .iter()
-            .zip(&self.pair_means)
-            .map(|(j, m)| j * m)
-            .sum()
+        let terms = self.couplings.as_array().iter().zip(&self.pair_means);
+        self.mean_potential + terms.map(|(j, m)| j * m).sum::<f64>()
     }
 
     /// Returns the entropy ln Z + ⟨E⟩ in nats, exact up to the rounding of the largest energy.
@@ -141,14 +147,7 @@ impl Exact {
     /// # Errors
     /// [`Error::UnitCount`] for samples of other units.
     pub fn log_likelihood(&self, samples: &Samples) -> Result<f64> {
-        let d = self.couplings.n_units();
-        if samples.n_units() != d {
-            return Err(Error::UnitCount {
-                what: "samples",
-                expected: d,
-                found: samples.n_units(),
-            });
-        }
+        check_units("samples", self.couplings.n_units(), samples.n_units())?;
         let mean_energy = |scale: f64, total: f64| {
             let rows = samples.states().rows().enumerate();
             let energies =
@@ -236,8 +235,13 @@ fn fill_block(couplings: &Couplings, high: usize, low: usize, weights: &mut [f64
         }
     });
     let mut state = 0usize;
-    let mut largest = -energy;
-    weights[0] = -energy;
+    let potential = couplings.potential();
+    let with_potential = |energy: f64, state: usize| match potential {
+        None => energy,
+        Some(v) => energy + v[(state | high << low).count_ones() as usize],
+    };
+    weights[0] = -with_potential(energy, 0);
+    let mut largest = weights[0];
     for step in 1..1usize << low {
         let i = step.trailing_zeros() as usize;
         state ^= 1 << i;
@@ -248,8 +252,8 @@ fn fill_block(couplings: &Couplings, high: usize, low: usize, weights: &mut [f64
                 *f += sign * 2.0 * j[[i, k]];
             }
         }
-        weights[state] = -energy;
-        largest = largest.max(-energy);
+        weights[state] = -with_potential(energy, state);
+        largest = largest.max(weights[state]);
     }
     for w in weights.iter_mut() {
         *w = (*w - largest).exp();

@@ -13,6 +13,8 @@
 //! With φ = exp(−a) that is RISE (Vuffray et al. 2016), whose λ is λ₁/2 here; with its logarithm,
 //! logRISE.
 //!
+//! A K-pairwise model adds V(Σ_i x_i) to the energy (see `potential`).
+//!
 //! A constant unit has no finite optimum. Its couplings are set to zero, its bias to the log odds
 //! of (n₁ + ½)/(W + 1) where n₁ of W samples are 1, and a warning names it.
 
@@ -26,6 +28,7 @@ use crate::Result;
 use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
+use crate::potential::CountPotential;
 use crate::support::{Biases, Support};
 use mpf_core::{Minimizer, MinimizerOptions, check_option};
 use problem::Problem;
@@ -57,6 +60,9 @@ pub struct FitOptions {
     pub support: Support,
     /// The biases. Default: free.
     pub biases: Biases,
+    /// V of the number of active units, for a K-pairwise model; see
+    /// [`Couplings::with_potential`]. Default: none.
+    pub potential: Option<CountPotential>,
     /// Joint or node-wise. Default: joint.
     pub mode: Mode,
     /// Where to start. Default: zero in standardised units (every state equally likely).
@@ -92,12 +98,28 @@ impl<E: Estimator> Fitter<E> {
     /// # Errors
     /// [`mpf_core::Error::Option`] for a penalty that is negative or not finite and for bad limits;
     /// those of [`Estimator::check`].
-    pub fn new(estimator: E, options: FitOptions) -> Result<Self> {
+    pub fn new(estimator: E, mut options: FitOptions) -> Result<Self> {
         for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
             let holds = value >= 0.0 && value.is_finite();
             check_option(name, value, "finite and not negative", holds)?;
         }
+        if let Some(CountPotential { smoothness }) = options.potential {
+            let holds = smoothness >= 0.0 && smoothness.is_finite();
+            check_option("smoothness", smoothness, "finite and not negative", holds)?;
+            if options.mode == Mode::NodeWise {
+                return Err(Error::NotOffered {
+                    method: "a K-pairwise model",
+                    option: "node-wise fits",
+                    reason: "V belongs to all units; fit jointly",
+                });
+            }
+        }
         estimator.check(&options)?;
+        // With a penalty there is a minimum, however low.
+        options.minimizer.lowest_value = match options.l1 == 0.0 && options.l2 == 0.0 {
+            true => estimator.lowest_value(),
+            false => f64::NEG_INFINITY,
+        };
         Ok(Self {
             minimizer: Minimizer::new(options.minimizer.clone())?,
             estimator,

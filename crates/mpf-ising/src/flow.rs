@@ -16,7 +16,7 @@ use crate::Result;
 use crate::bits::{RowIndex, Samples, flip_bit};
 use crate::couplings::{n_packed, packed_index};
 use crate::error::Error;
-use crate::kernel::{Algorithm, FlipMask, FlowRate, Kernel, SAFE_EXPONENT};
+use crate::kernel::{Algorithm, FlipMask, Kernel, MarginLoss, Number};
 use crate::support::Support;
 use mpf_core::{FlowForm, Objective};
 use rayon::prelude::*;
@@ -54,7 +54,7 @@ pub struct IsingFlow<'a> {
     n_units: usize,
     left_out_fraction: f64,
     form: FlowForm,
-    sum: MarginSum<'a, FlowRate>,
+    sum: MarginSum<'a>,
     spin_params: Vec<f64>,
     spin_grad: Vec<f64>,
 }
@@ -91,13 +91,14 @@ impl<'a> IsingFlow<'a> {
             pairs,
             mask,
             complement: neighbourhood == Neighbourhood::SingleFlipsAndComplement,
+            potential: None,
             kernel,
         };
         Ok(Self {
             n_units: d,
             left_out_fraction,
             form,
-            sum: MarginSum::new(terms, FlowRate::default()),
+            sum: MarginSum::new(terms, MarginLoss::FLOW),
             spin_params: vec![0.0; n],
             spin_grad: vec![0.0; n],
         })
@@ -154,27 +155,23 @@ impl Objective for IsingFlow<'_> {
 
 /// Returns the logarithm of the flow and its gradient. Exponents are shifted by the largest when
 /// they could overflow.
-fn log_value_and_gradient(
-    sum: &mut MarginSum<'_, FlowRate>,
-    theta: &[f64],
-    grad: &mut [f64],
-) -> f64 {
+fn log_value_and_gradient(sum: &mut MarginSum<'_>, theta: &[f64], grad: &mut [f64]) -> f64 {
     sum.set_params(theta);
     let fields = &theta[..sum.terms.units.len()];
     let mut bound = sum.engine.margin_bound();
     if sum.terms.complement {
         bound = bound.max(fields.iter().map(|h| h.abs()).sum());
     }
-    sum.loss.shift = 0.0;
-    if bound >= SAFE_EXPONENT {
-        let mut largest = sum.engine.largest_exponent();
+    let mut shift = 0.0;
+    if bound >= f64::SAFE_EXPONENT {
+        shift = sum.engine.largest_exponent();
         if sum.terms.complement {
             for m in 0..sum.terms.samples.n_distinct() {
-                largest = largest.max(-sum.complement_margin(fields, m));
+                shift = shift.max(-sum.complement_margin(fields, m));
             }
         }
-        sum.loss.shift = largest;
     }
+    sum.loss = MarginLoss::FlowRate { shift };
     let value = sum.value_and_gradient(theta, grad);
     if value == 0.0 {
         // The flow is not zero: its shift was rounded up.
@@ -183,12 +180,12 @@ fn log_value_and_gradient(
     for g in grad {
         *g /= value;
     }
-    sum.loss.shift + value.ln()
+    shift + value.ln()
 }
 
 /// The logarithm of a flow: it has the same minimiser and does not overflow. Node by node this is
 /// the objective of logRISE.
-pub(crate) struct LogFlow<'a>(pub(crate) MarginSum<'a, FlowRate>);
+pub(crate) struct LogFlow<'a>(pub(crate) MarginSum<'a>);
 
 impl Objective for LogFlow<'_> {
     fn n_params(&self) -> usize {

@@ -19,6 +19,7 @@
 //! only arrays of size M × d are the bits themselves and, for `sparse`, lists of the set ones.
 
 mod choice;
+mod counts;
 mod dense;
 mod engine;
 mod lanes;
@@ -30,15 +31,17 @@ mod row;
 mod simd;
 mod sparse;
 
-pub use choice::{Algorithm, Kernel};
-pub(crate) use choice::{SAFE_EXPONENT, most_entries, working_bytes};
+pub use choice::{Algorithm, Kernel, Precision};
+pub(crate) use choice::{most_entries, working_bytes};
+pub(crate) use counts::Counts;
 pub(crate) use engine::MarginEngine;
-pub use lanes::{Lanes, Portable};
-pub(crate) use loss::at_one_margin;
-pub use loss::{FlowRate, MarginLoss};
+pub use lanes::{Lanes, Number};
+pub use loss::MarginLoss;
 pub(crate) use mask::FlipMask;
 pub use peak::flops_per_second;
-pub use simd::available as vectors_available;
+pub use simd::{VectorWork, Vectors, vectorised};
 
+/// Units whose rows of R are kept side by side.
+const PANEL: usize = 32;
 /// Samples over which kernels keep their intermediate results.
 const TILE: usize = 256;

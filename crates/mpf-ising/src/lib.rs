@@ -50,10 +50,12 @@ mod flow;
 mod folds;
 mod kernel;
 mod lattice;
+mod local;
 mod missing;
 mod model;
 mod mosaic;
 mod path;
+mod potential;
 mod preflight;
 mod sandwich;
 mod support;
@@ -72,6 +74,7 @@ pub use mosaic::mosaic_couplings;
 pub use fit::{Fit, FitOptions, FitProgress, Fitter, Mode, Mpf};
 pub use flow::Neighbourhood;
 pub use missing::{Incomplete, IncompleteFit, MissingRule};
+pub use potential::CountPotential;
 pub use support::{Biases, Support};
 pub use warning::Warning;
 
@@ -93,11 +96,12 @@ pub use sandwich::ErrorBars;
 // Estimators of your own.
 pub use fit::Estimator;
 pub use flow::{MarginSum, Terms};
-pub use kernel::{FlowRate, Lanes, MarginLoss};
+pub use kernel::MarginLoss;
 pub use sandwich::MarginEstimator;
 
 // The flow itself: plain, and fast.
 pub use flow::IsingFlow;
+pub use local::LocalIsing;
 pub use model::{BitFlips, IsingModel};
 
 pub use error::Error;
@@ -109,9 +113,14 @@ pub mod internal {
     pub use crate::bits::last_word_mask;
     pub use crate::blocks::{n_blocks, part};
     pub use crate::couplings::{n_packed, packed_index};
+    pub use crate::error::check_units;
     pub use crate::exact::spin_correlations;
-    pub use crate::kernel::{Algorithm, Kernel, Portable, flops_per_second, vectors_available};
+    pub use crate::kernel::{
+        Algorithm, Kernel, Lanes, Number, Precision, VectorWork, Vectors, flops_per_second,
+        vectorised,
+    };
     pub use crate::preflight::bytes_of_fit;
+    pub use crate::support::pairs;
 }
 
 /// The result of a fallible function of this crate.

@@ -43,7 +43,7 @@ mod completions;
 use crate::Result;
 use crate::bits::{Samples, States, flip_bit, get_bit, negligible};
 use crate::couplings::Couplings;
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::fit::{Fit, Fitter, Masked};
 use crate::flow::Neighbourhood;
 use crate::kernel::FlipMask;
@@ -266,13 +266,8 @@ impl<E: MarginEstimator> Fitter<E> {
                 tolerance,
                 max_rounds,
             } => {
-                let most = most_unknown as f64;
-                check_option(
-                    "most_unknown",
-                    most,
-                    "at most 16",
-                    most_unknown <= Incomplete::MAX_UNKNOWN,
-                )?;
+                let (most, holds) = (most_unknown as f64, most_unknown <= Incomplete::MAX_UNKNOWN);
+                check_option("most_unknown", most, "at most 16", holds)?;
                 check_option("tolerance", tolerance, "positive", tolerance > 0.0)?;
                 let rounds = max_rounds as f64;
                 check_option("max_rounds", rounds, "at least 1", max_rounds > 0)?;
@@ -355,13 +350,7 @@ impl<E: MarginEstimator> Fitter<E> {
             Some(start) => start.clone(),
             None => Couplings::new(Array2::from_diag(&aview1(&biases)))?,
         };
-        if couplings.n_units() != d {
-            return Err(Error::UnitCount {
-                what: "starting couplings",
-                expected: d,
-                found: couplings.n_units(),
-            });
-        }
+        check_units("starting couplings", d, couplings.n_units())?;
         let mut options = self.options().clone();
         options.minimizer.checkpoint = Checkpoint::default();
         let mut round = 0;

@@ -43,8 +43,8 @@ use crate::bits::{Samples, States};
 use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
-use crate::support::Support;
-use mpf_core::check_option;
+use crate::support::{Support, pairs};
+use mpf_core::{StopReason, check_option};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use walker::{PathState, Walker, independent};
@@ -253,7 +253,8 @@ impl PenaltyPath {
     /// Fits along the path to all data and to the training samples of every fold, scores the latter
     /// on the held-out samples, and calls `observer` after every λ. Stops early after
     /// [`PathOptions::patience`] λ's without a new smallest score, and goes beyond the computed λ's
-    /// while the choice is at their edge. The checkpoint of the fitter's options keeps the points
+    /// while the choice is at their edge. Ends with the λ's that are done when the time of the fitter's
+    /// [`Cancel`](mpf_core::Cancel) is over. The checkpoint of the fitter's options keeps the points
     /// that are done.
     ///
     /// # Errors
@@ -268,6 +269,7 @@ impl PenaltyPath {
         let options = &self.options;
         let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
         let checkpoint = &fitter.options().minimizer.checkpoint;
+        let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
         let samples = Samples::new(states)?;
         let mut parts = (0..folds.n_folds())
@@ -335,7 +337,12 @@ impl PenaltyPath {
                         .collect::<Result<Vec<f64>>>()
                 },
             );
-            found.path.insert(at, point?);
+            let point = point?;
+            // Fits that the time limit cut short are no basis for a choice, if there are others.
+            if cancel.reason() == Some(StopReason::TimeLimit) && !found.path.is_empty() {
+                break;
+            }
+            found.path.insert(at, point);
             found.scores.insert(at, HeldOutScore::new(scores?, &sizes));
             let progress = PathProgress {
                 done: found.path.len(),
@@ -402,8 +409,7 @@ impl PenaltyPath {
     ) -> Result<PathPoint> {
         let samples = &walker.samples;
         let d = samples.n_units();
-        let coupled: Vec<(usize, usize)> = (0..d)
-            .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
+        let coupled: Vec<(usize, usize)> = pairs(d)
             .filter(|&(i, j)| fit.couplings.get(i, j) != 0.0)
             .collect();
         let n_couplings = coupled.len();

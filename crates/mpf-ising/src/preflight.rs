@@ -5,24 +5,25 @@
 //! x_i = c + Σ_j w_j x_j for all samples: the covariance of the units has no inverse
 //! memory ≈ bits and counts + sums (2 + chunks) 8 d² and lists of set bits + matrices 5 · 8 d²
 //!          + 400 bytes per parameter, 160 of them L-BFGS's corrections
-//! time   ≈ 60 evaluations of the flow, one of which is timed on part of the samples
+//! time   ≈ 60 evaluations of the flow, timed on part of the samples
 //! ```
 //!
 //! (Fits in standardised units took 46 to 95 evaluations on lattices and recordings; strong
 //! couplings take more.)
+
+mod linear;
 
 use crate::Result;
 use crate::bits::{Samples, States};
 use crate::couplings::{check_square, n_packed};
 use crate::error::Error;
 use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, flip_mask};
-use crate::kernel;
-use mpf_core::linalg::positive_definite_inverse;
-use mpf_core::{FlowForm, Objective};
-use ndarray::{Array1, Array2};
+use crate::kernel::{self, Kernel};
+use linear::linear_units;
+use mpf_core::{Cancel, FlowForm, Objective};
 use serde::Serialize;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The assumed number of evaluations of a fit.
 const TYPICAL_EVALUATIONS: f64 = 60.0;
@@ -31,10 +32,13 @@ const TYPICAL_EVALUATIONS: f64 = 60.0;
 const BYTES_PER_PARAMETER: usize = 400;
 /// Matrices of d × d numbers around a fit: moments, couplings in both conventions, the result.
 const MATRICES: usize = 5;
-/// Distinct samples on which an evaluation is timed.
+/// The most evaluations that are timed, and the time after which no other is; the fastest counts.
+const TIMED_EVALUATIONS: usize = 30;
+const TIMED_LONG_ENOUGH: Duration = Duration::from_millis(100);
+/// The most distinct samples on which an evaluation is timed.
 const TIMED_SAMPLES: usize = 4096;
-/// A unit is linear in others if they explain its variance up to this share.
-const RESIDUAL: f64 = 1e-10;
+/// The most samples times pairs of units that are timed, a fraction of a second.
+const TIMED_SUMS: usize = 300_000_000;
 
 /// A unit with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -114,6 +118,8 @@ pub enum Finding {
     FewSamples {
         /// Samples.
         n_samples: usize,
+        /// Units.
+        n_units: usize,
         /// Parameters of a model with all couplings.
         n_parameters: usize,
     },
@@ -150,6 +156,12 @@ impl Finding {
             Self::FlipsIntoData { .. } => {
                 "MPF over non-data states leaves these flips out, which biases it or leaves \
                  nothing; keep all single flips (the default)"
+            }
+            Self::FewSamples {
+                n_units, n_samples, ..
+            } if n_samples <= n_units => {
+                "every unit is a linear function of others: mean field and TAP need λ > 0, and the \
+                 other methods overfit without a penalty: choose l1 by cross-validation or EBIC"
             }
             Self::FewSamples { .. } => {
                 "MPF, PL, RISE and CD overfit without a penalty: choose l1 by cross-validation or \
@@ -205,8 +217,12 @@ impl fmt::Display for Finding {
             )?,
             Self::FewSamples {
                 n_samples,
+                n_units,
                 n_parameters,
-            } => write!(f, "{n_samples} samples for {n_parameters} parameters")?,
+            } => write!(
+                f,
+                "{n_samples} samples for {n_units} units and {n_parameters} parameters"
+            )?,
         }
         write!(f, ": {}", self.consequence())
     }
@@ -241,6 +257,18 @@ impl Preflight {
     /// [`Error::UnitCount`] unless there is one name per unit; [`Error::TooManyCouplings`] from
     /// 65,536 units on, and [`Error::OutOfMemory`], before anything large is held.
     pub fn new(samples: &Samples, names: Option<&[String]>) -> Result<Self> {
+        Self::cancellable(samples, names, &Cancel::new())
+    }
+
+    /// As [`Preflight::new`], until `cancel` is set.
+    ///
+    /// # Errors
+    /// Also [`Error::Cancelled`].
+    pub fn cancellable(
+        samples: &Samples,
+        names: Option<&[String]>,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let d = samples.n_units();
         if let Some(names) = names
             && names.len() != d
@@ -268,18 +296,21 @@ impl Preflight {
         let varies: Vec<usize> = (0..d)
             .filter(|&i| means[i] > 0.0 && means[i] < 1.0)
             .collect();
-        for i in (0..d).filter(|i| !varies.contains(i)) {
+        for i in (0..d).filter(|i| varies.binary_search(i).is_err()) {
             findings.push(Finding::Constant {
                 unit: name(i),
                 value: u8::from(means[i] >= 1.0),
             });
         }
-        let mut twins = Vec::new();
+        let mut twins = vec![false; d];
         for (k, &i) in varies.iter().enumerate() {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             for &j in &varies[k + 1..] {
                 for (first, second, relation) in relations(samples.joint_values(i, j), i, j) {
                     if matches!(relation, PairRelation::Equal | PairRelation::Opposite) {
-                        twins.push(j);
+                        twins[j] = true;
                     }
                     findings.push(Finding::Pair {
                         first: name(first),
@@ -289,8 +320,14 @@ impl Preflight {
                 }
             }
         }
-        let single: Vec<usize> = varies.into_iter().filter(|i| !twins.contains(i)).collect();
-        for (unit, of) in linear_units(samples, &single) {
+        let single: Vec<usize> = varies.into_iter().filter(|&i| !twins[i]).collect();
+        // With no more samples than units every unit is a linear function of others: `FewSamples`.
+        let linear = if samples.n_distinct() > single.len() {
+            linear_units(samples, &single, cancel)?
+        } else {
+            Vec::new()
+        };
+        for (unit, of) in linear {
             findings.push(Finding::Linear {
                 unit: name(unit),
                 of: of.into_iter().map(|(j, w)| (name(j), w)).collect(),
@@ -309,6 +346,7 @@ impl Preflight {
         if n_samples < n_parameters {
             findings.push(Finding::FewSamples {
                 n_samples,
+                n_units: d,
                 n_parameters,
             });
         }
@@ -356,48 +394,6 @@ fn relations(seen: u8, i: usize, j: usize) -> Vec<(usize, usize, PairRelation)> 
     }
 }
 
-/// A unit, and the others that it is a linear function of, with their coefficients.
-type Combination = (usize, Vec<(usize, f64)>);
-
-/// Returns the units among `units` that are linear functions of earlier ones.
-fn linear_units(samples: &Samples, units: &[usize]) -> Vec<Combination> {
-    let raw = samples.pair_means();
-    let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
-    // The Cholesky factor over the units that are independent so far.
-    let mut basis: Vec<usize> = Vec::new();
-    let mut factor: Vec<Vec<f64>> = Vec::new();
-    let mut found = Vec::new();
-    for &unit in units {
-        let mut row: Vec<f64> = Vec::with_capacity(basis.len() + 1);
-        for (k, &other) in basis.iter().enumerate() {
-            let known: f64 = row.iter().zip(&factor[k]).map(|(a, b)| a * b).sum();
-            row.push((covariance(unit, other) - known) / factor[k][k]);
-        }
-        let rest = covariance(unit, unit) - row.iter().map(|v| v * v).sum::<f64>();
-        if rest > RESIDUAL * covariance(unit, unit) {
-            row.push(rest.sqrt());
-            basis.push(unit);
-            factor.push(row);
-            continue;
-        }
-        let n = basis.len();
-        let among = Array2::from_shape_fn((n, n), |(a, b)| covariance(basis[a], basis[b]));
-        let with = Array1::from_shape_fn(n, |a| covariance(basis[a], unit));
-        // Weights of very different sizes can leave a singular covariance.
-        let Ok(inverse) = positive_definite_inverse(among.view()) else {
-            continue;
-        };
-        let weights = inverse.dot(&with);
-        if weights.iter().any(|w| !w.is_finite()) {
-            continue;
-        }
-        let of = basis.iter().copied().zip(weights);
-        // Drop coefficients that are zero up to rounding.
-        found.push((unit, of.filter(|(_, w)| w.abs() > 1e-6).collect()));
-    }
-    found
-}
-
 /// Returns the share of the commonest state, that of the silent state, and whether they are the same.
 fn commonest(samples: &Samples) -> (f64, f64, bool) {
     let total = samples.total_weight();
@@ -415,17 +411,33 @@ fn commonest(samples: &Samples) -> (f64, f64, bool) {
     (largest, silent, at_silent)
 }
 
-/// Times one evaluation of the flow and its gradient on part of the samples.
+/// Times one evaluation of the flow and its gradient on part of the samples, by one thread: short
+/// work in several is slowed by everything else that the machine does.
 fn seconds_per_evaluation(samples: &Samples) -> Result<f64> {
     let n = samples.n_distinct();
-    let part: States = samples.states().slice(0..n.min(TIMED_SAMPLES));
+    let pairs = samples.n_units() * samples.n_units();
+    let timed = TIMED_SAMPLES.min(TIMED_SUMS / pairs).max(64);
+    let part: States = samples.states().slice(0..n.min(timed));
     let part = Samples::new(&part)?;
-    let mut flow = IsingFlow::new(&part, Neighbourhood::SingleFlips, FlowForm::Sum)?;
+    let kernel = Kernel {
+        serial: true,
+        ..Kernel::default()
+    };
+    let (flips, form) = (Neighbourhood::SingleFlips, FlowForm::Sum);
+    let mut flow = IsingFlow::with_kernel(&part, flips, form, kernel)?;
     let theta = vec![0.0; flow.n_params()];
     let mut grad = theta.clone();
-    // The first one warms up the caches.
-    flow.value_and_gradient(&theta, &mut grad);
-    let clock = Instant::now();
-    flow.value_and_gradient(&theta, &mut grad);
-    Ok(clock.elapsed().as_secs_f64() * n as f64 / part.n_distinct() as f64)
+    // Short ones are repeated: the first warms up the caches, and any may be disturbed by other
+    // programs.
+    let (start, mut fastest) = (Instant::now(), f64::INFINITY);
+    for _ in 0..TIMED_EVALUATIONS {
+        let clock = Instant::now();
+        flow.value_and_gradient(&theta, &mut grad);
+        fastest = fastest.min(clock.elapsed().as_secs_f64());
+        if start.elapsed() > TIMED_LONG_ENOUGH {
+            break;
+        }
+    }
+    let whole = fastest * n as f64 / part.n_distinct() as f64;
+    Ok(whole / rayon::current_num_threads() as f64)
 }

@@ -37,7 +37,7 @@ use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Estimator, FitOptions, Fitter, Mode, Mpf};
 use crate::flow::Neighbourhood;
-use crate::kernel::{FlowRate, MarginLoss};
+use crate::kernel::MarginLoss;
 use ndarray::Array2;
 use scores::{Inverse, Scores};
 use serde::Serialize;
@@ -48,18 +48,13 @@ const NEWTON_STEPS: usize = 2;
 /// An [`Estimator`] whose objective is a sum of φ over the margins, or a monotone function of such a
 /// sum: both have the same minimum and the same sandwich there.
 pub trait MarginEstimator: Estimator {
-    /// The type of φ.
-    type Loss: MarginLoss;
-
     /// Returns φ.
-    fn loss(&self) -> Self::Loss;
+    fn loss(&self) -> MarginLoss;
 }
 
 impl MarginEstimator for Mpf {
-    type Loss = FlowRate;
-
-    fn loss(&self) -> FlowRate {
-        FlowRate::default()
+    fn loss(&self) -> MarginLoss {
+        MarginLoss::FLOW
     }
 }
 
@@ -228,11 +223,17 @@ impl<E: MarginEstimator> Fitter<E> {
         couplings: &Couplings,
         states: &'a States,
         is_free: impl Fn(usize, usize) -> bool,
-    ) -> Result<(Scores<'a, E::Loss>, Inverse)> {
+    ) -> Result<(Scores<'a>, Inverse)> {
         let estimator = self.estimator();
         if estimator.neighbourhood() != Neighbourhood::SingleFlips {
             return Err(Error::NoErrorBars {
                 reason: "they are for all single flips, the default neighbourhood",
+            });
+        }
+        if options.potential.is_some() || couplings.potential().is_some() {
+            return Err(Error::NoErrorBars {
+                reason: "the formula does not know the potential of a K-pairwise model: use the \
+                         bootstrap",
             });
         }
         let model = Scores::new(options, couplings, states, estimator.loss(), is_free)?;
@@ -243,7 +244,7 @@ impl<E: MarginEstimator> Fitter<E> {
                 limit: ErrorBars::MAX_JOINT_PARAMETERS,
             });
         }
-        let hessians = model.row_hessians(options);
+        let hessians = model.row_hessians(options)?;
         let inverse = match options.mode {
             Mode::Joint => Inverse::Joint(model.joint_inverse(&hessians)?),
             Mode::NodeWise => Inverse::Rows(model.row_inverses(&hessians)?),

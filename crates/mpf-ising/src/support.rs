@@ -1,7 +1,7 @@
 //! Which parameters are free.
 
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::flow::all_pairs;
 use crate::lattice::Lattice;
 use ndarray::ArrayView2;
@@ -61,7 +61,7 @@ impl Support {
                         count: n_units,
                     });
                 }
-                pairs.extend((0..n_units).flat_map(|i| (i + 1..n_units).map(move |j| (i, j))));
+                pairs.extend(self::pairs(n_units));
                 Ok(pairs)
             }
             Self::Edges(edges) => {
@@ -75,6 +75,11 @@ impl Support {
             }
         }
     }
+}
+
+/// Iterates over all pairs (i, j), i < j, of `n_units` units, row by row.
+pub fn pairs(n_units: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n_units).flat_map(move |i| (i + 1..n_units).map(move |j| (i, j)))
 }
 
 /// Whether the biases are free or fixed. Fits check the values.
@@ -98,13 +103,7 @@ impl Biases {
         let (Self::Fixed(values) | Self::FixedFields(values)) = self else {
             return Ok(());
         };
-        if values.len() != n_units {
-            return Err(Error::UnitCount {
-                what: "fixed biases",
-                expected: n_units,
-                found: values.len(),
-            });
-        }
+        check_units("fixed biases", n_units, values.len())?;
         match values.iter().enumerate().find(|(_, v)| !v.is_finite()) {
             None => Ok(()),
             Some((i, &value)) => Err(Error::NotFinite { i, j: i, value }),

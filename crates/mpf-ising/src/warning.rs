@@ -193,6 +193,14 @@ impl Warning {
                 "fields that fix units which vary in the data: {}",
                 first(fields, |(i, h)| format!("h({}) = {h:.2}", name(*i)))
             ),
+            Self::NotConverged {
+                stop: StopReason::Unbounded,
+                ..
+            } => {
+                "the data are separable: a linear rule predicts some unit from the others without \
+                  exception, so that its couplings grow without end; use a penalty"
+                    .into()
+            }
             Self::NotConverged { stop, kkt_residual } => {
                 format!("not converged ({stop}): KKT residual {kkt_residual:.1e}")
             }

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::error::Error;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
+use rayon::prelude::*;
 use std::hash::BuildHasher;
 
 /// Distinct samples with their weights, ready to be fitted. The weights are positive, and their sum
@@ -186,6 +187,12 @@ impl Samples {
         &self.columns[block * d..(block + 1) * d]
     }
 
+    /// Returns the words of all units over 64 samples, block after block from `block` on.
+    #[inline(always)]
+    pub(crate) fn columns_from(&self, block: usize) -> &[u64] {
+        &self.columns[block * self.n_units()..]
+    }
+
     /// Returns the fraction of set bits among all bits of the distinct samples.
     pub(crate) fn activity(&self) -> f64 {
         let set: u64 = self
@@ -213,18 +220,25 @@ impl Samples {
 
     /// Returns the weighted mean of x_i x_j for every pair; the diagonal holds the means.
     /// O(M d² / 64) without weights; 8 d² bytes.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the list has the length of the shape"
+    )]
     pub fn pair_means(&self) -> Array2<f64> {
         let d = self.n_units();
-        let mut means = Array2::zeros((d, d));
-        for i in 0..d {
-            for j in 0..=i {
+        let mut means = vec![0.0; d * d];
+        means.par_chunks_mut(d).enumerate().for_each(|(i, row)| {
+            for (j, mean) in row[..=i].iter_mut().enumerate() {
                 let both = self.column(i).zip(self.column(j)).map(|(a, b)| a & b);
-                let mean = self.column_weight(both) / self.total_weight;
-                means[[i, j]] = mean;
-                means[[j, i]] = mean;
+                *mean = self.column_weight(both) / self.total_weight;
+            }
+        });
+        for i in 0..d {
+            for j in 0..i {
+                means[j * d + i] = means[i * d + j];
             }
         }
-        means
+        Array2::from_shape_vec((d, d), means).expect("d rows of d means")
     }
 
     /// Returns the weight of the samples whose bits are set in `mask`.

@@ -4,7 +4,7 @@ use super::{FitOptions, Mode};
 use crate::Result;
 use crate::error::Error;
 use crate::flow::{LogFlow, MarginSum, Neighbourhood, Terms};
-use crate::kernel::FlowRate;
+use crate::kernel::MarginLoss;
 use mpf_core::{FlowForm, Objective};
 
 /// The objective that a [`Fitter`](super::Fitter) minimises. [`Mpf`] is the estimator of this
@@ -33,8 +33,15 @@ pub trait Estimator: Clone + Send + Sync {
         Neighbourhood::SingleFlips
     }
 
-    /// Returns the objective of `terms`, over θ = (h of its units, K of its pairs).
+    /// Returns the objective of `terms`, over θ = (h of its units, K of its pairs, V at the knots of
+    /// a K-pairwise model).
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a>;
+
+    /// Returns a value that the objective only has without a minimum: all states of the data have
+    /// it as small as numbers get.
+    fn lowest_value(&self) -> f64 {
+        f64::NEG_INFINITY
+    }
 
     /// Returns the mean over samples of Σ_i φ, given the value of the joint objective.
     fn mean_loss(&self, value: f64) -> f64 {
@@ -57,6 +64,14 @@ impl Estimator for Mpf {
         if complement && options.mode == Mode::NodeWise {
             return Err(Error::NodeWiseComplement);
         }
+        let is_plain = !complement && self.form == FlowForm::Sum;
+        if options.potential.is_some() && !is_plain {
+            return Err(Error::NotOffered {
+                method: "MPF of a K-pairwise model",
+                option: "the complement and the logarithm of the flow",
+                reason: "V is known to the single flips of the flow itself",
+            });
+        }
         Ok(())
     }
 
@@ -65,10 +80,18 @@ impl Estimator for Mpf {
     }
 
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
-        let sum = MarginSum::new(terms, FlowRate::default());
+        let sum = MarginSum::new(terms, MarginLoss::FLOW);
         match self.form {
             FlowForm::Sum => Box::new(sum),
             FlowForm::Log => Box::new(LogFlow(sum)),
+        }
+    }
+
+    fn lowest_value(&self) -> f64 {
+        match self.form {
+            FlowForm::Sum => f64::NEG_INFINITY,
+            // The flow itself underflows there.
+            FlowForm::Log => f64::MIN_POSITIVE.ln(),
         }
     }
 

@@ -6,12 +6,15 @@ use crate::Result;
 use crate::basis::Standardized;
 use crate::bits::Samples;
 use crate::couplings::Couplings;
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::flow::{Neighbourhood, Terms, check_count, flip_mask};
 use crate::kernel::Kernel;
+use crate::potential::CountKnots;
+use crate::support::pairs;
 use mpf_core::Objective;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 impl<E: Estimator> Fitter<E> {
     /// Returns the objective of `couplings` on `samples` without penalties; the samples need not be
@@ -23,20 +26,29 @@ impl<E: Estimator> Fitter<E> {
     /// [`Error::TooManyCouplings`].
     pub fn objective_value(&self, couplings: &Couplings, samples: &Samples) -> Result<f64> {
         let d = samples.n_units();
-        check_units(couplings, d)?;
+        check_units("couplings", d, couplings.n_units())?;
         let (mask, _) = flip_mask(samples, self.estimator.neighbourhood())?;
         let spins = couplings.to_spins();
         // Pairs without a coupling add nothing to the margins: a sparse model is cheap.
-        let coupled: Vec<(usize, usize)> = (0..d)
-            .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
+        let coupled: Vec<(usize, usize)> = pairs(d)
             .filter(|&pair| spins.couplings[pair] != 0.0)
             .collect();
         let by_node = self.options.mode == Mode::NodeWise;
+        if by_node && couplings.potential().is_some() {
+            return Err(Error::NotOffered {
+                method: "a K-pairwise model",
+                option: "node-wise objectives",
+                reason: "V belongs to all units",
+            });
+        }
         if !by_node {
             check_count(d, d, coupled.len())?;
         }
+        let potential = couplings.potential();
+        let knots = potential.map(|_| Arc::new(CountKnots::all(d)));
         let value = |units: Range<usize>, pairs: Vec<(usize, usize)>| {
-            let theta = spin_params(&spins, &units, &pairs);
+            let mut theta = spin_params(&spins, &units, &pairs);
+            theta.extend(potential.unwrap_or(&[]));
             let mut objective = self.estimator.objective(Terms {
                 samples,
                 units,
@@ -44,6 +56,7 @@ impl<E: Estimator> Fitter<E> {
                 mask: mask.clone(),
                 complement: self.estimator.neighbourhood()
                     == Neighbourhood::SingleFlipsAndComplement,
+                potential: knots.clone(),
                 kernel: Kernel {
                     serial: by_node,
                     ..Kernel::default()
@@ -75,18 +88,19 @@ impl<E: Estimator> Fitter<E> {
         samples: &Samples,
     ) -> Result<Vec<((usize, usize), f64)>> {
         let d = samples.n_units();
-        check_units(couplings, d)?;
+        check_units("couplings", d, couplings.n_units())?;
         let problem = Problem::new(self, samples, None)?;
         let spins = couplings.to_spins();
         let slopes = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
             let basis = problem.basis(units.clone(), pairs, share);
-            let theta = basis.coordinates(&spin_params(&spins, &units, pairs));
+            let params = problem.spin_params(&spins, couplings.potential(), &units, pairs);
+            let theta = basis.coordinates(&params);
             let penalised = problem.penalised(units, pairs.to_vec(), share, &basis)?;
             let mut grad = vec![0.0; theta.len()];
             let value = Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
             let weights = basis.l1_weights(share);
-            let first = theta.len() - pairs.len();
-            let slopes: Vec<f64> = (first..theta.len())
+            let last = theta.len() - problem.n_knots();
+            let slopes: Vec<f64> = (last - pairs.len()..last)
                 .map(|k| grad[k].abs() / weights[k])
                 .collect();
             match [value].iter().chain(&slopes).find(|v| !v.is_finite()) {
@@ -118,16 +132,5 @@ impl<E: Estimator> Fitter<E> {
                     .collect())
             }
         }
-    }
-}
-
-fn check_units(couplings: &Couplings, expected: usize) -> Result<()> {
-    match couplings.n_units() {
-        found if found == expected => Ok(()),
-        found => Err(Error::UnitCount {
-            what: "couplings",
-            expected,
-            found,
-        }),
     }
 }

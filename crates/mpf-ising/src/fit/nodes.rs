@@ -202,6 +202,7 @@ impl NodeFits {
         let stop = [
             StopReason::Cancelled,
             StopReason::TimeLimit,
+            StopReason::Unbounded,
             StopReason::EvaluationLimit,
             StopReason::IterationLimit,
             StopReason::NoProgress,
@@ -232,6 +233,8 @@ impl NodeFits {
             kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             iterations: self.minima().map(|m| m.iterations).sum(),
             evaluations: self.minima().map(|m| m.evaluations).sum(),
+            // One unit at a time.
+            single_precision_evaluations: 0,
             seconds: self.clock.seconds(),
             left_out_fraction: 0.0,
             asymmetry: Some(asymmetry.min(f64::MAX)),

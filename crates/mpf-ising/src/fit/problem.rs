@@ -5,13 +5,13 @@ use crate::Result;
 use crate::basis::{Basis, Field, Standardized};
 use crate::bits::Samples;
 use crate::couplings::{Couplings, SpinCouplings, check_square};
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::flow::{Neighbourhood, Terms, all_pairs, check_count, flip_mask};
 use crate::kernel::{FlipMask, Kernel};
+use crate::potential::CountKnots;
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
 use mpf_core::{Minimizer, Minimum, Objective, Ridge};
-use ndarray::{Array1, Array2};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub(super) struct Problem<'a, E: Estimator> {
     pub(super) means: Vec<f64>,
     constant: Vec<bool>,
     pub(super) pairs: Vec<(usize, usize)>,
+    potential: Option<Arc<CountKnots>>,
 }
 
 impl<'a, E: Estimator> Problem<'a, E> {
@@ -44,14 +45,8 @@ impl<'a, E: Estimator> Problem<'a, E> {
         let d = samples.n_units();
         fitter.estimator.check_units(d)?;
         options.biases.check(d)?;
-        if let Some(start) = &options.start
-            && start.n_units() != d
-        {
-            return Err(Error::UnitCount {
-                what: "starting couplings",
-                expected: d,
-                found: start.n_units(),
-            });
+        if let Some(start) = &options.start {
+            check_units("starting couplings", d, start.n_units())?;
         }
         let all_known = masked.is_none();
         let (means, unknown) = match masked {
@@ -69,7 +64,27 @@ impl<'a, E: Estimator> Problem<'a, E> {
         {
             return Err(Error::NoFlipsLeftOfUnit { unit });
         }
+        let potential = match options.potential {
+            Some(_) if !all_known => {
+                return Err(Error::NotOffered {
+                    method: "a K-pairwise model",
+                    option: "data with unknown entries",
+                    reason: "the number of active units is not known either",
+                });
+            }
+            Some(potential) => {
+                // J takes what it can express.
+                let gauge = match &options.biases {
+                    Biases::Free if pairs.len() == all_pairs(d) => 3,
+                    Biases::Free if constant.iter().all(|c| !c) => 2,
+                    _ => 1,
+                };
+                Some(Arc::new(CountKnots::new(samples, potential, gauge)?))
+            }
+            None => None,
+        };
         Ok(Self {
+            potential,
             fitter,
             samples,
             all_known,
@@ -120,7 +135,14 @@ impl<'a, E: Estimator> Problem<'a, E> {
     /// [`minimize`](Self::minimize).
     pub(super) fn basis(&self, units: Range<usize>, pairs: &[(usize, usize)], share: f64) -> Basis {
         let ridge = share * self.options().l2;
-        Basis::new(units, pairs, &self.means, ridge, |i| self.field(i))
+        let basis = Basis::new(units, pairs, &self.means, ridge, |i| self.field(i));
+        match &self.potential {
+            None => basis,
+            Some(potential) => {
+                let scales = potential.scales(self.samples.n_units());
+                basis.with_potential(scales, potential.null_space())
+            }
+        }
     }
 
     /// Minimises the sum over flips of `units` with the couplings of `pairs` free. `share` is the
@@ -134,10 +156,13 @@ impl<'a, E: Estimator> Problem<'a, E> {
         mut observer: impl FnMut(&mpf_core::Progress<'_>, &Basis),
     ) -> Result<(Vec<f64>, Minimum)> {
         let basis = self.basis(units.clone(), &pairs, share);
-        let n_spin_params = units.len() + pairs.len();
+        let n_spin_params = units.len() + pairs.len() + self.n_knots();
         let start = match &self.start {
             None => vec![0.0; basis.n_params()],
-            Some(start) => basis.coordinates(&spin_params(start, &units, &pairs)),
+            Some(start) => {
+                let earlier = self.options().start.as_ref().and_then(Couplings::potential);
+                basis.coordinates(&self.spin_params(start, earlier, &units, &pairs))
+            }
         };
         let penalised = self.penalised(units, pairs, share, &basis)?;
         let mut objective = Standardized::new(penalised, &basis);
@@ -163,6 +188,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             .free_fields()
             .map(|free| if free { field_ridge } else { 0.0 })
             .chain(pairs.iter().map(|_| share * options.l2))
+            .chain(std::iter::repeat_n(0.0, self.n_knots()))
             .collect();
         let estimator = &self.fitter.estimator;
         let objective = estimator.objective(Terms {
@@ -171,6 +197,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             pairs,
             mask: self.mask.clone(),
             complement: estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement,
+            potential: self.potential.clone(),
             kernel: Kernel {
                 // Node by node, the units run in parallel already.
                 serial: options.mode == Mode::NodeWise,
@@ -197,7 +224,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
                     return;
                 }
                 let couplings = || {
-                    let mut spins = vec![0.0; d + self.pairs.len()];
+                    let mut spins = vec![0.0; d + self.pairs.len() + self.n_knots()];
                     basis.to_spins(progress.theta, &mut spins);
                     assemble(&spins).expect("small enough, as was just checked")
                 };
@@ -218,6 +245,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             kkt_residual: minimum.kkt_residual,
             iterations: minimum.iterations,
             evaluations: minimum.evaluations,
+            single_precision_evaluations: minimum.rough_evaluations,
             seconds: minimum.seconds,
             left_out_fraction: 0.0,
             asymmetry: None,
@@ -227,17 +255,43 @@ impl<'a, E: Estimator> Problem<'a, E> {
     }
 
     /// Returns J, given the fields of all units and the couplings of the free pairs.
-    pub(super) fn couplings(&self, fields: &[f64], couplings: &[f64]) -> Result<Couplings> {
-        let d = self.samples.n_units();
-        let mut spins = SpinCouplings {
-            fields: Array1::from(fields.to_vec()),
-            couplings: Array2::zeros((d, d)),
-        };
-        for (&(i, j), &k) in self.pairs.iter().zip(couplings) {
-            spins.couplings[[i, j]] = k;
-            spins.couplings[[j, i]] = k;
+    /// Returns the spin parameters of a model, with V at the knots; 0 if it has none.
+    pub(super) fn spin_params(
+        &self,
+        spins: &SpinCouplings,
+        potential: Option<&[f64]>,
+        units: &Range<usize>,
+        pairs: &[(usize, usize)],
+    ) -> Vec<f64> {
+        let mut params = spin_params(spins, units, pairs);
+        let n = params.len() + self.n_knots();
+        if let (Some(knots), Some(potential)) = (&self.potential, potential) {
+            let values: Vec<f64> = knots.values(potential).collect();
+            // V(n) = b n + c n² is J_ii + b and J_ij + c: h = −½ Σ_j J_ij and K = −J/2.
+            let [_, b, c] = knots.polynomial(&values);
+            let (fields, couplings) = params.split_at_mut(units.len());
+            fields
+                .iter_mut()
+                .for_each(|h| *h -= 0.5 * (b + c * self.samples.n_units() as f64));
+            couplings.iter_mut().for_each(|k| *k -= 0.5 * c);
+            params.extend(values);
         }
-        Couplings::from_spins(&spins)
+        params.resize(n, 0.0);
+        params
+    }
+
+    pub(super) fn n_knots(&self) -> usize {
+        self.potential.as_ref().map_or(0, |p| p.n_knots())
+    }
+
+    pub(super) fn couplings(&self, fields: &[f64], couplings: &[f64]) -> Result<Couplings> {
+        let (couplings, knots) = couplings.split_at(self.pairs.len());
+        let pairwise = SpinCouplings::of_pairs(fields, &self.pairs, couplings);
+        let pairwise = Couplings::from_spins(&pairwise)?;
+        match &self.potential {
+            None => Ok(pairwise),
+            Some(potential) => potential.complete(&pairwise, knots, self.samples),
+        }
     }
 
     pub(super) fn warnings(&self, fit: &Fit) -> Vec<Warning> {

@@ -61,6 +61,11 @@ pub struct Fit {
     pub iterations: usize,
     /// Evaluations of the objective (of all rows together in node-wise mode).
     pub evaluations: usize,
+    /// Those of them in single precision, far from the minimum; 0 if
+    /// [`rough_start`](mpf_core::MinimizerOptions::rough_start) is off, and for less than 256 units or
+    /// few set bits.
+    #[serde(default)]
+    pub single_precision_evaluations: usize,
     /// Learning time in seconds.
     pub seconds: f64,
     /// The fraction of flips that led to data states and were left out.
@@ -89,6 +94,7 @@ impl Fit {
             kkt_residual: 0.0,
             iterations: 0,
             evaluations: 0,
+            single_precision_evaluations: 0,
             seconds,
             left_out_fraction: 0.0,
             asymmetry: None,

@@ -2,7 +2,7 @@
 
 use super::Terms;
 use crate::bits::{for_each_set_bit, get_bit};
-use crate::kernel::{Algorithm, MarginEngine, MarginLoss, at_one_margin};
+use crate::kernel::{Algorithm, Counts, MarginEngine, MarginLoss, Precision};
 use mpf_core::Objective;
 use rayon::prelude::*;
 
@@ -15,18 +15,20 @@ fn in_four_bytes(slot: usize) -> u32 {
 }
 
 /// The mean over samples of φ(a), summed over flips, as a function of
-/// θ = (h of the units, K of the pairs); +∞ on overflow.
-pub struct MarginSum<'a, L> {
+/// θ = (h of the units, K of the pairs, V at the knots if there is one); +∞ on overflow.
+pub struct MarginSum<'a> {
     pub(super) terms: Terms<'a>,
     pub(super) engine: MarginEngine<'a>,
     /// For both ends of every pair, where their R is kept, or [`NOWHERE`].
     slots: Vec<[u32; 2]>,
-    pub(super) loss: L,
+    /// V at every number of active units.
+    potential: Vec<f64>,
+    pub(super) loss: MarginLoss,
 }
 
-impl<'a, L: MarginLoss> MarginSum<'a, L> {
+impl<'a> MarginSum<'a> {
     /// Sums `loss` over `terms`.
-    pub fn new(terms: Terms<'a>, loss: L) -> Self {
+    pub fn new(terms: Terms<'a>, loss: MarginLoss) -> Self {
         let entries: Vec<(usize, usize)> = terms
             .pairs
             .iter()
@@ -36,6 +38,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
         let engine = MarginEngine::new(
             terms.samples,
             terms.mask.clone(),
+            terms.potential.as_ref().map(|_| Counts::new(terms.samples)),
             terms.units.clone(),
             &entries,
             terms.kernel,
@@ -53,6 +56,13 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
                 .iter()
                 .map(|&(i, j)| [slot(i, j), slot(j, i)])
                 .collect(),
+            potential: vec![
+                0.0;
+                terms
+                    .potential
+                    .as_ref()
+                    .map_or(0, |_| terms.samples.n_units() + 1)
+            ],
             terms,
             engine,
             loss,
@@ -68,6 +78,14 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
     /// Sets R and c of z_i = −h_i + Σ_j K_ij (1 − 2 x_j).
     pub(super) fn set_params(&mut self, theta: &[f64]) {
         let (fields, couplings) = theta.split_at(self.terms.units.len());
+        let (couplings, knots) = couplings.split_at(self.terms.pairs.len());
+        if let Some(potential) = &self.terms.potential {
+            potential.expand(knots, &mut self.potential);
+            for n in 0..self.potential.len() {
+                let shifts = potential.shifts(&self.potential, n);
+                self.engine.set_shifts(n, shifts);
+            }
+        }
         let mut offsets: Vec<f64> = fields.iter().map(|h| -h).collect();
         let first = self.terms.units.start;
         for ((&coupling, &slots), &(i, j)) in
@@ -87,6 +105,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
 
     fn gradient(&self, grad: &mut [f64]) {
         let (fields, couplings) = grad.split_at_mut(self.terms.units.len());
+        let couplings = &mut couplings[..self.terms.pairs.len()];
         for (k, field) in fields.iter_mut().enumerate() {
             *field = -self.engine.offset_grad(self.terms.units.start + k);
         }
@@ -125,7 +144,7 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
                 for m in chunk * CHUNK..n.min((chunk + 1) * CHUNK) {
                     let weight = scale * self.terms.samples.weight(m);
                     let margin = self.complement_margin(fields, m);
-                    let (v, slope) = at_one_margin(self.loss, margin);
+                    let (v, slope) = self.loss.value_and_slope(margin);
                     value += weight * v;
                     for (i, g) in slopes.iter_mut().enumerate() {
                         let s = if get_bit(self.terms.samples.states().row(m), i) {
@@ -150,19 +169,36 @@ impl<'a, L: MarginLoss> MarginSum<'a, L> {
     }
 }
 
-impl<L: MarginLoss> Objective for MarginSum<'_, L> {
+impl Objective for MarginSum<'_> {
     fn n_params(&self) -> usize {
-        self.terms.units.len() + self.terms.pairs.len()
+        let potential = self.terms.potential.as_ref();
+        let n_knots = potential.map_or(0, |p| p.n_knots());
+        self.terms.units.len() + self.terms.pairs.len() + n_knots
     }
 
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         self.set_params(theta);
-        let mut value = self.engine.evaluate(self.loss);
+        let mut value = self.engine.evaluate(self.loss, self.terms.kernel.precision);
         self.gradient(grad);
+        if let Some(potential) = &self.terms.potential {
+            let knots = &mut grad[self.terms.units.len() + self.terms.pairs.len()..];
+            let slopes = self.engine.shift_grads();
+            value += potential.pull_back(&self.potential, slopes, knots);
+        }
         if self.terms.complement {
             let d = self.terms.units.len();
             value += self.add_complement(&theta[..d], &mut grad[..d]);
         }
         value
+    }
+
+    fn set_rough(&mut self, rough: bool) -> bool {
+        let rough = rough && self.engine.gains_by_single_precision();
+        self.terms.kernel.precision = if rough {
+            Precision::Single
+        } else {
+            Precision::Double
+        };
+        rough
     }
 }

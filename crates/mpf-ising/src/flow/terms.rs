@@ -5,6 +5,7 @@ use crate::bits::Samples;
 use crate::couplings::n_packed;
 use crate::error::Error;
 use crate::kernel::{FlipMask, Kernel, most_entries};
+use crate::potential::CountKnots;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub struct Terms<'a> {
     pub(crate) mask: Option<Arc<FlipMask>>,
     /// Whether the flip of all units at once is summed too.
     pub(crate) complement: bool,
+    /// The potential of the number of active units, whose knots are the last parameters.
+    pub(crate) potential: Option<Arc<CountKnots>>,
     pub(crate) kernel: Kernel,
 }
 
@@ -64,6 +67,7 @@ impl<'a> Terms<'a> {
             pairs,
             mask: None,
             complement: false,
+            potential: None,
             kernel: Kernel::default(),
         })
     }

@@ -1,6 +1,6 @@
 //! Which algorithm computes a sum, how its work is cut, and how much memory it takes.
 
-use super::{TILE, dense, patterns, sparse};
+use super::{PANEL, TILE, Vectors, patterns, sparse};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -21,13 +21,26 @@ pub enum Algorithm {
     Patterns,
 }
 
+/// The type of the numbers in the sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// `f64` throughout.
+    #[default]
+    Double,
+    /// `f32` within tiles of samples, `f64` beyond: seven digits or so.
+    Single,
+}
+
 /// Which code computes an objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Whether to do without the machine's vector instructions.
-    pub portable: bool,
+    /// The widest vector instructions to use, if the machine has them. They change the speed, and
+    /// nothing of the result but its last digits.
+    pub vectors: Vectors,
+    /// The numbers of the algorithm `Dense`; the others are always in double precision.
+    pub precision: Precision,
     /// Whether to stay on the calling thread, where the caller works in parallel already.
     pub serial: bool,
 }
@@ -38,8 +51,6 @@ const CHUNK: usize = 8192;
 const TASKS: usize = 256;
 /// The part of all couplings below which rows beat panels.
 const THIN_BELOW: f64 = 1.0 / 8.0;
-/// |z| for which exp(z) is far from the ends of `f64`, even summed 10⁹ times.
-pub(crate) const SAFE_EXPONENT: f64 = 600.0;
 
 /// Returns an upper bound of how many numbers R takes, for `n_entries` that may differ from zero in
 /// the rows of `n_units` of all `n_columns` units.
@@ -47,9 +58,7 @@ pub(crate) fn most_entries(n_units: usize, n_columns: usize, n_entries: usize) -
     if n_units == 1 || is_thin(n_units, n_columns, n_entries) {
         n_entries
     } else {
-        let padded = n_units
-            .div_ceil(sparse::PANEL)
-            .saturating_mul(sparse::PANEL);
+        let padded = n_units.div_ceil(PANEL).saturating_mul(PANEL);
         padded.saturating_mul(n_columns)
     }
 }
@@ -115,18 +124,21 @@ impl Grid {
     }
 }
 
+/// Tables and tiles of the dense path on one thread, as measured: most of them stay allocated.
+const DENSE_SCRATCH: usize = 3 << 20;
+
 /// Returns the bytes that the sums hold over all units and couplings of `samples`: R and G, a part
 /// of G for every chunk of samples, and the lists of set bits if they are used.
 pub(crate) fn working_bytes(samples: &Samples) -> usize {
     let (n, d) = (samples.n_distinct(), samples.n_units());
     let (width, lists) = match choose(samples, d, d.saturating_mul(d - 1), d - 1) {
-        Algorithm::Sparse => (sparse::PANEL, sparse::list_bytes(samples)),
-        Algorithm::Dense => (dense::PANEL, 0),
+        Algorithm::Sparse => (PANEL, sparse::list_bytes(samples)),
+        Algorithm::Dense => (16, DENSE_SCRATCH * rayon::current_num_threads()),
         // Few units: next to nothing.
         _ => (1, 0),
     };
     let chunks = n_chunks(n, d.div_ceil(width));
-    let panels = d.next_multiple_of(width).saturating_mul(d);
+    let panels = d.next_multiple_of(PANEL).saturating_mul(d);
     panels
         .saturating_mul(8 * (2 + chunks))
         .saturating_add(lists)

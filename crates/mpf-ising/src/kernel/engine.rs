@@ -1,10 +1,12 @@
 //! The engine: R and c, their layout in memory, and the sums over all samples.
 
 use super::choice::{Grid, choose};
-use super::lanes::Aligned;
+use super::counts::Counts;
+use super::lanes::Scratch;
+use super::loss::{FlowRate, LaneLoss, Logistic, terms_per_product};
 use super::patterns::{self, Patterns};
 use super::sparse::{self, SetBits};
-use super::{Algorithm, FlipMask, Kernel, MarginLoss, SAFE_EXPONENT, dense, row, simd};
+use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, dense, row, simd};
 use crate::bits::{Samples, for_each_set_bit, get_bit};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -14,23 +16,22 @@ use std::sync::Arc;
 pub(crate) struct MarginEngine<'a> {
     samples: &'a Samples,
     mask: Option<Arc<FlipMask>>,
+    counts: Option<Counts>,
     units: Range<usize>,
-    portable: bool,
+    vectors: Vectors,
     serial: bool,
     layout: Layout,
     rows: Vec<f64>,
     offsets: Vec<f64>,
     row_grads: Vec<f64>,
     offset_grads: Vec<f64>,
+    shift_grads: Vec<[f64; 2]>,
 }
 
 /// Where R_ij is kept.
 enum Layout {
     /// `[panel][column][unit in panel]`, all columns, the last panel padded.
-    Panels {
-        width: usize,
-        set_bits: Option<SetBits>,
-    },
+    Panels { set_bits: Option<SetBits> },
     /// `[unit][neighbour]`, the columns of unit k in `neighbours[starts[k]..starts[k + 1]]`.
     Rows {
         neighbours: Vec<u32>,
@@ -45,6 +46,7 @@ impl<'a> MarginEngine<'a> {
     pub(crate) fn new(
         samples: &'a Samples,
         mask: Option<Arc<FlipMask>>,
+        counts: Option<Counts>,
         units: Range<usize>,
         entries: &[(usize, usize)],
         kernel: Kernel,
@@ -60,15 +62,16 @@ impl<'a> MarginEngine<'a> {
             Algorithm::Sparse if samples.n_units() > sparse::MOST_UNITS => Algorithm::Dense,
             chosen => chosen,
         };
-        let width = match algorithm {
-            Algorithm::Dense => dense::PANEL,
-            Algorithm::Sparse => sparse::PANEL,
-            _ => 0,
+        // The other two know no counts.
+        let algorithm = match algorithm {
+            Algorithm::Rows | Algorithm::Patterns if counts.is_some() => Algorithm::Dense,
+            other => other,
         };
-        let (layout, n_entries, n_offsets) = if width > 0 && units.start == 0 {
-            let padded = n.next_multiple_of(width);
+        let in_panels = matches!(algorithm, Algorithm::Dense | Algorithm::Sparse);
+        let (layout, n_entries, n_offsets) = if in_panels && units.start == 0 {
+            let padded = n.next_multiple_of(PANEL);
             let set_bits = (algorithm == Algorithm::Sparse).then(|| SetBits::new(samples));
-            let layout = Layout::Panels { width, set_bits };
+            let layout = Layout::Panels { set_bits };
             (layout, padded * samples.n_units(), padded)
         } else {
             let mut sorted = entries.to_vec();
@@ -101,8 +104,10 @@ impl<'a> MarginEngine<'a> {
         Self {
             samples,
             mask,
+            shift_grads: vec![[0.0; 2]; counts.as_ref().map_or(0, |_| samples.n_units() + 1)],
+            counts,
             units,
-            portable: kernel.portable,
+            vectors: kernel.vectors,
             serial: kernel.serial,
             layout,
             rows: vec![0.0; n_entries],
@@ -115,7 +120,7 @@ impl<'a> MarginEngine<'a> {
     /// Returns the algorithm that was chosen.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match &self.layout {
-            Layout::Panels { set_bits: None, .. } => Algorithm::Dense,
+            Layout::Panels { set_bits: None } => Algorithm::Dense,
             Layout::Panels { .. } => Algorithm::Sparse,
             Layout::Rows { patterns: None, .. } => Algorithm::Rows,
             Layout::Rows { .. } => Algorithm::Patterns,
@@ -126,8 +131,8 @@ impl<'a> MarginEngine<'a> {
     pub(crate) fn slot(&self, unit: usize, column: usize) -> usize {
         let k = unit - self.units.start;
         match &self.layout {
-            Layout::Panels { width, .. } => {
-                (k / width * self.samples.n_units() + column) * width + k % width
+            Layout::Panels { .. } => {
+                (k / PANEL * self.samples.n_units() + column) * PANEL + k % PANEL
             }
             Layout::Rows {
                 neighbours, starts, ..
@@ -158,21 +163,52 @@ impl<'a> MarginEngine<'a> {
         self.offset_grads[unit - self.units.start]
     }
 
+    /// Sets the shifts of the margins of silent and active units of samples with `n` of them active.
+    pub(crate) fn set_shifts(&mut self, n: usize, shifts: [f64; 2]) {
+        let counts = self.counts.as_mut().expect("an engine with counts");
+        counts.set(n, shifts);
+    }
+
+    /// Returns ∂F/∂shift of silent and active units by number, as [`MarginEngine::set_shifts`] has it.
+    pub(crate) fn shift_grads(&self) -> &[[f64; 2]] {
+        &self.shift_grads
+    }
+
     /// Returns F / Σ w and keeps G and r, also over Σ w.
-    pub(crate) fn evaluate(&mut self, loss: impl MarginLoss) -> f64 {
+    pub(crate) fn evaluate(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
         self.row_grads.fill(0.0);
         self.offset_grads.fill(0.0);
-        let sum = match self.algorithm() {
-            Algorithm::Dense => self.evaluate_dense(loss),
-            Algorithm::Sparse => self.evaluate_sparse(loss),
-            Algorithm::Patterns => self.evaluate_patterns(loss),
-            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
+        self.shift_grads.fill([0.0; 2]);
+        let sum = match loss {
+            MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }, precision),
+            MarginLoss::Logistic => self.add_up(Logistic, precision),
         };
         let scale = 1.0 / self.samples.total_weight();
-        for g in self.row_grads.iter_mut().chain(&mut self.offset_grads) {
+        let shifts = self.shift_grads.as_flattened_mut();
+        let grads = self.row_grads.iter_mut().chain(&mut self.offset_grads);
+        for g in grads.chain(shifts) {
             *g *= scale;
         }
         sum * scale
+    }
+
+    fn add_up(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
+        match self.algorithm() {
+            Algorithm::Dense => self.evaluate_dense(loss, precision),
+            Algorithm::Sparse => self.evaluate_sparse(loss),
+            Algorithm::Patterns => self.evaluate_patterns(loss),
+            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
+        }
+    }
+
+    /// Returns whether sums in single precision are much faster, and within the range of `f32`.
+    pub(crate) fn gains_by_single_precision(&self) -> bool {
+        /// Below this, fits take moments, and a change of their path would save less.
+        const LEAST_UNITS: usize = 256;
+        self.algorithm() == Algorithm::Dense
+            && self.counts.is_none()
+            && self.units.len() >= LEAST_UNITS
+            && (1.0..1e12).contains(&self.samples.total_weight())
     }
 
     /// Runs `task(part, samples)` for every one of `n_parts` parts and every chunk of samples.
@@ -180,118 +216,124 @@ impl<'a> MarginEngine<'a> {
     fn on_grid<T: Send>(
         &self,
         n_parts: usize,
-        task: impl Fn(usize, Range<usize>) -> T + Sync,
+        task: impl Fn(usize, Range<usize>, &mut Scratch) -> T + Sync,
     ) -> Vec<(usize, T)> {
         let grid = Grid::new(self.samples.n_distinct(), n_parts);
-        let run = |number: usize| {
+        let run = |scratch: &mut Scratch, number: usize| {
             let (part, range) = grid.task(number);
-            (part, task(part, range))
+            (part, task(part, range, scratch))
         };
         let tasks = grid.tasks();
         if self.serial {
-            tasks.map(run).collect()
+            let mut scratch = Scratch::default();
+            tasks.map(|number| run(&mut scratch, number)).collect()
         } else {
-            tasks.into_par_iter().map(run).collect()
+            let tasks = tasks.into_par_iter();
+            tasks.map_init(Scratch::default, run).collect()
         }
     }
 
-    fn evaluate_dense(&mut self, loss: impl MarginLoss) -> f64 {
-        let n_columns = self.samples.n_units();
-        let multiply = self.may_multiply(loss);
-        let rows = self.rows.as_chunks::<4>().0.as_chunks::<2>().0;
-        let offsets = self.offsets.as_chunks::<4>().0.as_chunks::<2>().0;
-        let partials = self.on_grid(offsets.len(), |panel, range| {
+    fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
+        let (d, n) = (self.samples.n_units(), self.samples.n_distinct());
+        let bound = self.margin_bound();
+        let is_weighted = self.samples.weights().is_some();
+        let single = terms_per_product::<f32>(loss, bound, is_weighted);
+        // Sums of large margins would lose digits, and their exponentials leave the range.
+        let (precision, lanes, product) = match (precision, single) {
+            (Precision::Single, Some(terms)) => (Precision::Single, 16, Some(terms)),
+            _ => {
+                let product = terms_per_product::<f64>(loss, bound, is_weighted);
+                (Precision::Double, 8, product)
+            }
+        };
+        let width = lanes * dense::LINES;
+        let columns = dense::Group::of_columns(d, n);
+        let rows = self.rows.as_chunks::<PANEL>().0;
+        let offsets = self.offsets.as_chunks::<PANEL>().0;
+        let partials = self.on_grid(self.units.len().div_ceil(width), |part, range, scratch| {
+            let first = part * width;
+            let panel = first / PANEL;
             let task = dense::Task {
                 samples: self.samples,
                 mask: self.mask.as_deref(),
-                first: panel * dense::PANEL,
-                n_units: dense::PANEL.min(self.units.len() - panel * dense::PANEL),
-                rows: &rows[panel * n_columns..(panel + 1) * n_columns],
+                counts: self.counts.as_ref(),
+                first,
+                n_units: width.min(self.units.len() - first),
+                rows: &rows[panel * d..(panel + 1) * d],
                 offsets: &offsets[panel],
                 range,
-                multiply,
+                product,
+                columns,
             };
-            simd::dense_sum(&task, loss, self.portable)
+            simd::dense_sum(self.vectors, precision, &task, loss, scratch)
         });
         let mut value = 0.0;
-        for (panel, partial) in &partials {
+        for (part, partial) in &partials {
             value += partial.value;
-            self.add_panel(*panel, partial.offsets.0.as_flattened(), &partial.rows);
+            self.add_panel(part * width, width, &partial.offsets, &partial.rows);
+            self.add_shifts(&partial.counts);
         }
         value
     }
 
-    fn evaluate_sparse(&mut self, loss: impl MarginLoss) -> f64 {
+    fn evaluate_sparse(&mut self, loss: impl LaneLoss) -> f64 {
         let n_columns = self.samples.n_units();
-        let multiply = self.may_multiply(loss);
+        let is_weighted = self.samples.weights().is_some();
+        let product = terms_per_product::<f64>(loss, self.margin_bound(), is_weighted);
         let Layout::Panels {
             set_bits: Some(set_bits),
-            ..
         } = &self.layout
         else {
             unreachable!("this algorithm has set bits")
         };
-        let rows = self
-            .rows
-            .as_chunks::<4>()
-            .0
-            .as_chunks::<{ sparse::PANEL / 4 }>()
-            .0;
-        let offsets = self
-            .offsets
-            .as_chunks::<4>()
-            .0
-            .as_chunks::<{ sparse::PANEL / 4 }>()
-            .0;
-        let partials = self.on_grid(offsets.len(), |panel, range| {
+        let rows = self.rows.as_chunks::<PANEL>().0;
+        let offsets = self.offsets.as_chunks::<PANEL>().0;
+        let partials = self.on_grid(offsets.len(), |panel, range, _| {
             let task = sparse::Task {
                 samples: self.samples,
                 set_bits,
                 mask: self.mask.as_deref(),
-                first: panel * sparse::PANEL,
-                n_units: sparse::PANEL.min(self.units.len() - panel * sparse::PANEL),
+                counts: self.counts.as_ref(),
+                first: panel * PANEL,
+                n_units: PANEL.min(self.units.len() - panel * PANEL),
                 rows: &rows[panel * n_columns..(panel + 1) * n_columns],
                 offsets: &offsets[panel],
                 range,
-                multiply,
+                product,
             };
-            simd::sparse_sum(&task, loss, self.portable)
+            simd::sparse_sum(self.vectors, &task, loss)
         });
         let mut value = 0.0;
         for (panel, partial) in &partials {
             value += partial.value;
-            self.add_panel(*panel, partial.offsets.as_flattened(), &partial.rows);
+            self.add_panel(panel * PANEL, PANEL, &partial.offsets, &partial.rows);
+            self.add_shifts(&partial.counts);
         }
         value
     }
 
-    /// Returns whether exponentials of R can be multiplied without leaving the range of `f64`.
-    fn may_multiply(&self, loss: impl MarginLoss) -> bool {
-        loss.is_exponential() && self.margin_bound() < SAFE_EXPONENT
-    }
-
-    fn add_panel<const FOURS: usize>(
-        &mut self,
-        panel: usize,
-        offsets: &[f64],
-        rows: &[Aligned<[[f64; 4]; FOURS]>],
-    ) {
-        add(&mut self.offset_grads[panel * offsets.len()..], offsets);
-        let width = 4 * FOURS;
-        let grads = self.row_grads[panel * width * rows.len()..].chunks_exact_mut(width);
-        for (grads, row) in grads.zip(rows) {
-            add(grads, row.0.as_flattened());
+    /// Adds the sums of `width` units from `first` on.
+    fn add_panel(&mut self, first: usize, width: usize, offsets: &[f64], rows: &[f64]) {
+        add(&mut self.offset_grads[first..first + width], offsets);
+        let panel = &mut self.row_grads[first / PANEL * PANEL * self.samples.n_units()..];
+        let panel = panel.chunks_exact_mut(PANEL);
+        for (grads, row) in panel.zip(rows.chunks_exact(width)) {
+            add(&mut grads[first % PANEL..], row);
         }
     }
 
-    fn evaluate_rows(&mut self, loss: impl MarginLoss) -> f64 {
+    fn add_shifts(&mut self, counts: &[[f64; 2]]) {
+        add(self.shift_grads.as_flattened_mut(), counts.as_flattened());
+    }
+
+    fn evaluate_rows(&mut self, loss: impl LaneLoss) -> f64 {
         let Layout::Rows {
             neighbours, starts, ..
         } = &self.layout
         else {
             unreachable!("this algorithm has rows")
         };
-        let partials = self.on_grid(self.units.len(), |k, range| {
+        let partials = self.on_grid(self.units.len(), |k, range, _| {
             let task = row::Task {
                 samples: self.samples,
                 mask: self.mask.as_deref(),
@@ -301,7 +343,7 @@ impl<'a> MarginEngine<'a> {
                 offset: self.offsets[k],
                 range,
             };
-            simd::row_sum(&task, loss, self.portable)
+            simd::row_sum(self.vectors, &task, loss)
         });
         let mut value = 0.0;
         for (k, partial) in &partials {
@@ -312,7 +354,7 @@ impl<'a> MarginEngine<'a> {
         value
     }
 
-    fn evaluate_patterns(&mut self, loss: impl MarginLoss) -> f64 {
+    fn evaluate_patterns(&mut self, loss: impl LaneLoss) -> f64 {
         let Layout::Rows {
             starts,
             patterns: Some(patterns),
@@ -362,10 +404,10 @@ impl<'a> MarginEngine<'a> {
     pub(crate) fn margin_bound(&self) -> f64 {
         let mut bounds: Vec<f64> = self.offsets.iter().map(|c| c.abs()).collect();
         match &self.layout {
-            Layout::Panels { width, .. } => {
-                let panels = self.rows.chunks_exact(width * self.samples.n_units());
-                for (bounds, panel) in bounds.chunks_exact_mut(*width).zip(panels) {
-                    for row in panel.chunks_exact(*width) {
+            Layout::Panels { .. } => {
+                let panels = self.rows.chunks_exact(PANEL * self.samples.n_units());
+                for (bounds, panel) in bounds.chunks_exact_mut(PANEL).zip(panels) {
+                    for row in panel.chunks_exact(PANEL) {
                         for (bound, r) in bounds.iter_mut().zip(row) {
                             *bound += r.abs();
                         }
@@ -383,7 +425,8 @@ impl<'a> MarginEngine<'a> {
         }
         // A NaN must not get lost: it bounds nothing.
         let larger = |m: f64, b: f64| if b <= m { m } else { b };
-        bounds.into_iter().fold(0.0, larger)
+        let shifts = self.counts.as_ref().map_or(0.0, Counts::bound);
+        bounds.into_iter().fold(0.0, larger) + shifts
     }
 
     /// Returns the largest −a over all samples and flips, the shift that keeps exp(−a) below 1.
@@ -419,7 +462,6 @@ fn add(sums: &mut [f64], parts: &[f64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FlowRate;
     use super::*;
     use crate::bits::States;
     use mpf_core::rng::stream;
@@ -438,31 +480,32 @@ mod tests {
                 .filter(|(i, j)| i != j)
                 .collect();
             let r: Vec<f64> = (0..d * d).map(|_| rng.random_range(-0.5..0.5)).collect();
-            let sums = |algorithm: Algorithm, portable: bool| {
+            let sums = |algorithm: Algorithm, vectors: Vectors| {
                 let kernel = Kernel {
                     algorithm,
-                    portable,
+                    vectors,
                     serial: true,
+                    ..Kernel::default()
                 };
-                let mut engine = MarginEngine::new(&samples, None, 0..d, &entries, kernel);
+                let mut engine = MarginEngine::new(&samples, None, None, 0..d, &entries, kernel);
                 for &(i, j) in &entries {
                     engine.set(engine.slot(i, j), r[i * d + j]);
                 }
                 (0..d).for_each(|i| engine.set_offset(i, r[i * d + i]));
-                let value = engine.evaluate(FlowRate::default());
+                let value = engine.evaluate(MarginLoss::FLOW, Precision::Double);
                 let grads = entries.iter().map(|&(i, j)| engine.grad(engine.slot(i, j)));
                 let mut all: Vec<f64> = grads.collect();
                 all.extend((0..d).map(|i| engine.offset_grad(i)));
                 all.push(value);
                 all
             };
-            let expected = sums(Algorithm::Rows, true);
+            let expected = sums(Algorithm::Rows, Vectors::Portable);
             for algorithm in [Algorithm::Dense, Algorithm::Sparse, Algorithm::Rows] {
-                for portable in [true, false] {
-                    let off = sums(algorithm, portable).into_iter().zip(&expected);
+                for vectors in Vectors::available() {
+                    let off = sums(algorithm, vectors).into_iter().zip(&expected);
                     // Sums of at most 70 terms of size 1.
                     let largest = off.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
-                    assert!(largest < 1e-12, "{algorithm:?} {portable}: {largest}");
+                    assert!(largest < 1e-12, "{algorithm:?} {vectors}: {largest}");
                 }
             }
         }

@@ -1,14 +1,131 @@
-//! Four numbers at once.
+//! One cache line of numbers at once: eight `f64` or sixteen `f32`.
 //!
-//! Kernels are written once, over [`Lanes`]; [`Portable`] is plain Rust, and the module `simd`
-//! has the vector registers. The elementary functions are ours, so both compute the same
-//! formula.
+//! Kernels are written once, over [`Lanes`]; [`Plain`] is plain Rust, and the module `simd` has the
+//! vector registers. The elementary functions are ours, so all compute the same formula.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// Four `f64` that are worked on together.
+/// Keeps `T` at the start of a cache line: a load that straddles two lines costs twice.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Aligned<T>(pub T);
+
+impl<T, const N: usize> AsRef<[T]> for Aligned<[T; N]> {
+    fn as_ref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T, const N: usize> AsMut<[T]> for Aligned<[T; N]> {
+    fn as_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+/// `f64` or `f32`, with the constants of its elementary functions.
+pub trait Number:
+    Copy
+    + PartialOrd
+    + Into<f64>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + Send
+    + Sync
+    + 'static
+{
+    /// e to this power is far from the ends of the range, even summed 10⁹ times.
+    const SAFE_EXPONENT: f64;
+    /// 2^p, where p + 1 is the number of digits: a sum with it has smaller integers in its low bits.
+    const INTEGERS: f64;
+    /// The exponent field of 1.
+    const BIAS: f64;
+    /// ln 2 in two parts; an exponent times the first is exact.
+    const LN2: [f64; 2];
+    /// eᵃ is 0 below the first and +∞ above the second.
+    const EXP_ENDS: [f64; 2];
+    /// The degree of the Taylor polynomial of eʳ for |r| ≤ ½ ln 2.
+    const EXP_DEGREE: usize;
+    /// The terms of the series of ln(1 + a) for 0 ≤ a ≤ 1.
+    const LN_TERMS: usize;
+
+    /// Rounds to this type.
+    fn nearest(value: f64) -> Self;
+    /// Returns 2ⁿ, given n + 1.5 · 2^p.
+    fn power_of_two(shifted: Self) -> Self;
+    /// Returns e + 2^p and f of a = f · 2^(e − bias), 1 ≤ f < 2, for a > 0.
+    fn split(self) -> (Self, Self);
+}
+
+macro_rules! number {
+    ($float:ident, $bits:ident, $($constants:tt)*) => {
+        impl Number for $float {
+            $($constants)*
+            const INTEGERS: f64 = (1u64 << (Self::MANTISSA_DIGITS - 1)) as f64;
+            const BIAS: f64 = (Self::MAX_EXP - 1) as f64;
+
+            #[inline(always)]
+            fn nearest(value: f64) -> Self {
+                value as Self
+            }
+
+            #[inline(always)]
+            fn power_of_two(shifted: Self) -> Self {
+                let biased = shifted.to_bits().wrapping_add(Self::BIAS as $bits);
+                Self::from_bits(biased << (Self::MANTISSA_DIGITS - 1))
+            }
+
+            #[inline(always)]
+            fn split(self) -> (Self, Self) {
+                let (bits, digits) = (self.to_bits(), Self::MANTISSA_DIGITS - 1);
+                let exponent = bits >> digits | Self::nearest(Self::INTEGERS).to_bits();
+                let fraction = bits & ((1 << digits) - 1) | Self::nearest(1.0).to_bits();
+                (Self::from_bits(exponent), Self::from_bits(fraction))
+            }
+        }
+    };
+}
+
+number! { f64, u64,
+    const SAFE_EXPONENT: f64 = 600.0;
+    const LN2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
+    const EXP_ENDS: [f64; 2] = [-760.0, 720.0];
+    const EXP_DEGREE: usize = 13;
+    const LN_TERMS: usize = 18;
+}
+number! { f32, u32,
+    const SAFE_EXPONENT: f64 = 60.0;
+    const LN2: [f64; 2] = [0.693_359_375, -2.121_944_400_546_905_8e-4];
+    const EXP_ENDS: [f64; 2] = [-110.0, 95.0];
+    const EXP_DEGREE: usize = 7;
+    const LN_TERMS: usize = 8;
+}
+
+/// Memory that the tasks of one thread share.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    double: Vec<Aligned<[f64; 8]>>,
+    single: Vec<Aligned<[f32; 16]>>,
+}
+
+impl Scratch {
+    /// Returns the lines of `f64`.
+    pub fn f64(&mut self) -> &mut Vec<Aligned<[f64; 8]>> {
+        &mut self.double
+    }
+
+    /// Returns the lines of `f32`.
+    pub fn f32(&mut self) -> &mut Vec<Aligned<[f32; 16]>> {
+        &mut self.single
+    }
+}
+
+/// A cache line of numbers that are worked on together.
 ///
-/// Not for general use: it has what the kernels need. Operators and methods act lane by lane.
+/// Not for general use: it has what the kernels need. Operators and methods act lane by lane; bit k
+/// of a mask stands for lane k.
 pub trait Lanes:
     Copy
     + Add<Output = Self>
@@ -17,46 +134,74 @@ pub trait Lanes:
     + Div<Output = Self>
     + Neg<Output = Self>
 {
+    /// The type of one lane.
+    type Number: Number;
+    /// The lanes in memory.
+    type Line: Copy + Send + Sync + AsRef<[Self::Number]> + AsMut<[Self::Number]>;
+    /// The number of lanes.
+    const LANES: usize;
+    /// A line of zeros.
+    const ZEROS: Self::Line;
+
+    /// Returns the lines of this type in `scratch`.
+    #[doc(hidden)]
+    fn lines(scratch: &mut Scratch) -> &mut Vec<Self::Line>;
     /// Returns `value` in all lanes.
     fn splat(value: f64) -> Self;
-    /// Reads four numbers.
-    fn load(from: &[f64; 4]) -> Self;
-    /// Writes four numbers.
-    fn store(self, to: &mut [f64; 4]);
+    /// Reads a line.
+    fn load(from: &Self::Line) -> Self;
+    /// Writes a line.
+    fn store(self, to: &mut Self::Line);
+    /// Reads the first numbers of a slice, and rounds them to the type of a lane.
+    fn round(from: &[f64]) -> Self;
     /// Returns a · b + c, rounded once where the machine can.
     fn times_plus(self, factor: Self, summand: Self) -> Self;
     /// Returns the smaller of the two; NaN stays NaN.
     fn at_most(self, bound: Self) -> Self;
     /// Returns the larger of the two; NaN stays NaN.
     fn at_least(self, bound: Self) -> Self;
-    /// Returns the bits that are set in both.
-    fn and(self, mask: Self) -> Self;
-    /// Returns the bits that are set in exactly one.
-    fn xor(self, mask: Self) -> Self;
-    /// Returns `yes` in the lanes whose mask is all ones, `no` in those where it is all zeros.
-    fn select(mask: Self, yes: Self, no: Self) -> Self;
-    /// Returns 2ⁿ, given n + 1.5 · 2⁵² with −1022 ≤ n ≤ 1023: the integer sits in the low bits.
-    fn power_of_two(shifted: Self) -> Self;
-    /// Returns the sum of the lanes, in the order (a₀ + a₂) + (a₁ + a₃).
-    fn sum(self) -> f64;
-
     /// Returns |a|.
+    fn abs(self) -> Self;
+    /// Returns zero in the lanes that are not in the mask.
+    fn keep(self, mask: u32) -> Self;
+    /// Returns −a in the lanes of the mask.
+    fn flip(self, mask: u32) -> Self;
+    /// Returns `yes` in the lanes of the mask and `no` in the others.
+    fn select(mask: u32, yes: Self, no: Self) -> Self;
+    /// [`Number::power_of_two`].
+    fn power_of_two(shifted: Self) -> Self;
+    /// [`Number::split`].
+    fn split(self) -> (Self, Self);
+
+    /// Adds the lanes to the first of `sums`.
     #[inline(always)]
-    fn abs(self) -> Self {
-        self.and(Self::splat(f64::from_bits(!(1 << 63))))
+    fn add_to(self, sums: &mut [f64]) {
+        let mut line = Self::ZEROS;
+        self.store(&mut line);
+        for (sum, &value) in sums.iter_mut().zip(line.as_ref()) {
+            *sum += value.into();
+        }
+    }
+
+    /// Returns the sum of the lanes, in the same order on every machine.
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        let mut four = [0.0; 4];
+        let mut line = Self::ZEROS;
+        self.store(&mut line);
+        for (k, &value) in line.as_ref().iter().enumerate() {
+            four[k % 4] += value.into();
+        }
+        (four[0] + four[2]) + (four[1] + four[3])
     }
 
     /// Returns eᵃ to about one unit in the last place; overflows to +∞, underflows to 0.
     ///
-    /// a = n ln 2 + r with |r| ≤ ½ ln 2; eʳ by its Taylor polynomial of degree 13, whose
-    /// remainder is below 2⁻⁵⁶; 2ⁿ in two factors, so that neither leaves the range of `f64`
-    /// before the result does.
+    /// a = n ln 2 + r with |r| ≤ ½ ln 2; eʳ by its Taylor polynomial, whose remainder is below an
+    /// eighth of the last place; 2ⁿ in two factors, so that neither leaves the range before the
+    /// result does.
     #[inline(always)]
     fn exp(self) -> Self {
-        const SHIFT: f64 = 1.5 * (1u64 << 52) as f64;
-        // ln 2 in two parts; n times the first is exact for |n| < 2¹¹.
-        const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
-        const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
         // 1/k!, from k = 13 down to 0; every k! here is exact.
         const TAYLOR: [f64; 14] = {
             let mut coefficients = [1.0; 14];
@@ -69,16 +214,18 @@ pub trait Lanes:
             }
             coefficients
         };
-        // Beyond these the result is 0 or +∞ in any case.
+        let [lowest, highest] = Self::Number::EXP_ENDS;
         let a = self
-            .at_least(Self::splat(-760.0))
-            .at_most(Self::splat(720.0));
-        let shift = Self::splat(SHIFT);
+            .at_least(Self::splat(lowest))
+            .at_most(Self::splat(highest));
+        let shift = Self::splat(1.5 * Self::Number::INTEGERS);
         let n = a.times_plus(Self::splat(std::f64::consts::LOG2_E), shift) - shift;
-        let r = n.times_plus(Self::splat(-LN2_HIGH), a);
-        let r = n.times_plus(Self::splat(-LN2_LOW), r);
-        let mut p = Self::splat(TAYLOR[0]);
-        for c in &TAYLOR[1..] {
+        let [high, low] = Self::Number::LN2;
+        let r = n.times_plus(Self::splat(-high), a);
+        let r = n.times_plus(Self::splat(-low), r);
+        let coefficients = &TAYLOR[13 - Self::Number::EXP_DEGREE..];
+        let mut p = Self::splat(coefficients[0]);
+        for c in &coefficients[1..] {
             p = p.times_plus(r, Self::splat(*c));
         }
         let half = n.times_plus(Self::splat(0.5), shift);
@@ -89,38 +236,56 @@ pub trait Lanes:
     /// Returns ln(1 + a) for 0 ≤ a ≤ 1, to about one unit in the last place.
     ///
     /// ln(1 + a) = 2 artanh y with y = a/(2 + a) ≤ ⅓, by the series Σ y^{2k+1}/(2k + 1); the
-    /// first term left out is below 2⁻⁵⁵ of the sum.
+    /// first term left out is below a quarter of the last place.
     #[inline(always)]
     fn ln_1p_unit(self) -> Self {
         let y = self / (self + Self::splat(2.0));
         let square = y * y;
-        let mut series = Self::splat(1.0 / 35.0);
-        let mut k = 33.0;
-        while k > 2.0 {
-            series = series.times_plus(square, Self::splat(1.0 / k));
-            k -= 2.0;
+        let mut series = Self::splat(1.0 / (2 * Self::Number::LN_TERMS - 1) as f64);
+        for k in (1..Self::Number::LN_TERMS - 1).rev() {
+            series = series.times_plus(square, Self::splat(1.0 / (2 * k + 1) as f64));
         }
         let cubed = square * series;
         let twice = y + y;
         cubed.times_plus(twice, twice)
     }
+
+    /// Returns ln(1 + a) for a ≥ 0, to a few units in the last place.
+    ///
+    /// With u = 1 + a as rounded, and u = f · 2ⁿ: n ln 2 + ln f + (a − (u − 1))/u.
+    #[inline(always)]
+    fn ln_1p(self) -> Self {
+        let one = Self::splat(1.0);
+        let u = self + one;
+        let lost = (self - (u - one)) / u;
+        let (exponent, fraction) = u.split();
+        let n = exponent - Self::splat(Self::Number::INTEGERS + Self::Number::BIAS);
+        let [high, low] = Self::Number::LN2;
+        let rest = n.times_plus(Self::splat(low), (fraction - one).ln_1p_unit() + lost);
+        n.times_plus(Self::splat(high), rest)
+    }
 }
 
-/// Four numbers in plain Rust; the compiler uses the vectors that the target has.
+/// A line of numbers in plain Rust; the compiler uses the vectors that the target has.
 #[derive(Clone, Copy, Debug)]
-pub struct Portable([f64; 4]);
+pub struct Plain<T, const N: usize>([T; N]);
 
-impl Portable {
+/// Eight `f64` in plain Rust.
+pub type Portable = Plain<f64, 8>;
+
+impl<T: Number, const N: usize> Plain<T, N> {
     #[inline(always)]
-    fn zip(self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
-        let (a, b) = (self.0, other.0);
-        Self([f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2]), f(a[3], b[3])])
+    fn zip(mut self, other: Self, f: impl Fn(T, T) -> T) -> Self {
+        for (a, b) in self.0.iter_mut().zip(other.0) {
+            *a = f(*a, b);
+        }
+        self
     }
 }
 
 macro_rules! operator {
     ($trait:ident, $method:ident, $operator:tt) => {
-        impl $trait for Portable {
+        impl<T: Number, const N: usize> $trait for Plain<T, N> {
             type Output = Self;
 
             #[inline(always)]
@@ -136,183 +301,258 @@ operator!(Sub, sub, -);
 operator!(Mul, mul, *);
 operator!(Div, div, /);
 
-impl Neg for Portable {
+impl<T: Number, const N: usize> Neg for Plain<T, N> {
     type Output = Self;
 
     #[inline(always)]
     fn neg(self) -> Self {
-        self.xor(Self::splat(-0.0))
+        self.zip(self, |a, _| -a)
     }
 }
 
-impl Lanes for Portable {
-    #[inline(always)]
-    fn splat(value: f64) -> Self {
-        Self([value; 4])
-    }
+macro_rules! plain {
+    ($number:ident, $lanes:literal) => {
+        impl Lanes for Plain<$number, $lanes> {
+            type Number = $number;
+            type Line = Aligned<[$number; $lanes]>;
+            const LANES: usize = $lanes;
+            const ZEROS: Self::Line = Aligned([0.0; $lanes]);
 
-    #[inline(always)]
-    fn load(from: &[f64; 4]) -> Self {
-        Self(*from)
-    }
-
-    #[inline(always)]
-    fn store(self, to: &mut [f64; 4]) {
-        *to = self.0;
-    }
-
-    /// Rounds twice: without the instruction, rounding once would be a slow library call.
-    #[inline(always)]
-    fn times_plus(self, factor: Self, summand: Self) -> Self {
-        self * factor + summand
-    }
-
-    #[inline(always)]
-    fn at_most(self, bound: Self) -> Self {
-        self.zip(bound, |a, b| if a > b { b } else { a })
-    }
-
-    #[inline(always)]
-    fn at_least(self, bound: Self) -> Self {
-        self.zip(bound, |a, b| if a < b { b } else { a })
-    }
-
-    #[inline(always)]
-    fn and(self, mask: Self) -> Self {
-        self.zip(mask, |a, b| f64::from_bits(a.to_bits() & b.to_bits()))
-    }
-
-    #[inline(always)]
-    fn xor(self, mask: Self) -> Self {
-        self.zip(mask, |a, b| f64::from_bits(a.to_bits() ^ b.to_bits()))
-    }
-
-    #[inline(always)]
-    fn select(mask: Self, yes: Self, no: Self) -> Self {
-        let not = mask.zip(mask, |m, _| f64::from_bits(!m.to_bits()));
-        yes.and(mask).zip(no.and(not), |a, b| {
-            f64::from_bits(a.to_bits() | b.to_bits())
-        })
-    }
-
-    #[inline(always)]
-    fn power_of_two(shifted: Self) -> Self {
-        shifted.zip(shifted, |n, _| {
-            f64::from_bits(n.to_bits().wrapping_add(1023) << 52)
-        })
-    }
-
-    #[inline(always)]
-    fn sum(self) -> f64 {
-        (self.0[0] + self.0[2]) + (self.0[1] + self.0[3])
-    }
-}
-
-/// Keeps `T` at the start of a cache line: a load that straddles two lines costs twice.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Aligned<T>(pub(crate) T);
-
-/// For every pattern of four bits, a mask of all ones in the lanes whose bit is set.
-pub(crate) static MASKS: Aligned<[[f64; 4]; 16]> = {
-    let mut masks = [[0.0; 4]; 16];
-    let mut pattern = 0;
-    while pattern < 16 {
-        let mut lane = 0;
-        while lane < 4 {
-            if pattern >> lane & 1 == 1 {
-                masks[pattern][lane] = f64::from_bits(u64::MAX);
+            fn lines(scratch: &mut Scratch) -> &mut Vec<Self::Line> {
+                scratch.$number()
             }
-            lane += 1;
+
+            #[inline(always)]
+            fn splat(value: f64) -> Self {
+                Self([value as $number; $lanes])
+            }
+
+            #[inline(always)]
+            fn load(from: &Self::Line) -> Self {
+                Self(from.0)
+            }
+
+            #[inline(always)]
+            fn store(self, to: &mut Self::Line) {
+                to.0 = self.0;
+            }
+
+            #[inline(always)]
+            fn round(from: &[f64]) -> Self {
+                let mut lanes = [0.0; $lanes];
+                for (lane, &value) in lanes.iter_mut().zip(&from[..$lanes]) {
+                    *lane = value as $number;
+                }
+                Self(lanes)
+            }
+
+            /// Rounds twice: without the instruction, rounding once would be a slow library call.
+            #[inline(always)]
+            fn times_plus(self, factor: Self, summand: Self) -> Self {
+                self * factor + summand
+            }
+
+            #[inline(always)]
+            fn at_most(self, bound: Self) -> Self {
+                self.zip(bound, |a, b| if a > b { b } else { a })
+            }
+
+            #[inline(always)]
+            fn at_least(self, bound: Self) -> Self {
+                self.zip(bound, |a, b| if a < b { b } else { a })
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                self.zip(self, |a, _| a.abs())
+            }
+
+            #[inline(always)]
+            fn keep(self, mask: u32) -> Self {
+                Self::select(mask, self, Self::splat(0.0))
+            }
+
+            #[inline(always)]
+            fn flip(self, mask: u32) -> Self {
+                Self::select(mask, -self, self)
+            }
+
+            #[inline(always)]
+            fn select(mask: u32, yes: Self, no: Self) -> Self {
+                let mut chosen = no;
+                for (lane, (chosen, yes)) in chosen.0.iter_mut().zip(yes.0).enumerate() {
+                    *chosen = if mask >> lane & 1 == 1 { yes } else { *chosen };
+                }
+                chosen
+            }
+
+            #[inline(always)]
+            fn power_of_two(shifted: Self) -> Self {
+                shifted.zip(shifted, |n, _| Number::power_of_two(n))
+            }
+
+            #[inline(always)]
+            fn split(self) -> (Self, Self) {
+                (
+                    self.zip(self, |a, _| Number::split(a).0),
+                    self.zip(self, |a, _| Number::split(a).1),
+                )
+            }
         }
-        pattern += 1;
-    }
-    Aligned(masks)
-};
+    };
+}
+
+plain!(f64, 8);
+plain!(f32, 16);
+
+/// Applies `f` to a line of numbers, for tests.
+#[cfg(test)]
+macro_rules! on_a_line {
+    ($name:ident, $method:ident) => {
+        #[inline(always)]
+        pub(super) fn $name<V: Lanes>(numbers: &mut [f64]) {
+            let line = V::round(numbers).$method();
+            numbers.fill(0.0);
+            line.add_to(numbers);
+        }
+    };
+}
+
+#[cfg(test)]
+on_a_line!(exp_of_line, exp);
+#[cfg(test)]
+on_a_line!(ln_1p_of_line, ln_1p);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Vectors;
     use crate::kernel::simd;
     use mpf_core::rng::stream;
     use rand::RngExt;
 
     /// The distance to the right result in units of its last place.
-    fn ulps(found: f64, expected: f64) -> f64 {
+    fn ulps(found: f64, expected: f64, next: fn(f64) -> f64) -> f64 {
         if found == expected {
             return 0.0;
         }
-        let unit = f64::from_bits(expected.to_bits() + 1) - expected;
-        ((found - expected) / unit).abs()
+        ((found - expected) / (next(expected) - expected)).abs()
     }
 
-    fn worst_ulps(f: fn([f64; 4]) -> [f64; 4], exact: fn(f64) -> f64, low: f64, high: f64) -> f64 {
+    type Function = fn(Vectors, &mut [f64]);
+
+    fn worst_ulps(
+        f: impl Fn(&mut [f64]),
+        exact: fn(f64) -> f64,
+        next: fn(f64) -> f64,
+        low: f64,
+        high: f64,
+    ) -> f64 {
         let mut rng = stream(1, 0);
         let mut worst = 0.0f64;
-        for _ in 0..50_000 {
-            let a: [f64; 4] = std::array::from_fn(|_| rng.random_range(low..high));
-            let found = f(a);
-            for (a, found) in a.into_iter().zip(found) {
-                worst = worst.max(ulps(found, exact(a)));
+        for _ in 0..20_000 {
+            // Numbers that both types have.
+            let mut a = [0.0; 16].map(|_: f64| f64::from(rng.random_range(low..high) as f32));
+            let expected = a.map(exact);
+            f(&mut a);
+            for (found, expected) in a.into_iter().zip(expected) {
+                worst = worst.max(ulps(found, expected, next));
             }
         }
         worst
     }
 
-    /// Portable, and the machine's own vectors where it has them.
-    fn each_implementation(check: impl Fn(fn([f64; 4]) -> [f64; 4], fn([f64; 4]) -> [f64; 4])) {
-        fn on<V: Lanes>(a: [f64; 4], f: fn(V) -> V) -> [f64; 4] {
-            let mut out = [0.0; 4];
-            f(V::load(&a)).store(&mut out);
-            out
+    #[expect(clippy::print_stdout, reason = "the log should say what was run")]
+    fn each_implementation(check: impl Fn(Vectors)) {
+        for vectors in Vectors::available() {
+            println!("with {vectors} vectors");
+            check(vectors);
         }
-        check(
-            |a| on::<Portable>(a, Portable::exp),
-            |a| on::<Portable>(a, Portable::ln_1p_unit),
-        );
-        if simd::available() {
-            check(simd::test_exp, simd::test_ln_1p_unit);
+    }
+
+    /// Eight at a time, twice.
+    fn in_double(f: Function, vectors: Vectors) -> impl Fn(&mut [f64]) {
+        move |numbers| {
+            numbers
+                .chunks_exact_mut(8)
+                .for_each(|line| f(vectors, line));
         }
+    }
+
+    fn next_single(a: f64) -> f64 {
+        f64::from((a as f32).next_up())
     }
 
     // (Miri's own exp and ln_1p err by a few ulps on purpose.)
     #[test]
     #[cfg_attr(miri, ignore)]
     fn exp_is_right_to_an_ulp_or_two_everywhere() {
-        each_implementation(|exp, _| {
+        each_implementation(|vectors| {
+            let exp = in_double(simd::exp_f64, vectors);
             // The standard library is itself within 1 ulp.
-            assert!(worst_ulps(exp, f64::exp, -1.0, 1.0) <= 2.0);
-            assert!(worst_ulps(exp, f64::exp, -708.0, 709.7) <= 2.0);
-            let edges = exp([0.0, -0.0, 709.78, -745.0]);
+            assert!(worst_ulps(&exp, f64::exp, f64::next_up, -1.0, 1.0) <= 2.0);
+            assert!(worst_ulps(&exp, f64::exp, f64::next_up, -708.0, 709.7) <= 2.0);
+            let mut edges = [0.0, -0.0, 709.78, -745.0, 0.0, 0.0, 0.0, 0.0];
+            exp(&mut edges);
             assert_eq!(&edges[..2], &[1.0, 1.0]);
             assert!((edges[2] / 709.78f64.exp() - 1.0).abs() < 1e-15);
             assert!(edges[3] > 0.0 && edges[3] <= 1e-323);
-            let beyond = exp([709.79, 1e300, -746.0, f64::NEG_INFINITY]);
-            assert_eq!(beyond, [f64::INFINITY, f64::INFINITY, 0.0, 0.0]);
-            assert!(exp([f64::NAN; 4]).iter().all(|e| e.is_nan()));
+            let mut beyond = [709.79, 1e300, -746.0, f64::NEG_INFINITY, 0.0, 0.0, 0.0, 0.0];
+            exp(&mut beyond);
+            assert_eq!(&beyond[..4], &[f64::INFINITY, f64::INFINITY, 0.0, 0.0]);
+            let mut unknown = [f64::NAN; 8];
+            exp(&mut unknown);
+            assert!(unknown.iter().all(|e| e.is_nan()));
+
+            let single = |numbers: &mut [f64]| simd::exp_f32(vectors, numbers);
+            assert!(worst_ulps(single, f64::exp, next_single, -87.0, 88.7) <= 2.0);
+            let mut beyond = [1e30; 16];
+            single(&mut beyond);
+            assert_eq!(beyond, [f64::INFINITY; 16]);
+            beyond = [-1e30; 16];
+            single(&mut beyond);
+            assert_eq!(beyond, [0.0; 16]);
         });
     }
 
     #[test]
     #[cfg_attr(miri, ignore)]
-    fn ln_1p_is_right_to_an_ulp_or_two() {
-        each_implementation(|_, ln_1p| {
-            assert!(worst_ulps(ln_1p, f64::ln_1p, 0.0, 1.0) <= 3.0);
-            assert!(worst_ulps(ln_1p, f64::ln_1p, 0.0, 1e-8) <= 3.0);
-            assert_eq!(ln_1p([0.0; 4]), [0.0; 4]);
-            assert_eq!(ln_1p([1.0; 4])[0], 2f64.ln());
+    fn ln_1p_is_right_to_a_few_ulps() {
+        each_implementation(|vectors| {
+            let ln_1p = in_double(simd::ln_1p_f64, vectors);
+            let single = |numbers: &mut [f64]| simd::ln_1p_f32(vectors, numbers);
+            for high in [1e-8, 1.0, 3.0, 1e30] {
+                assert!(worst_ulps(&ln_1p, f64::ln_1p, f64::next_up, 0.0, high) <= 4.0);
+                assert!(worst_ulps(single, f64::ln_1p, next_single, 0.0, high) <= 4.0);
+            }
+            let mut edges = [0.0, 1.0, 1e-300, 1e300, 3.0, 7.0, 1e-17, 5.0];
+            let expected = edges.map(f64::ln_1p);
+            ln_1p(&mut edges);
+            for (found, expected) in edges.into_iter().zip(expected) {
+                assert!(ulps(found, expected, f64::next_up) <= 4.0);
+            }
         });
     }
 
     #[test]
-    fn masks_select_by_bits() {
-        let (yes, no) = (Portable::splat(1.0), Portable::splat(2.0));
-        for (pattern, mask) in MASKS.0.iter().enumerate() {
-            let mut out = [0.0; 4];
-            Portable::select(Portable::load(mask), yes, no).store(&mut out);
-            for (lane, value) in out.into_iter().enumerate() {
-                assert_eq!(value, if pattern >> lane & 1 == 1 { 1.0 } else { 2.0 });
-            }
+    fn masks_choose_lanes() {
+        let numbers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        for mask in 0..256 {
+            each_mask::<Portable>(mask, &numbers);
+        }
+    }
+
+    fn each_mask<V: Lanes>(mask: u32, numbers: &[f64]) {
+        let a = V::round(numbers);
+        let [mut kept, mut flipped, mut chosen] = [[0.0; 16]; 3];
+        a.keep(mask).add_to(&mut kept);
+        a.flip(mask).add_to(&mut flipped);
+        V::select(mask, a, V::splat(9.0)).add_to(&mut chosen);
+        for (lane, &a) in numbers.iter().enumerate() {
+            let is_in = mask >> lane & 1 == 1;
+            assert_eq!(kept[lane], if is_in { a } else { 0.0 });
+            assert_eq!(flipped[lane], if is_in { -a } else { a });
+            assert_eq!(chosen[lane], if is_in { a } else { 9.0 });
         }
     }
 }

@@ -1,11 +1,12 @@
-//! One unit with some neighbours: masked additions, four samples at a time.
+//! One unit with some neighbours: masked additions, eight samples at a time.
 //!
 //! For node-wise fits, and for supports so thin that panels would be mostly zeros. The cost is
 //! proportional to samples × neighbours.
 
+use super::FlipMask;
 use super::TILE;
-use super::lanes::{Aligned, Lanes, MASKS};
-use super::{FlipMask, MarginLoss};
+use super::lanes::Lanes;
+use super::loss::LaneLoss;
 use crate::bits::{Samples, get_bit};
 use std::ops::Range;
 
@@ -29,69 +30,69 @@ pub(super) struct Partial {
     pub(super) row: Vec<f64>,
 }
 
-/// Four samples in each of 64 places: a whole tile.
-type Tile = [[f64; 4]; TILE / 4];
-
 /// Computes value and gradient of one task.
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
+pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
     let mut partial = Partial {
         value: 0.0,
         offset: 0.0,
         row: vec![0.0; task.row.len()],
     };
-    let mut z = Aligned([[0.0; 4]; TILE / 4]);
-    let z: &mut Tile = &mut z.0;
+    // The part of a word that belongs to each line of its 64 samples.
+    let part = |word: u64, line: usize| (word >> (V::LANES * line)) as u32;
+    let per_word = 64 / V::LANES;
+    let mut tile = vec![V::ZEROS; TILE / V::LANES];
     let mut start = task.range.start;
     while start < task.range.end {
         let blocks = task.range.end.min(start + TILE).div_ceil(64) - start / 64;
+        let z = &mut tile[..blocks * per_word];
         let column = |block: usize| task.samples.column_block(start / 64 + block);
-        V::splat(task.offset).store(&mut z[0]);
-        *z = [z[0]; TILE / 4];
+        for z in z.iter_mut() {
+            V::splat(task.offset).store(z);
+        }
         for (&j, &r) in task.neighbours.iter().zip(task.row) {
             let r = V::splat(r);
-            for (block, z) in z.chunks_exact_mut(16).take(blocks).enumerate() {
-                let mut word = column(block)[j as usize];
-                for z in z {
-                    let masked = r.and(V::load(&MASKS.0[(word & 15) as usize]));
-                    (V::load(z) + masked).store(z);
-                    word >>= 4;
+            for (block, z) in z.chunks_exact_mut(per_word).enumerate() {
+                let word = column(block)[j as usize];
+                for (line, z) in z.iter_mut().enumerate() {
+                    (V::load(z) + r.keep(part(word, line))).store(z);
                 }
             }
         }
-        let mut weights: Tile = [[0.0; 4]; TILE / 4];
-        let mut kept: Tile = [[0.0; 4]; TILE / 4];
+        let mut weights = [0.0; TILE];
+        let mut kept = [0u64; TILE / 64];
         for m in start..task.range.end.min(start + TILE) {
             let left_out = task
                 .mask
                 .is_some_and(|mask| get_bit(mask.row(m), task.unit));
             if !left_out {
-                weights.as_flattened_mut()[m - start] = task.samples.weight(m);
-                kept.as_flattened_mut()[m - start] = f64::from_bits(u64::MAX);
+                weights[m - start] = task.samples.weight(m);
+                kept[(m - start) / 64] |= 1 << ((m - start) % 64);
             }
         }
         let mut values = V::splat(0.0);
         let mut total = V::splat(0.0);
-        let fours = z[..16 * blocks].iter_mut().zip(&weights).zip(&kept);
-        for (at, ((z, weight), kept)) in fours.enumerate() {
-            let own = column(at / 16)[task.unit] >> (4 * (at % 16)) & 15;
-            let flip = V::load(&MASKS.0[own as usize]).and(V::splat(-0.0));
-            let (weight, kept) = (V::load(weight), V::load(kept));
-            let (phi, slope) = loss.value_and_slope(V::load(z).xor(flip));
-            values = phi.and(kept).times_plus(weight, values);
-            let slope = slope.and(kept).xor(flip) * weight;
-            total = total + slope;
-            slope.store(z);
+        for (block, z) in z.chunks_exact_mut(per_word).enumerate() {
+            let own = column(block)[task.unit];
+            let weights = weights[64 * block..].chunks_exact(V::LANES);
+            for (line, (z, weight)) in z.iter_mut().zip(weights).enumerate() {
+                let (own, kept) = (part(own, line), part(kept[block], line));
+                let weight = V::round(weight);
+                let (phi, slope) = loss.value_and_slope(V::load(z).flip(own));
+                values = phi.keep(kept).times_plus(weight, values);
+                let slope = slope.keep(kept).flip(own) * weight;
+                total = total + slope;
+                slope.store(z);
+            }
         }
         partial.value += values.sum();
         partial.offset += total.sum();
         for (&j, g) in task.neighbours.iter().zip(&mut partial.row) {
             let mut sum = V::splat(0.0);
-            for (block, z) in z.chunks_exact(16).take(blocks).enumerate() {
-                let mut word = column(block)[j as usize];
-                for z in z {
-                    sum = sum + V::load(z).and(V::load(&MASKS.0[(word & 15) as usize]));
-                    word >>= 4;
+            for (block, z) in z.chunks_exact(per_word).enumerate() {
+                let word = column(block)[j as usize];
+                for (line, z) in z.iter().enumerate() {
+                    sum = sum + V::load(z).keep(part(word, line));
                 }
             }
             *g += sum.sum();

@@ -1,26 +1,22 @@
 //! Data with few bits set: add the rows of the set bits.
 //!
-//! Over a tile of samples, z of 16 units (a panel) is gathered sample by sample from the rows of the
+//! Over a tile of samples, z of 32 units (a panel) is gathered sample by sample from the rows of the
 //! set bits. The gradient goes by columns instead: each stays in registers while the samples that
 //! have its bit set are added, and nothing is written back in between.
 //!
-//! If φ is the exponential itself and no sum of |R| comes near overflow, exp(−R) is multiplied
-//! instead: most units are 0 and have their rate without an exponential, and only the few that are 1
-//! need a reciprocal.
+//! Where φ follows from exp(−a) and no sum of |R| comes near overflow, exp(−R) is multiplied instead:
+//! most units are 0 and have their rate without an exponential, and only the few that are 1 need a
+//! reciprocal.
 
-use super::TILE;
-use super::lanes::{Aligned, Lanes, MASKS};
-use super::{FlipMask, MarginLoss};
+use super::counts::{self, Counts};
+use super::lanes::Lanes;
+use super::loss::{LaneLoss, Total};
+use super::{FlipMask, PANEL, TILE};
 use crate::bits::{Samples, for_each_set_bit};
 use std::ops::Range;
 
-/// Units in a panel.
-pub(super) const PANEL: usize = 16;
-/// Registers of four in a panel.
-const FOURS: usize = PANEL / 4;
-
-/// One number for every unit of a panel.
-pub(super) type Panel = [[f64; 4]; FOURS];
+/// Cache lines of `f64` in a panel.
+const LINES: usize = PANEL / 8;
 
 /// The activity below which lists of set bits beat tables, as `cargo bench --bench paths` finds: at
 /// 0.2 lists still win by a sixth, at 0.3 tables do.
@@ -40,11 +36,6 @@ pub(super) fn is_worth_it(samples: &Samples) -> bool {
 
 /// The most units whose set bits can be listed.
 pub(super) const MOST_UNITS: usize = 1 << 16;
-
-/// A panel that starts a cache line.
-pub(super) type Lines = Aligned<Panel>;
-
-const ZEROS: Lines = Aligned([[0.0; 4]; FOURS]);
 
 /// The set bits, listed by sample and by unit: three bytes each.
 ///
@@ -115,111 +106,145 @@ pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
     pub(super) set_bits: &'a SetBits,
     pub(super) mask: Option<&'a FlipMask>,
-    /// The first unit of the panel, a multiple of 16, and how many it has.
+    pub(super) counts: Option<&'a Counts>,
+    /// The first unit of the panel, a multiple of [`PANEL`], and how many it has.
     pub(super) first: usize,
     pub(super) n_units: usize,
     /// R by column, and c.
-    pub(super) rows: &'a [Panel],
-    pub(super) offsets: &'a Panel,
+    pub(super) rows: &'a [[f64; PANEL]],
+    pub(super) offsets: &'a [f64; PANEL],
     /// A multiple of [`TILE`] to start from.
     pub(super) range: Range<usize>,
-    /// Whether exponentials may be multiplied instead of margins added.
-    pub(super) multiply: bool,
+    /// If exponentials may be multiplied instead of margins added: how many terms fit in a product.
+    pub(super) product: Option<usize>,
 }
 
 /// The sums of a task.
 pub(super) struct Partial {
     pub(super) value: f64,
-    pub(super) offsets: Panel,
-    pub(super) rows: Vec<Lines>,
+    pub(super) offsets: [f64; PANEL],
+    /// By column, a number for each unit.
+    pub(super) rows: Vec<f64>,
+    /// By number of active units, if they matter.
+    pub(super) counts: Vec<[f64; 2]>,
 }
+
+/// A number for every unit of a panel.
+type Lines<V> = [<V as Lanes>::Line; LINES];
 
 /// Computes value and gradient of one task.
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: MarginLoss>(task: &Task<'_>, loss: L) -> Partial {
+pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
     let mut partial = Partial {
         value: 0.0,
-        offsets: [[0.0; 4]; FOURS],
-        rows: vec![ZEROS; task.rows.len()],
+        offsets: [0.0; PANEL],
+        rows: vec![0.0; PANEL * task.rows.len()],
+        counts: Vec::new(),
     };
+    let mut count_sums = task.counts.map_or_else(Vec::new, Counts::no_sums::<V>);
+    let multiply = task.product.is_some();
     // A loop, not a closure: only code that is inlined here becomes vector code.
-    let mut rows: Vec<Lines> = vec![ZEROS; task.rows.len()];
+    let mut rows: Vec<Lines<V>> = vec![[V::ZEROS; LINES]; task.rows.len()];
     for (lines, row) in rows.iter_mut().zip(task.rows) {
-        lines.0 = *row;
-        if task.multiply {
-            lines.0 = inverse_exponentials::<V>(row);
-        }
+        *lines = terms::<V>(row, multiply);
     }
-    let first_factor = inverse_exponentials::<V>(task.offsets);
-    let mut values = V::splat(0.0);
-    let mut totals = [V::splat(0.0); FOURS];
-    let mut tile: Vec<Lines> = vec![ZEROS; TILE];
+    let first = terms::<V>(task.offsets, multiply);
+    let mut value = Total::<V>::new(task.product);
+    let mut totals = [V::splat(0.0); LINES];
+    let mut sums: Vec<Lines<V>> = vec![[V::ZEROS; LINES]; task.rows.len()];
+    let mut tile: Vec<Lines<V>> = vec![[V::ZEROS; LINES]; TILE];
+    let (word, shift) = (task.first / 64, task.first % 64);
+    let present = u32::MAX >> (PANEL - task.n_units);
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
         for (m, slopes) in tile[..n].iter_mut().enumerate() {
             let m = start + m;
-            let x = task.samples.states().row(m);
-            let flips = Flips::new(task, m, x);
-            let on = task.set_bits.of_sample(m);
+            let on = (task.samples.states().row(m)[word] >> shift) as u32;
+            let kept = match task.mask {
+                None => present,
+                Some(mask) => present & !(mask.row(m)[word] >> shift) as u32,
+            };
+            let counted = task.counts.map(|counts| (counts, counts.of(m)));
+            let kept = match counted {
+                None => kept,
+                Some((counts, n)) => kept & counts.kept(n, on),
+            };
             let weight = V::splat(task.samples.weight(m));
-            if task.multiply {
-                let rates = gather::<V, true>(&rows, &first_factor, on);
-                for (four, rate) in rates.into_iter().enumerate() {
-                    let (on, kept) = flips.masks::<V>(four);
-                    let rate = if flips.any_on(four) {
-                        V::select(on, V::splat(1.0) / rate, rate)
-                    } else {
-                        rate
-                    };
-                    let slope = (-rate).xor(on.and(V::splat(-0.0)));
-                    values = rate.and(kept).times_plus(weight, values);
-                    let slope = slope.and(kept) * weight;
-                    totals[four] = totals[four] + slope;
-                    slope.store(&mut slopes.0[four]);
-                }
+            let set = task.set_bits.of_sample(m);
+            let z = if multiply {
+                gather::<V, true>(&rows, &first, set)
             } else {
-                let z = gather::<V, false>(&rows, task.offsets, on);
-                for (four, z) in z.into_iter().enumerate() {
-                    let (on, kept) = flips.masks::<V>(four);
-                    let flip = on.and(V::splat(-0.0));
-                    let (phi, slope) = loss.value_and_slope(z.xor(flip));
-                    values = phi.and(kept).times_plus(weight, values);
-                    let slope = slope.xor(flip).and(kept) * weight;
-                    totals[four] = totals[four] + slope;
-                    slope.store(&mut slopes.0[four]);
+                gather::<V, false>(&rows, &first, set)
+            };
+            for (line, z) in z.into_iter().enumerate() {
+                let (on, kept) = (on >> (8 * line), kept >> (8 * line));
+                let slope = if multiply {
+                    let mut rate = if on & 255 == 0 {
+                        z
+                    } else {
+                        V::select(on, V::splat(1.0) / z, z)
+                    };
+                    if let Some((counts, n)) = counted {
+                        rate = rate * counts.shift::<V, true>(n, on);
+                    }
+                    value.add_of_rate(loss, rate, weight, kept)
+                } else {
+                    let mut margin = z.flip(on);
+                    if let Some((counts, n)) = counted {
+                        margin = margin + counts.shift::<V, false>(n, on);
+                    }
+                    let (phi, slope) = loss.value_and_slope(margin);
+                    value.add(phi, weight, kept);
+                    slope
+                };
+                let slope = slope.keep(kept) * weight;
+                if let Some((_, n)) = counted {
+                    counts::add(&mut count_sums[n], slope, on);
                 }
+                let slope = slope.flip(on);
+                totals[line] = totals[line] + slope;
+                slope.store(&mut slopes[line]);
             }
         }
-        gradient::<V>(task, start, &tile, &mut partial.rows);
+        gradient::<V>(task, start, &tile, &mut sums);
         start += TILE;
     }
-    partial.value = values.sum();
-    for (sum, total) in partial.offsets.iter_mut().zip(totals) {
-        total.store(sum);
+    partial.value = value.finish();
+    partial.counts = counts::finish::<V>(&count_sums);
+    for (total, sum) in totals.into_iter().zip(partial.offsets.chunks_exact_mut(8)) {
+        total.add_to(sum);
+    }
+    for (line, sum) in sums.iter().flatten().zip(partial.rows.chunks_exact_mut(8)) {
+        V::load(line).add_to(sum);
     }
     partial
 }
 
-/// Returns exp(−R).
+/// Returns R, or exp(−R).
 #[inline(always)]
-fn inverse_exponentials<V: Lanes>(row: &Panel) -> Panel {
-    let mut factors = [[0.0; 4]; FOURS];
-    for (factor, r) in factors.iter_mut().zip(row) {
-        (-V::load(r)).exp().store(factor);
+fn terms<V: Lanes>(row: &[f64; PANEL], multiply: bool) -> Lines<V> {
+    let mut lines = [V::ZEROS; LINES];
+    for (line, r) in lines.iter_mut().zip(row.chunks_exact(8)) {
+        let r = V::round(r);
+        (if multiply { (-r).exp() } else { r }).store(line);
     }
-    factors
+    lines
 }
 
 /// Returns the sum (or product) of `first` and the rows of the units that are `on`.
 #[inline(always)]
-fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u16]) -> [V; FOURS] {
-    let mut all = [V::splat(0.0); FOURS];
+fn gather<V: Lanes, const MULTIPLY: bool>(
+    rows: &[Lines<V>],
+    first: &Lines<V>,
+    on: &[u16],
+) -> [V; LINES] {
+    let mut all = [V::splat(0.0); LINES];
     for (all, first) in all.iter_mut().zip(first) {
         *all = V::load(first);
     }
     for &unit in on {
-        for (all, r) in all.iter_mut().zip(&rows[unit as usize].0) {
+        for (all, r) in all.iter_mut().zip(&rows[unit as usize]) {
             let r = V::load(r);
             *all = if MULTIPLY { *all * r } else { *all + r };
         }
@@ -227,54 +252,21 @@ fn gather<V: Lanes, const MULTIPLY: bool>(rows: &[Lines], first: &Panel, on: &[u
     all
 }
 
-/// The states of a panel's units in one sample, and which of their flips count.
-struct Flips {
-    on: u64,
-    kept: u64,
-}
-
-impl Flips {
-    #[inline(always)]
-    fn new(task: &Task<'_>, m: usize, x: &[u64]) -> Self {
-        let (word, shift) = (task.first / 64, task.first % 64);
-        let present = (1u64 << task.n_units) - 1;
-        Self {
-            on: x[word] >> shift & present,
-            kept: match task.mask {
-                None => present,
-                Some(mask) => present & !(mask.row(m)[word] >> shift),
-            },
-        }
-    }
-
-    #[inline(always)]
-    fn any_on(&self, four: usize) -> bool {
-        self.on >> (4 * four) & 15 != 0
-    }
-
-    /// Returns masks of the units that are 1, and of those whose flips count.
-    #[inline(always)]
-    fn masks<V: Lanes>(&self, four: usize) -> (V, V) {
-        let mask = |bits: u64| V::load(&MASKS.0[(bits >> (4 * four) & 15) as usize]);
-        (mask(self.on), mask(self.kept))
-    }
-}
-
 /// Adds Σ_m D x_j to every column's gradient.
 #[inline(always)]
-fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Lines], rows: &mut [Lines]) {
+fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Lines<V>], rows: &mut [Lines<V>]) {
     let first = start / TILE * rows.len();
     for (unit, sum) in rows.iter_mut().enumerate() {
-        let mut sums = [V::splat(0.0); FOURS];
-        for (s, g) in sums.iter_mut().zip(&sum.0) {
+        let mut sums = [V::splat(0.0); LINES];
+        for (s, g) in sums.iter_mut().zip(sum.iter()) {
             *s = V::load(g);
         }
         for &place in task.set_bits.of_unit(first + unit) {
-            for (s, d) in sums.iter_mut().zip(&tile[place as usize].0) {
+            for (s, d) in sums.iter_mut().zip(&tile[place as usize]) {
                 *s = *s + V::load(d);
             }
         }
-        for (s, g) in sums.into_iter().zip(&mut sum.0) {
+        for (s, g) in sums.into_iter().zip(sum) {
             s.store(g);
         }
     }

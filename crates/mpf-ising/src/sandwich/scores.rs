@@ -5,10 +5,11 @@ use crate::Result;
 use crate::bits::{States, get_bit};
 use crate::blocks::part;
 use crate::couplings::{Couplings, SpinCouplings};
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::fit::FitOptions;
-use crate::kernel::{MarginLoss, at_one_margin};
+use crate::kernel::MarginLoss;
 use crate::support::Biases;
+use mpf_core::Cancel;
 use mpf_core::linalg::positive_definite_inverse;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayViewMut1, s};
@@ -24,9 +25,10 @@ pub(super) enum Inverse {
 }
 
 /// ∇f and ∇²f of single samples, kept as rows: (h_i, K_ij of its neighbours) for every unit i.
-pub(super) struct Scores<'a, L> {
+pub(super) struct Scores<'a> {
+    cancel: Cancel,
     states: &'a States,
-    loss: L,
+    loss: MarginLoss,
     spins: SpinCouplings,
     pub(super) pairs: Vec<(usize, usize)>,
     neighbours: Vec<Vec<usize>>,
@@ -39,22 +41,16 @@ pub(super) struct Scores<'a, L> {
     free_field: Vec<bool>,
 }
 
-impl<'a, L: MarginLoss> Scores<'a, L> {
+impl<'a> Scores<'a> {
     pub(super) fn new(
         options: &FitOptions,
         couplings: &Couplings,
         states: &'a States,
-        loss: L,
+        loss: MarginLoss,
         is_free: impl Fn(usize, usize) -> bool,
     ) -> Result<Self> {
         let d = states.n_units();
-        if couplings.n_units() != d {
-            return Err(Error::UnitCount {
-                what: "couplings",
-                expected: d,
-                found: couplings.n_units(),
-            });
-        }
+        check_units("couplings", d, couplings.n_units())?;
         if matches!(options.biases, Biases::Fixed(_)) {
             return Err(Error::NoErrorBars {
                 reason: "a fixed J_ii ties the field to the couplings; fix the fields instead",
@@ -107,6 +103,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
                 .into_iter()
                 .map(|varies| varies && options.biases == Biases::Free)
                 .collect(),
+            cancel: options.minimizer.cancel.clone(),
             states,
             loss,
             spins,
@@ -115,6 +112,13 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             held,
             starts,
         })
+    }
+
+    fn check_cancel(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
     }
 
     fn spin(&self, sample: usize, unit: usize) -> f64 {
@@ -127,11 +131,12 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
 
     /// Returns mean φ″ u uᵀ of every row, with half of the ridge on couplings. The row and column
     /// of a field that is not free are those of the identity.
-    pub(super) fn row_hessians(&self, options: &FitOptions) -> Vec<Array2<f64>> {
+    pub(super) fn row_hessians(&self, options: &FitOptions) -> Result<Vec<Array2<f64>>> {
         let n = self.states.n_samples();
         (0..self.neighbours.len())
             .into_par_iter()
             .map(|unit| {
+                self.check_cancel()?;
                 let list = &self.neighbours[unit];
                 let size = 1 + list.len();
                 let mut hessian = Array2::zeros((size, size));
@@ -170,7 +175,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
                     hessian.column_mut(0).fill(0.0);
                     hessian[[0, 0]] = 1.0;
                 }
-                hessian
+                Ok(hessian)
             })
             .collect()
     }
@@ -218,6 +223,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             .par_iter()
             .enumerate()
             .map(|(unit, hessian)| {
+                self.check_cancel()?;
                 positive_definite_inverse(hessian.view()).map_err(|error| match error {
                     mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
                         i: unit,
@@ -243,7 +249,7 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
             let coupled = list.iter().chain(&self.held[i]);
             let field = coupled.map(|&j| row[j] * spins[j]).sum::<f64>();
             let margin = spins[i] * (self.spins.fields[i] + field);
-            let slope = at_one_margin(self.loss, margin).1 * spins[i];
+            let slope = self.loss.value_and_slope(margin).1 * spins[i];
             if self.free_field[i] {
                 rows[self.starts[i]] += slope;
             }
@@ -312,22 +318,26 @@ impl<'a, L: MarginLoss> Scores<'a, L> {
         // At a penalised minimum the scores do not average to zero.
         let sums: Vec<_> = (0..tiles)
             .into_par_iter()
-            .map(|tile| scores(tile).sum_axis(ndarray::Axis(0)))
-            .collect();
+            .map(|tile| {
+                self.check_cancel()?;
+                Ok(scores(tile).sum_axis(ndarray::Axis(0)))
+            })
+            .collect::<Result<_>>()?;
         let mut mean = ndarray::Array1::<f64>::zeros(width);
         sums.iter().for_each(|sum| mean += sum);
         mean /= n as f64;
         let partials: Vec<Squares> = (0..tiles)
             .into_par_iter()
             .map(|tile| {
+                self.check_cancel()?;
                 let mut rows = scores(tile);
                 for (k, mut row) in rows.rows_mut().into_iter().enumerate() {
                     let length = part(n, n_blocks, tile * TILE + k).len();
                     row.scaled_add(-(length as f64), &mean);
                 }
-                self.squared_influences(&rows, inverse, &places)
+                Ok(self.squared_influences(&rows, inverse, &places))
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let mut total = Squares::zeros(self);
         partials.iter().for_each(|part| total.add(part));
         if !total.is_finite() {
@@ -425,7 +435,7 @@ struct Squares {
 }
 
 impl Squares {
-    fn zeros<L>(scores: &Scores<'_, L>) -> Self {
+    fn zeros(scores: &Scores<'_>) -> Self {
         let d = scores.neighbours.len();
         Self {
             fields: vec![0.0; d],

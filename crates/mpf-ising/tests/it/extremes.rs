@@ -4,7 +4,7 @@
 
 use mpf_core::rng::stream;
 use mpf_core::{FlowForm, MinimizerOptions, Objective};
-use mpf_ising::internal::{Algorithm, Kernel, bytes_of_fit, n_blocks, part};
+use mpf_ising::internal::{Algorithm, Kernel, Vectors, bytes_of_fit, n_blocks, part};
 use mpf_ising::{
     Biases, BootstrapOptions, Boundary, Couplings, ErrorBars, Exact, Finding, Fit, FitOptions,
     Fitter, FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf,
@@ -255,7 +255,7 @@ proptest! {
         states in data(12),
         weights in vec(weight(), 1..6),
         values in vec(finite(), 1..8),
-        portable in any::<bool>(),
+        vectors in prop::sample::select(Vectors::available().collect::<Vec<_>>()),
     ) {
         let d = states.n_units();
         let weights = cycle(&weights, states.n_samples());
@@ -275,7 +275,7 @@ proptest! {
                 Neighbourhood::OutsideData,
             ] {
                 for form in [FlowForm::Sum, FlowForm::Log] {
-                    let kernel = Kernel { algorithm, portable, serial: true };
+                    let kernel = Kernel { algorithm, vectors, serial: true, ..Kernel::default() };
                     let Ok(mut flow) = IsingFlow::with_kernel(&samples, hood, form, kernel) else {
                         continue;
                     };

@@ -690,3 +690,42 @@ fn forged_states_are_errors_and_no_panics() {
         Error::Core(mpf_core::Error::Checkpoint { .. })
     ));
 }
+
+#[test]
+fn steps_in_single_precision_end_in_double() {
+    // From 256 units on.
+    let (d, n) = (260, 1500);
+    let mut rng = stream(11, 0);
+    let data = ndarray::Array2::from_shape_simple_fn((n, d), || rng.random::<f64>() < 0.4);
+    let samples = Samples::from_binary(data.view()).unwrap();
+    let fit = |rough_start: bool, threads: usize| {
+        let mut options = FitOptions {
+            l2: 0.1,
+            ..FitOptions::default()
+        };
+        options.minimizer.gradient_tolerance = 1e-7;
+        options.minimizer.rough_start = rough_start;
+        let fitter = Fitter::new(Mpf::default(), options).unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build()
+            .unwrap()
+            .install(|| fitter.fit(&samples))
+            .unwrap()
+    };
+    let (rough, double) = (fit(true, 1), fit(false, 1));
+    assert_eq!(double.single_precision_evaluations, 0);
+    let single = rough.single_precision_evaluations;
+    assert!(
+        single > 3 && single < rough.evaluations,
+        "{single} of {}",
+        rough.evaluations
+    );
+    assert_eq!(
+        (rough.stop, double.stop),
+        (StopReason::Converged, StopReason::Converged)
+    );
+    let (a, b) = (rough.couplings.to_spins(), double.couplings.to_spins());
+    let off = (&a.couplings - &b.couplings).mapv(f64::abs);
+    assert!(off.iter().all(|off| *off < 1e-7));
+    assert_eq!(fit(true, 2).couplings, rough.couplings);
+}

@@ -4,9 +4,9 @@ use mpf_core::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::{Flow, FlowForm, Objective, OutsideData};
 use mpf_ising::BitFlips;
-use mpf_ising::internal::{Algorithm, Kernel, n_packed, packed_index};
+use mpf_ising::internal::{Algorithm, Kernel, Precision, Vectors, n_packed, packed_index};
 use mpf_ising::{
-    Couplings, FlowRate, IsingFlow, IsingModel, MarginSum, Neighbourhood, Samples, States, Terms,
+    Couplings, IsingFlow, IsingModel, MarginLoss, MarginSum, Neighbourhood, Samples, States, Terms,
 };
 use mpf_testkit::exact_samples;
 use proptest::prelude::*;
@@ -97,7 +97,7 @@ fn fast_by(
     (value, grad)
 }
 
-/// Every algorithm, with and without the machine's vectors.
+/// Every algorithm with every kind of vectors that the machine has.
 fn kernels(d: usize) -> Vec<Kernel> {
     let mut algorithms = vec![
         Algorithm::Auto,
@@ -108,14 +108,15 @@ fn kernels(d: usize) -> Vec<Kernel> {
     if d <= 11 {
         algorithms.push(Algorithm::Patterns);
     }
-    let both = |algorithm| {
-        [false, true].map(|portable| Kernel {
+    let each = |algorithm| {
+        Vectors::available().map(move |vectors| Kernel {
             algorithm,
-            portable,
-            serial: portable,
+            vectors,
+            serial: vectors == Vectors::Portable,
+            ..Kernel::default()
         })
     };
-    algorithms.into_iter().flat_map(both).collect()
+    algorithms.into_iter().flat_map(each).collect()
 }
 
 fn neighbourhoods() -> [Neighbourhood; 3] {
@@ -210,7 +211,7 @@ fn check_support(d: usize, edges: Vec<(usize, usize)>, expected: Algorithm) {
     let (value, grad) = plain(&states, &weights, neighbourhood, FlowForm::Sum, &theta);
 
     let terms = Terms::new(&samples, 0..d, edges.clone()).unwrap();
-    let mut sum = MarginSum::new(terms, FlowRate::default());
+    let mut sum = MarginSum::new(terms, MarginLoss::FLOW);
     assert_eq!(sum.algorithm(), expected);
     let mut thin_grad = vec![0.0; d + edges.len()];
     let params: Vec<f64> = fields.into_iter().chain(couplings).collect();
@@ -298,6 +299,80 @@ fn the_logarithm_survives_couplings_whose_exponentials_overflow() {
     }
 }
 
+/// The plain sum would take minutes here; rows are tested against it above.
+#[test]
+#[expect(clippy::print_stdout, reason = "the log should say what was run")]
+fn wide_tables_in_either_precision_equal_rows() {
+    // Tables over four, six and eight bits, for columns and for samples, in tiles that end early.
+    for (d, n) in [(70, 1500), (130, 2100), (410, 2500)] {
+        let samples = Samples::new(&random_states(n, d, 0.5, d as u64)).unwrap();
+        let theta = random_theta(d, 2.0 / (d as f64).sqrt(), 3);
+        let by = |kernel| {
+            fast_by(
+                kernel,
+                &samples,
+                Neighbourhood::SingleFlips,
+                FlowForm::Sum,
+                &theta,
+            )
+        };
+        let rows = by(Kernel {
+            algorithm: Algorithm::Rows,
+            ..Kernel::default()
+        });
+        for vectors in Vectors::available() {
+            println!("{vectors} vectors, d = {d}");
+            let dense = |precision| {
+                by(Kernel {
+                    algorithm: Algorithm::Dense,
+                    vectors,
+                    precision,
+                    ..Kernel::default()
+                })
+            };
+            assert_close(&dense(Precision::Double), &rows, &theta, FlowForm::Sum);
+            let single = dense(Precision::Single);
+            // A product of d/4 table rows or more, each right to a few roundings.
+            let tolerance = f64::from(f32::EPSILON) * (d as f64).sqrt();
+            assert!((single.0 / rows.0 - 1.0).abs() < tolerance);
+            let largest = rows.1.iter().fold(0.0f64, |m, g| m.max(g.abs()));
+            for (a, b) in single.1.iter().zip(&rows.1) {
+                assert!((a - b).abs() < tolerance * largest, "{a} against {b}");
+            }
+            // Not the same code by mistake.
+            assert_ne!(single.0, dense(Precision::Double).0);
+        }
+    }
+}
+
+/// Fused multiply-adds and the order of sums are the same in all registers.
+#[test]
+fn the_width_of_vectors_cannot_change_a_digit() {
+    let samples = Samples::new(&random_states(3000, 90, 0.3, 6)).unwrap();
+    let theta = random_theta(90, 0.3, 7);
+    for algorithm in [Algorithm::Dense, Algorithm::Sparse, Algorithm::Rows] {
+        for precision in [Precision::Double, Precision::Single] {
+            let bits: Vec<Vec<u64>> = Vectors::available()
+                .filter(|&vectors| vectors != Vectors::Portable)
+                .map(|vectors| {
+                    let kernel = Kernel {
+                        algorithm,
+                        vectors,
+                        precision,
+                        ..Kernel::default()
+                    };
+                    let neighbourhood = Neighbourhood::SingleFlips;
+                    let (value, grad) =
+                        fast_by(kernel, &samples, neighbourhood, FlowForm::Sum, &theta);
+                    let all = std::iter::once(value).chain(grad);
+                    all.map(f64::to_bits).collect()
+                })
+                .collect();
+            assert!(bits.windows(2).all(|pair| pair[0] == pair[1]));
+        }
+    }
+}
+
 #[test]
 fn flips_into_data_states_are_found_and_counted() {
     // States 00, 01, 10 of two units, 00 twice: its two flips are data, one flip each of 01 and 10.
@@ -318,10 +393,17 @@ fn the_thread_count_cannot_change_a_digit() {
     // More than one chunk of samples, for every algorithm that has chunks.
     let samples = Samples::new(&random_states(20_000, 40, 0.3, 6)).unwrap();
     let theta = random_theta(40, 0.3, 7);
-    for algorithm in [Algorithm::Dense, Algorithm::Sparse, Algorithm::Rows] {
+    let cases = [
+        (Algorithm::Dense, Precision::Double),
+        (Algorithm::Dense, Precision::Single),
+        (Algorithm::Sparse, Precision::Double),
+        (Algorithm::Rows, Precision::Double),
+    ];
+    for (algorithm, precision) in cases {
         let bits = |threads: usize| -> Vec<u64> {
             let kernel = Kernel {
                 algorithm,
+                precision,
                 ..Kernel::default()
             };
             let pool = rayon::ThreadPoolBuilder::new()

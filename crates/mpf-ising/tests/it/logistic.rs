@@ -1,27 +1,11 @@
-//! A second estimator for the tests: pseudolikelihood, as `mpf-baselines` has it.
+//! A second estimator for the tests: pseudolikelihood, as `mpf-baselines` has it. Its sums.
 
 use mpf_core::Objective;
-use mpf_ising::{Estimator, Lanes, MarginEstimator, MarginLoss, MarginSum, Terms};
-
-/// φ(a) = ln(1 + exp(−2a)), from q = exp(−2|a|) and y = max(−2a, 0): φ = y + ln(1 + q) and
-/// φ′ = −2 min(q + y, 1)/(1 + q).
-#[derive(Clone, Copy)]
-pub struct LogisticLoss;
-
-impl MarginLoss for LogisticLoss {
-    #[inline(always)]
-    fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V) {
-        let (zero, one, minus_two) = (V::splat(0.0), V::splat(1.0), V::splat(-2.0));
-        let q = (minus_two * margin.abs()).exp();
-        let y = (minus_two * margin).at_least(zero);
-        let slope = minus_two * (q + y).at_most(one) / (one + q);
-        (y + q.ln_1p_unit(), slope)
-    }
-
-    fn curvature(self, margin: f64) -> f64 {
-        1.0 / margin.cosh().powi(2)
-    }
-}
+use mpf_core::rng::stream;
+use mpf_ising::{
+    Estimator, MarginEstimator, MarginLoss, MarginSum, Samples, States, Support, Terms,
+};
+use rand::RngExt;
 
 /// Pseudolikelihood.
 #[derive(Clone, Copy)]
@@ -29,14 +13,78 @@ pub struct Logistic;
 
 impl Estimator for Logistic {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
-        Box::new(MarginSum::new(terms, LogisticLoss))
+        Box::new(MarginSum::new(terms, self.loss()))
     }
 }
 
 impl MarginEstimator for Logistic {
-    type Loss = LogisticLoss;
+    fn loss(&self) -> MarginLoss {
+        MarginLoss::Logistic
+    }
+}
 
-    fn loss(&self) -> LogisticLoss {
-        LogisticLoss
+/// Kernels multiply exponentials where they can: the sums are those of single margins all the same.
+#[test]
+fn sums_are_those_of_single_margins() {
+    let (d, n) = (70, 700);
+    // Sums of |K| from next to nothing to beyond what products can take, and margins of ±25.
+    for (scale, field) in [
+        (1e-9, 0.0),
+        (0.1, 0.3),
+        (3.0, 1.0),
+        (40.0, 5.0),
+        (0.1, 25.0),
+    ] {
+        for weighted in [false, true] {
+            let mut rng = stream(3, 0);
+            let mut states = States::new(d).unwrap();
+            for _ in 0..n {
+                states.push(&[rng.random::<u64>(), rng.random::<u64>() & 63]);
+            }
+            let weight = |m: usize| if weighted { 1.0 + (m % 3) as f64 } else { 1.0 };
+            let weights: Vec<f64> = (0..n).map(weight).collect();
+            let samples = if weighted {
+                Samples::weighted(&states, &weights).unwrap()
+            } else {
+                Samples::new(&states).unwrap()
+            };
+            let pairs = Support::Full.pairs(d).unwrap();
+            let theta: Vec<f64> = (0..d)
+                .map(|_| field)
+                .chain((0..pairs.len()).map(|_| scale * rng.random_range(-1.0..1.0) / d as f64))
+                .collect();
+            let terms = Terms::new(&samples, 0..d, pairs.clone()).unwrap();
+            let mut grad = vec![0.0; theta.len()];
+            let value =
+                MarginSum::new(terms, MarginLoss::Logistic).value_and_gradient(&theta, &mut grad);
+
+            let (mut expected, mut slopes) = (0.0, vec![0.0; theta.len()]);
+            let total: f64 = weights.iter().sum();
+            for (s, w) in states.to_spins().rows().into_iter().zip(&weights) {
+                let s: Vec<f64> = s.iter().map(|&s| f64::from(s)).collect();
+                let mut fields = theta[..d].to_vec();
+                for (&(i, j), k) in pairs.iter().zip(&theta[d..]) {
+                    fields[i] += k * s[j];
+                    fields[j] += k * s[i];
+                }
+                let of_unit = |i: usize| MarginLoss::Logistic.value_and_slope(s[i] * fields[i]);
+                let units: Vec<(f64, f64)> = (0..d).map(of_unit).collect();
+                for (i, (phi, slope)) in units.iter().enumerate() {
+                    expected += w * phi / total;
+                    slopes[i] += w * slope * s[i] / total;
+                }
+                for (q, &(i, j)) in pairs.iter().enumerate() {
+                    slopes[d + q] += w * (units[i].1 + units[j].1) * s[i] * s[j] / total;
+                }
+            }
+            assert!(
+                (value / expected - 1.0).abs() < 1e-13,
+                "{value:e} against {expected:e} at {scale}, {field}"
+            );
+            let largest = slopes.iter().fold(0.0f64, |m, g| m.max(g.abs()));
+            for (g, h) in grad.iter().zip(&slopes) {
+                assert!((g - h).abs() < 1e-12 * largest);
+            }
+        }
     }
 }

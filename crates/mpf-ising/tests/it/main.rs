@@ -3,6 +3,7 @@
 mod extremes;
 mod fit;
 mod flow;
+mod local;
 mod logistic;
 mod messages;
 mod missing;

@@ -1,11 +1,9 @@
 //! Ridge fits: against Newton's method on data with rarely active units, and how fast they are.
 
-use crate::logistic::{Logistic, LogisticLoss};
+use crate::logistic::Logistic;
 use mpf_core::rng::stream;
 use mpf_core::{MinimizerOptions, StopReason};
-use mpf_ising::{
-    Estimator, Fit, FitOptions, Fitter, FlowRate, MarginLoss, Mode, Mpf, Samples, States,
-};
+use mpf_ising::{Estimator, Fit, FitOptions, Fitter, MarginLoss, Mode, Mpf, Samples, States};
 use mpf_testkit::seed;
 use ndarray::{Array1, Array2};
 use rand::RngExt;
@@ -59,7 +57,7 @@ fn solve(mut a: Array2<f64>, mut b: Array1<f64>) -> Array1<f64> {
 /// Minimises mean Σ_i φ(s_i (h_i + Σ_j K_ij s_j)) over `units`, with ridges `on_k` and `on_h`, by
 /// Newton's method. Returns h of the units and K of `pairs`.
 fn newton(
-    loss: impl MarginLoss,
+    loss: MarginLoss,
     states: &States,
     units: &[usize],
     pairs: &[(usize, usize)],
@@ -84,7 +82,7 @@ fn newton(
                     }
                 }
                 let a: f64 = slopes.iter().map(|&(k, f)| theta[k] * f).sum();
-                let [v, g] = value_and_slope(loss, a);
+                let (v, g) = loss.value_and_slope(a);
                 value += v / f64::from(n);
                 for &(k, f) in &slopes {
                     grad[k] += g * f / f64::from(n);
@@ -115,18 +113,11 @@ fn newton(
     panic!("Newton's method did not converge");
 }
 
-fn value_and_slope(loss: impl MarginLoss, margin: f64) -> [f64; 2] {
-    use mpf_ising::Lanes;
-    use mpf_ising::internal::Portable;
-    let (v, g) = loss.value_and_slope(Portable::splat(margin));
-    [v, g].map(|x| 0.25 * x.sum())
-}
-
 const MEANS: [f64; 5] = [0.001, 0.002, 0.02, 0.3, 0.5];
 
 fn check_newton<E: Estimator>(
     estimator: &E,
-    loss: impl MarginLoss,
+    loss: MarginLoss,
     l2: f64,
     l2_on_fields: bool,
     mode: Mode,
@@ -190,8 +181,8 @@ fn ridge_fits_of_rare_units_are_those_of_newton() {
     for l2 in [1.0 / 3000.0, 0.1, 10.0, 1000.0] {
         for on_fields in [false, true] {
             for mode in [Mode::Joint, Mode::NodeWise] {
-                check_newton(&Mpf::default(), FlowRate::default(), l2, on_fields, mode);
-                check_newton(&Logistic, LogisticLoss, l2, on_fields, mode);
+                check_newton(&Mpf::default(), MarginLoss::FLOW, l2, on_fields, mode);
+                check_newton(&Logistic, MarginLoss::Logistic, l2, on_fields, mode);
             }
         }
     }

@@ -1,0 +1,391 @@
+//! V of K-pairwise models, E(x) = xᵀJx + V(n), n = Σ_i x_i: how it is fitted, and what it is where the
+//! data show nothing.
+//!
+//! The parameters are V at the *knots*, the numbers n that the samples show. Between two knots V is
+//! a straight line. Below the first and above the last knot, n is left out of the fit: flips that
+//! lead there do not count, as if these n were forbidden. The smoothing adds
+//! ½ γ Σ_n [V(n−1) − 2 V(n) + V(n+1)]² over the n between the first and the last knot.
+//!
+//! Forbidden states would make a sample that is seen later impossible, and V = 0 there can leave a
+//! second mode in which nearly everything is active. So after the fit the numbers beyond the last
+//! knot N (and likewise below the first) get, together, the probability of half a sample:
+//!
+//! ```text
+//! P(N + k) = 2^−k · ½/M        V(N + k) = V(N) + ln(Z_{N+k}/Z_N) − ln(P(N + k)/P(N))
+//! Z_n = Σ_{|x| = n} exp(−xᵀJx)
+//! ```
+//!
+//! with P(N) from the data. P falls from number to number, so that there is no second mode. The
+//! ratios come from particles that begin at samples and gain one unit at a time, i with probability
+//! ∝ exp(−Δ_i): Z_{n+1}/Z_n = ⟨Σ_{i silent} exp(−Δ_i)⟩/(n + 1).
+//!
+//! V(n) = a + b n + c n² is the same as J_ij + c for all i and j and J_ii + b. The fit leaves V without
+//! such a part, by least squares over the samples: what pairs can say is in J. (Where biases or couplings
+//! are not free, V keeps the part that they cannot take.)
+
+use crate::Result;
+use crate::bits::{Samples, for_each_set_bit, get_bit};
+use crate::couplings::Couplings;
+use crate::error::Error;
+use mpf_core::rng::substream;
+use rand::RngExt;
+
+/// How V is fitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CountPotential {
+    /// γ, on ½ Σ_n [V(n−1) − 2 V(n) + V(n+1)]². Default 0: V is free.
+    pub smoothness: f64,
+}
+
+/// The knots of V, and the smoothing between them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CountKnots {
+    knots: Vec<usize>,
+    /// The weight of the samples at every knot, of all.
+    shares: Vec<f64>,
+    smoothness: f64,
+    /// How many of 1, n, n² are left to J.
+    gauge: usize,
+}
+
+impl CountKnots {
+    /// Takes the numbers that `samples` show; `gauge` of 1, n, n² are left to J.
+    ///
+    /// # Errors
+    /// [`Error::OneCount`] when there is only one: V is not identified.
+    pub(crate) fn new(samples: &Samples, options: CountPotential, gauge: usize) -> Result<Self> {
+        let mut shares = vec![0.0; samples.n_units() + 1];
+        for (m, row) in samples.states().rows().enumerate() {
+            shares[count(row)] += samples.weight(m) / samples.total_weight();
+        }
+        let knots: Vec<usize> = (0..shares.len()).filter(|&n| shares[n] > 0.0).collect();
+        if knots.len() < 2 {
+            return Err(Error::OneCount { n_active: knots[0] });
+        }
+        Ok(Self {
+            shares: knots.iter().map(|&n| shares[n]).collect(),
+            knots,
+            smoothness: options.smoothness,
+            gauge,
+        })
+    }
+
+    /// Takes all numbers, for a V that is known.
+    pub(crate) fn all(n_units: usize) -> Self {
+        Self {
+            knots: (0..=n_units).collect(),
+            shares: Vec::new(),
+            smoothness: 0.0,
+            gauge: 0,
+        }
+    }
+
+    pub(crate) fn n_knots(&self) -> usize {
+        self.knots.len()
+    }
+
+    fn first(&self) -> usize {
+        self.knots[0]
+    }
+
+    fn last(&self) -> usize {
+        self.knots[self.knots.len() - 1]
+    }
+
+    /// Returns V at the knots.
+    pub(crate) fn values<'a>(&'a self, potential: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+        self.knots.iter().map(|&n| potential[n])
+    }
+
+    /// Returns the units of V at the knots in which its curvature is about 1: a share p of the
+    /// samples has d flips each, and as many lead there.
+    pub(crate) fn scales(&self, n_units: usize) -> impl Iterator<Item = f64> + '_ {
+        let curvature = move |share: f64| (0.5 * n_units as f64 * share).max(f64::MIN_POSITIVE);
+        self.shares
+            .iter()
+            .map(move |&p| curvature(p).sqrt().recip())
+    }
+
+    /// Returns what of 1, n, n² is left to J, orthonormal in the units of [`CountKnots::scales`].
+    pub(crate) fn null_space(&self) -> Vec<Vec<f64>> {
+        let mut found: Vec<Vec<f64>> = Vec::new();
+        for power in 0..self.gauge as i32 {
+            let knots = self.knots.iter().zip(&self.shares);
+            // Units are those of 1/√share.
+            let mut next: Vec<f64> = knots
+                .map(|(&n, p)| (n as f64 / self.last() as f64).powi(power) * p.sqrt())
+                .collect();
+            let length = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let before = length(&next);
+            // Twice: rounding.
+            for _ in 0..2 {
+                for q in &found {
+                    let along: f64 = q.iter().zip(&next).map(|(q, x)| q * x).sum();
+                    next.iter_mut().zip(q).for_each(|(x, q)| *x -= along * q);
+                }
+            }
+            let after = length(&next);
+            if after > 1e-9 * before {
+                next.iter_mut().for_each(|x| *x /= after);
+                found.push(next);
+            }
+        }
+        found
+    }
+
+    /// Returns a, b, c of the part a + b n + c n² of V at the knots that is left to J: its least-squares
+    /// fit over the samples.
+    pub(crate) fn polynomial(&self, values: &[f64]) -> [f64; 3] {
+        let scaled: Vec<f64> = values
+            .iter()
+            .zip(&self.shares)
+            .map(|(v, p)| v * p.sqrt())
+            .collect();
+        let mut part = vec![0.0; values.len()];
+        for q in self.null_space() {
+            let along: f64 = q.iter().zip(&scaled).map(|(q, x)| q * x).sum();
+            part.iter_mut().zip(&q).for_each(|(x, q)| *x += along * q);
+        }
+        for (x, p) in part.iter_mut().zip(&self.shares) {
+            *x /= p.sqrt();
+        }
+        // A polynomial through two or three of its points.
+        let degree = self.gauge.min(self.knots.len()).saturating_sub(1);
+        let at = |k: usize| (self.knots[k] as f64, part[k]);
+        let ((x, f), (y, g), (z, h)) = (at(0), at(self.knots.len() / 2), at(self.knots.len() - 1));
+        match degree {
+            0 => [f, 0.0, 0.0],
+            1 => {
+                let b = (h - f) / (z - x);
+                [f - b * x, b, 0.0]
+            }
+            _ => {
+                let (first, second) = ((g - f) / (y - x), (h - g) / (z - y));
+                let c = (second - first) / (z - x);
+                let b = first - c * (x + y);
+                [f - b * x - c * x * x, b, c]
+            }
+        }
+    }
+
+    /// Writes V between the first and the last knot.
+    pub(crate) fn expand(&self, values: &[f64], potential: &mut [f64]) {
+        for (pair, ends) in values.windows(2).zip(self.knots.windows(2)) {
+            let (from, to) = (ends[0], ends[1]);
+            for (k, v) in potential[from..=to].iter_mut().enumerate() {
+                let share = k as f64 / (to - from) as f64;
+                *v = (1.0 - share) * pair[0] + share * pair[1];
+            }
+        }
+    }
+
+    /// Returns ½[V(n+1) − V(n)] and ½[V(n−1) − V(n)], +∞ where V is not known.
+    pub(crate) fn shifts(&self, potential: &[f64], n: usize) -> [f64; 2] {
+        let step = |known: bool, to: usize| {
+            if known {
+                0.5 * (potential[to] - potential[n])
+            } else {
+                f64::INFINITY
+            }
+        };
+        [
+            step(n >= self.first() && n < self.last(), n + 1),
+            step(n > self.first() && n <= self.last(), n.wrapping_sub(1)),
+        ]
+    }
+
+    /// Returns the smoothing, and writes its slopes and those of the shifts by knot.
+    pub(crate) fn pull_back(
+        &self,
+        potential: &[f64],
+        shift_slopes: &[[f64; 2]],
+        grad: &mut [f64],
+    ) -> f64 {
+        let mut slopes = vec![0.0; potential.len()];
+        for (n, [silent, active]) in shift_slopes.iter().enumerate() {
+            slopes[n] -= 0.5 * (silent + active);
+            if *silent != 0.0 {
+                slopes[n + 1] += 0.5 * silent;
+            }
+            if *active != 0.0 {
+                slopes[n - 1] += 0.5 * active;
+            }
+        }
+        let mut penalty = 0.0;
+        for n in self.first() + 1..self.last() {
+            let bend = potential[n - 1] - 2.0 * potential[n] + potential[n + 1];
+            penalty += 0.5 * self.smoothness * bend * bend;
+            for (at, factor) in [(n - 1, 1.0), (n, -2.0), (n + 1, 1.0)] {
+                slopes[at] += self.smoothness * factor * bend;
+            }
+        }
+        grad.fill(0.0);
+        for (k, ends) in self.knots.windows(2).enumerate() {
+            let (from, to) = (ends[0], ends[1]);
+            // A knot belongs to the interval above it, and the last to the one below.
+            let inside = from..to + usize::from(to == self.last());
+            for n in inside {
+                let share = (n - from) as f64 / (to - from) as f64;
+                grad[k] += (1.0 - share) * slopes[n];
+                grad[k + 1] += share * slopes[n];
+            }
+        }
+        penalty
+    }
+
+    /// Returns the model with V everywhere, given V at the knots.
+    pub(crate) fn complete(
+        &self,
+        couplings: &Couplings,
+        values: &[f64],
+        samples: &Samples,
+    ) -> Result<Couplings> {
+        let d = samples.n_units();
+        let mut potential = vec![0.0; d + 1];
+        self.expand(values, &mut potential);
+        let [a, b, c] = self.polynomial(values);
+        for (n, v) in potential.iter_mut().enumerate() {
+            let n = n as f64;
+            *v -= a + b * n + c * n * n;
+        }
+        let mut j = couplings.as_array() + c;
+        j.diag_mut().iter_mut().for_each(|bias| *bias += b);
+        let couplings = Couplings::new(j)?;
+        for up in [true, false] {
+            self.extrapolate(&couplings, samples, up, &mut potential);
+        }
+        couplings.with_potential(potential)
+    }
+
+    /// Writes V beyond the last knot, or below the first.
+    fn extrapolate(
+        &self,
+        couplings: &Couplings,
+        samples: &Samples,
+        up: bool,
+        potential: &mut [f64],
+    ) {
+        let d = samples.n_units();
+        let edge = if up { self.last() } else { self.first() };
+        let n_left = if up { d - edge } else { edge };
+        if n_left == 0 {
+            return;
+        }
+        let ratios = log_ratios(couplings, samples, edge, up);
+        let share = self.shares[if up { self.knots.len() - 1 } else { 0 }];
+        let half_a_sample = (0.5 / samples.n_effective()).ln();
+        for (k, ratio) in ratios.iter().enumerate().skip(1) {
+            let wanted = half_a_sample - k as f64 * 2f64.ln();
+            let n = if up { edge + k } else { edge - k };
+            potential[n] = potential[edge] + ratio - (wanted - share.ln());
+        }
+    }
+}
+
+fn count(row: &[u64]) -> usize {
+    row.iter().map(|w| w.count_ones() as usize).sum()
+}
+
+/// Particles that grow from samples.
+const PARTICLES: usize = 512;
+/// Samples that are enough to begin from.
+const ENOUGH: f64 = 100.0;
+
+/// Returns ln(Z_{n}/Z_edge) for n = `edge`, `edge` ± 1, …, to all or none active, by sequential Monte
+/// Carlo from the samples nearest to the edge, with a fixed seed.
+fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -> Vec<f64> {
+    let d = samples.n_units();
+    let steps_to = |n: usize| if up { n } else { d - n };
+    // Begin at the last number that enough samples have reached.
+    let mut reached = vec![0.0; d + 1];
+    for (m, row) in samples.states().rows().enumerate() {
+        reached[steps_to(count(row))] += samples.weight(m);
+    }
+    let last = steps_to(edge);
+    let begin = (0..=last).rev().find(|&s| reached[s] >= ENOUGH);
+    let begin = begin.unwrap_or(last);
+    let rows: Vec<usize> = (0..samples.n_distinct())
+        .filter(|&m| steps_to(count(samples.states().row(m))) == begin)
+        .collect();
+    let total: f64 = rows.iter().map(|&m| samples.weight(m)).sum();
+    let mut rng = substream(0x5EED, edge as u64);
+    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = Vec::with_capacity(PARTICLES);
+    for _ in 0..PARTICLES {
+        let mut left = rng.random::<f64>() * total;
+        let chosen = rows.iter().find(|&&m| {
+            left -= samples.weight(m);
+            left < 0.0
+        });
+        let row = samples
+            .states()
+            .row(*chosen.unwrap_or(&rows[rows.len() - 1]));
+        // Log odds of every unit: −J_ii − 2 Σ_j J_ij x_j.
+        let mut odds: Vec<f64> = (0..d).map(|i| -couplings.get(i, i)).collect();
+        for_each_set_bit(row, |j| move_odds(couplings, &mut odds, j, 1.0));
+        particles.push(((0..d).map(|i| get_bit(row, i)).collect(), odds));
+    }
+    let sign = if up { 1.0 } else { -1.0 };
+    let mut ratios = Vec::with_capacity(d - last + 1);
+    let mut log_z = 0.0;
+    for step in begin..=d {
+        if step == last {
+            log_z = 0.0;
+        }
+        if step >= last {
+            ratios.push(log_z);
+        }
+        if step == d {
+            break;
+        }
+        // Of every particle, ln Σ exp(−Δ) over the units that may change.
+        let weights: Vec<f64> = particles
+            .iter()
+            .map(|(x, odds)| {
+                let open = (0..d).filter(|&i| x[i] != up).map(|i| sign * odds[i]);
+                let largest = open.clone().fold(f64::NEG_INFINITY, f64::max);
+                largest + open.map(|o| (o - largest).exp()).sum::<f64>().ln()
+            })
+            .collect();
+        let largest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = weights.iter().map(|w| (w - largest).exp()).sum();
+        log_z += largest + (sum / PARTICLES as f64).ln() - ((step + 1) as f64).ln();
+        // Resample evenly, then change one unit of each.
+        let offset = rng.random::<f64>();
+        let (mut next, mut below) = (0, (weights[0] - largest).exp());
+        let chosen: Vec<usize> = (0..PARTICLES)
+            .map(|k| {
+                let target = (k as f64 + offset) / PARTICLES as f64 * sum;
+                while below < target && next + 1 < PARTICLES {
+                    next += 1;
+                    below += (weights[next] - largest).exp();
+                }
+                next
+            })
+            .collect();
+        particles = chosen.iter().map(|&k| particles[k].clone()).collect();
+        for ((x, odds), &k) in particles.iter_mut().zip(&chosen) {
+            let mut left = rng.random::<f64>();
+            let mut unit = None;
+            for i in (0..d).filter(|&i| x[i] != up) {
+                unit = Some(i);
+                left -= (sign * odds[i] - weights[k]).exp();
+                if left < 0.0 {
+                    break;
+                }
+            }
+            let unit = unit.expect("a unit is left to change");
+            x[unit] = up;
+            move_odds(couplings, odds, unit, sign);
+        }
+    }
+    ratios
+}
+
+fn move_odds(couplings: &Couplings, odds: &mut [f64], unit: usize, sign: f64) {
+    for (i, odds) in odds.iter_mut().enumerate().filter(|(i, _)| *i != unit) {
+        *odds -= 2.0 * sign * couplings.get(i, unit);
+    }
+}
+
+#[cfg(test)]
+mod tests;

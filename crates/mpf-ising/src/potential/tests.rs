@@ -1,0 +1,347 @@
+use super::*;
+use crate::couplings::n_packed;
+use crate::flow::{MarginSum, Terms};
+use crate::kernel::{Algorithm, MarginLoss};
+use crate::support::pairs;
+use crate::{Exact, FitOptions, Fitter, LocalIsing, Mpf, States};
+use mpf_core::rng::stream;
+use mpf_core::{
+    EnergyModel, LocalExact, LocalLoss, LocalObjective, Objective, SiteData, gradient_error,
+};
+use ndarray::Array2;
+use std::sync::Arc;
+
+/// Rows of 40 units with 3 to 12 of them active, but never 7 and hardly ever 12.
+fn rows(n: usize, d: usize) -> Array2<u8> {
+    let mut rng = stream(3, 0);
+    let mut rows = Array2::zeros((n, d));
+    for (m, mut row) in rows.rows_mut().into_iter().enumerate() {
+        let mut left = match m {
+            0 => 12,
+            _ => [3, 4, 5, 6, 8, 9, 10, 11][rng.random_range(0..8)],
+        };
+        while left > 0 {
+            let unit = rng.random_range(0..d);
+            left -= usize::from(row[unit] == 0);
+            row[unit] = 1;
+        }
+    }
+    rows
+}
+
+fn samples_of(rows: &Array2<u8>) -> Samples {
+    Samples::new(&States::from_binary(rows.view()).unwrap()).unwrap()
+}
+
+fn numbers(n: usize, scale: f64, seed: u64) -> Vec<f64> {
+    let mut rng = stream(seed, 0);
+    (0..n)
+        .map(|_| scale * rng.random_range(-1.0..1.0))
+        .collect()
+}
+
+#[test]
+fn the_kernel_has_the_sums_of_the_generic_path() {
+    let d = 40;
+    let rows = rows(300, d);
+    let samples = samples_of(&rows);
+    let knots = CountKnots::new(&samples, CountPotential::default(), 3).unwrap();
+    assert_eq!(knots.knots, [3, 4, 5, 6, 8, 9, 10, 11, 12]);
+    let theta: Vec<f64> = [
+        numbers(d + d * (d - 1) / 2, 0.1, 1),
+        numbers(knots.n_knots(), 0.7, 2),
+    ]
+    .concat();
+    // The same model in the paper's J, with V linear between knots and forbidden beyond.
+    let spins = crate::SpinCouplings::of_pairs(
+        &theta[..d],
+        &pairs(d).collect::<Vec<_>>(),
+        &theta[d..d + d * (d - 1) / 2],
+    );
+    let mut full = Couplings::from_spins(&spins).unwrap().pack();
+    let mut potential = vec![1e4; d + 1];
+    let values = &theta[theta.len() - knots.n_knots()..];
+    knots.expand(values, &mut potential);
+    assert!((potential[7] - 0.5 * (potential[6] + potential[8])).abs() < 1e-15);
+    full.extend(&potential);
+    let model = LocalIsing {
+        n_units: d,
+        has_potential: true,
+    };
+    let data = SiteData::new(rows.view(), 2).unwrap();
+    for (loss, local) in [
+        (MarginLoss::FLOW, LocalLoss::Flow),
+        (MarginLoss::FlowRate { shift: 0.3 }, LocalLoss::Flow),
+        (MarginLoss::Logistic, LocalLoss::Pseudolikelihood),
+    ] {
+        let mut generic = LocalObjective::new(&model, &data, local).unwrap();
+        let mut full_grad = vec![0.0; full.len()];
+        let expected = generic.value_and_gradient(&full, &mut full_grad);
+        let factor = match loss {
+            MarginLoss::FlowRate { shift } => (-shift).exp(),
+            MarginLoss::Logistic => 1.0,
+        };
+        let v = &full_grad[n_packed(d)..];
+        for algorithm in [Algorithm::Dense, Algorithm::Sparse, Algorithm::Rows] {
+            let mut terms = Terms::new(&samples, 0..d, pairs(d).collect()).unwrap();
+            terms.potential = Some(Arc::new(knots.clone()));
+            terms.kernel.algorithm = algorithm;
+            let mut sum = MarginSum::new(terms, loss);
+            let mut grad = vec![0.0; theta.len()];
+            let value = sum.value_and_gradient(&theta, &mut grad);
+            assert!(
+                (value - factor * expected).abs() < 1e-11 * expected,
+                "{loss:?} {algorithm:?}"
+            );
+            let knot_grad = &grad[theta.len() - knots.n_knots()..];
+            for (k, &n) in knots.knots.iter().enumerate() {
+                // V(7) is half of its neighbours'.
+                let half = if n == 6 || n == 8 { 0.5 * v[7] } else { 0.0 };
+                let off = knot_grad[k] - factor * (v[n] + half);
+                assert!(off.abs() < 1e-11, "{loss:?} {algorithm:?} {n}: {off}");
+            }
+            // h_i appears in J_ii as −2 h_i.
+            for (i, slope) in grad[..d].iter().enumerate() {
+                let expected = -2.0 * factor * full_grad[crate::couplings::packed_index(d, i, i)];
+                assert!((slope - expected).abs() < 1e-11);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_with_smoothing_are_those_of_the_values() {
+    let rows = rows(100, 20);
+    let samples = samples_of(&rows);
+    let knots = CountKnots::new(&samples, CountPotential { smoothness: 0.4 }, 3).unwrap();
+    let mut terms = Terms::new(&samples, 0..20, vec![(0, 3), (2, 5)]).unwrap();
+    let theta = numbers(22 + knots.n_knots(), 0.4, 4);
+    terms.potential = Some(Arc::new(knots));
+    let mut sum = MarginSum::new(terms, MarginLoss::FLOW);
+    assert!(gradient_error(&mut sum, &theta, 1e-3) < 1e-9);
+}
+
+/// A K-pairwise model of 8 units.
+fn small() -> (Couplings, LocalIsing, Vec<f64>) {
+    let couplings = Couplings::unpack(8, &numbers(36, 0.5, 5)).unwrap();
+    let potential: Vec<f64> = (0..9)
+        .map(|n| 0.15 * f64::from((n - 3) * (n - 3)))
+        .collect();
+    let couplings = couplings.with_potential(potential.clone()).unwrap();
+    let theta = [couplings.pack(), potential].concat();
+    let model = LocalIsing {
+        n_units: 8,
+        has_potential: true,
+    };
+    (couplings, model, theta)
+}
+
+#[test]
+fn enumeration_knows_the_potential() {
+    let (couplings, model, theta) = small();
+    let (exact, local) = (
+        Exact::new(&couplings).unwrap(),
+        LocalExact::new(&model, &theta).unwrap(),
+    );
+    assert!((exact.log_z() - local.log_z()).abs() < 1e-12);
+    for (a, b) in exact.probabilities().iter().zip(local.probabilities()) {
+        assert!((a - b).abs() < 1e-14);
+    }
+    let energy = local.mean(|x| model.energy(&theta, x));
+    assert!((exact.mean_energy() - energy).abs() < 1e-12);
+    let entropy: f64 = -local
+        .probabilities()
+        .iter()
+        .map(|p| p * p.ln())
+        .sum::<f64>();
+    assert!((exact.entropy() - entropy).abs() < 1e-11);
+}
+
+#[test]
+fn exact_weights_give_the_model_back() {
+    let (couplings, ..) = small();
+    let exact = Exact::new(&couplings).unwrap();
+    let mut states = States::new(8).unwrap();
+    (0..256).for_each(|x| states.push(&[x]));
+    let samples = Samples::weighted(&states, &exact.probabilities()).unwrap();
+    let mut options = FitOptions {
+        potential: Some(CountPotential::default()),
+        ..Default::default()
+    };
+    options.minimizer.gradient_tolerance = 1e-10;
+    let fit = Fitter::new(Mpf::default(), options)
+        .unwrap()
+        .fit(&samples)
+        .unwrap();
+    assert!(fit.stop.is_converged());
+    let found = Exact::new(&fit.couplings).unwrap().probabilities();
+    for (a, b) in found.iter().zip(exact.probabilities()) {
+        assert!((a - b).abs() < 1e-7, "{a} {b}");
+    }
+    // V has no part in 1, n, n² over the samples.
+    let potential = fit.couplings.potential().unwrap();
+    let rows = exact.probabilities();
+    let moment = |power: i32| -> f64 {
+        let terms = rows.iter().enumerate();
+        terms
+            .map(|(x, p)| {
+                p * potential[x.count_ones() as usize] * f64::from(x.count_ones()).powi(power)
+            })
+            .sum()
+    };
+    assert!((0..3).all(|power| moment(power).abs() < 1e-9));
+}
+
+#[test]
+fn unseen_numbers_get_half_a_sample() {
+    // Eight units that excite each other: without V, all of them active is the second mode.
+    let d = 8;
+    let mut j = Array2::from_elem((d, d), -0.6);
+    j.diag_mut().fill(2.0);
+    let couplings = Couplings::new(j).unwrap();
+    let full = Exact::new(&couplings).unwrap().probabilities();
+    assert!(full[255] > full[0]);
+    // Samples of that model with at most three active.
+    let mut states = States::new(d).unwrap();
+    let mut rng = stream(9, 0);
+    let few: Vec<u64> = (0..256u64)
+        .filter(|x| (1..=3).contains(&x.count_ones()))
+        .collect();
+    let total: f64 = few.iter().map(|&x| full[x as usize]).sum();
+    for _ in 0..5000 {
+        let mut left = rng.random::<f64>() * total;
+        let x = few.iter().find(|&&x| {
+            left -= full[x as usize];
+            left < 0.0
+        });
+        states.push(&[*x.unwrap_or(&few[0])]);
+    }
+    let samples = Samples::new(&states).unwrap();
+    let options = FitOptions {
+        potential: Some(CountPotential::default()),
+        l2: 1.0 / 5000.0,
+        ..Default::default()
+    };
+    let fit = Fitter::new(Mpf::default(), options)
+        .unwrap()
+        .fit(&samples)
+        .unwrap();
+    let p = Exact::new(&fit.couplings).unwrap().probabilities();
+    let of = |n: u32| -> f64 {
+        (0..256usize)
+            .filter(|x| x.count_ones() == n)
+            .map(|x| p[x])
+            .sum()
+    };
+    // P(3 + k) is 2^−k of half a sample, and P(0) the whole half below 1, up to the noise of the
+    // particles and of P(3) itself.
+    for (n, k) in [(4, 1), (5, 2), (6, 3), (7, 4), (8, 5), (0, 1)] {
+        let wanted = 0.5f64.powi(k) * 0.5 / 5000.0;
+        let ratio = of(n) / wanted;
+        assert!((0.6..1.6).contains(&ratio), "{n}: {ratio}");
+    }
+}
+
+#[test]
+fn a_model_with_a_potential_is_its_own_start() {
+    // V has a quadratic part, which the fit leaves to J: no step from there, and it is the same model.
+    let (couplings, ..) = small();
+    let exact = Exact::new(&couplings).unwrap();
+    let mut states = States::new(8).unwrap();
+    (0..256).for_each(|x| states.push(&[x]));
+    let samples = Samples::weighted(&states, &exact.probabilities()).unwrap();
+    let mut options = FitOptions {
+        potential: Some(CountPotential::default()),
+        start: Some(couplings),
+        ..Default::default()
+    };
+    options.minimizer.max_iterations = 0;
+    let fit = Fitter::new(Mpf::default(), options)
+        .unwrap()
+        .fit(&samples)
+        .unwrap();
+    assert!(fit.kkt_residual < 1e-8, "{}", fit.kkt_residual);
+    let found = Exact::new(&fit.couplings).unwrap().probabilities();
+    for (a, b) in found.iter().zip(exact.probabilities()) {
+        assert!((a - b).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn ratios_do_not_depend_on_where_particles_begin() {
+    let (couplings, ..) = small();
+    let exact = Exact::new(&Couplings::new(couplings.as_array().clone()).unwrap()).unwrap();
+    let p = exact.probabilities();
+    let z = |n: u32| -> f64 {
+        (0..256usize)
+            .filter(|x| x.count_ones() == n)
+            .map(|x| p[x])
+            .sum()
+    };
+    // Thousands of samples of that J with four active, and five or three of them in a handful.
+    for (edge, up, few) in [(4, true, 0), (5, true, 3), (4, false, 0), (3, false, 3)] {
+        let mut states = States::new(8).unwrap();
+        let mut rng = stream(11, 0);
+        let of = |n: u32| (0..256u64).filter(move |x| x.count_ones() == n);
+        while states.n_samples() < 5000 {
+            let x = rng.random_range(0..256u64);
+            let share = p[x as usize] / z(4);
+            if x.count_ones() == 4 && rng.random::<f64>() < share {
+                states.push(&[x]);
+            }
+        }
+        of(edge as u32).take(few).for_each(|x| states.push(&[x]));
+        let samples = Samples::new(&states).unwrap();
+        let pairwise = Couplings::new(couplings.as_array().clone()).unwrap();
+        let found = log_ratios(&pairwise, &samples, edge, up);
+        assert_eq!(found[0], 0.0);
+        assert_eq!(found.len(), if up { 9 - edge } else { edge + 1 });
+        for (k, ratio) in found.iter().enumerate() {
+            let n = if up { edge + k } else { edge - k };
+            let expected = (z(n as u32) / z(edge as u32)).ln();
+            // All states with n active weigh the same in the next ratio, also one that hits one of
+            // the 512 particles or none.
+            assert!(
+                (ratio - expected).abs() < 0.6,
+                "{edge} {up} {n}: {ratio} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_potentials_are_named() {
+    let couplings = Couplings::zeros(3).unwrap();
+    assert!(matches!(
+        couplings.clone().with_potential(vec![0.0; 3]),
+        Err(Error::UnitCount {
+            expected: 4,
+            found: 3,
+            ..
+        })
+    ));
+    assert!(matches!(
+        couplings.with_potential(vec![0.0, f64::NAN, 0.0, 0.0]),
+        Err(Error::Potential { n_active: 1, .. })
+    ));
+    let mut states = States::new(3).unwrap();
+    states.push(&[1]);
+    states.push(&[2]);
+    let options = FitOptions {
+        potential: Some(CountPotential::default()),
+        ..Default::default()
+    };
+    let fitter = Fitter::new(Mpf::default(), options).unwrap();
+    assert_eq!(
+        fitter.fit(&Samples::new(&states).unwrap()).err(),
+        Some(Error::OneCount { n_active: 1 })
+    );
+}
+
+#[test]
+fn a_potential_survives_serialisation() {
+    let (couplings, ..) = small();
+    let text = serde_json::to_string(&couplings).unwrap();
+    let back: Couplings = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, couplings);
+}
