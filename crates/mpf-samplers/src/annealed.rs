@@ -15,7 +15,7 @@
 use crate::Result;
 use crate::error::Error;
 use crate::gibbs::{Gibbs, Scan};
-use crate::sampler::{ChainSampler, Sampler};
+use crate::sampler::Heated;
 use mpf_core::rng::substream;
 use mpf_core::{Cancel, check_option};
 use mpf_ising::Couplings;
@@ -80,6 +80,22 @@ pub fn annealed_log_z(
     couplings: &Couplings,
     options: &AnnealedOptions,
 ) -> Result<AnnealedEstimate> {
+    let log_states = couplings.n_units() as f64 * 2f64.ln();
+    annealed_log_z_of(log_states, options, |beta| {
+        Gibbs::at_inverse_temperature(couplings, Scan::Sequential, beta)
+    })
+}
+
+/// As [`annealed_log_z`], for any sampler that `level` makes for a β; `log_states` is ln Z at β = 0,
+/// where its random start must be a draw.
+///
+/// # Errors
+/// As [`annealed_log_z`], and those of `level`.
+pub fn annealed_log_z_of<G: Heated>(
+    log_states: f64,
+    options: &AnnealedOptions,
+    level: impl Fn(f64) -> Result<G>,
+) -> Result<AnnealedEstimate> {
     let (n, levels) = (options.n_chains, options.n_levels);
     check_option("n_chains", n as f64, "at least 2", n >= 2)?;
     check_option("n_levels", levels as f64, "at least 1", levels >= 1)?;
@@ -87,7 +103,7 @@ pub fn annealed_log_z(
         let share = k as f64 / levels as f64;
         share * share
     };
-    let hottest = Gibbs::at_inverse_temperature(couplings, Scan::Sequential, 0.0)?;
+    let hottest = level(0.0)?;
     let mut chains = (0..n as u64)
         .map(|chain| {
             let mut rng = substream(options.seed, chain);
@@ -100,7 +116,7 @@ pub fn annealed_log_z(
         if options.cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let gibbs = Gibbs::at_inverse_temperature(couplings, Scan::Sequential, beta(k))?;
+        let gibbs = level(beta(k))?;
         let rise = beta(k) - beta(k - 1);
         chains.par_iter_mut().for_each(|(rng, state, log_weight)| {
             *log_weight -= rise * gibbs.energy(state);
@@ -118,7 +134,7 @@ pub fn annealed_log_z(
     let mean = sum / count;
     let variance = weights.iter().map(|w| (w - mean) * (w - mean)).sum::<f64>() / (count - 1.0);
     Ok(AnnealedEstimate {
-        log_z: couplings.n_units() as f64 * 2f64.ln() + largest + mean.ln(),
+        log_z: log_states + largest + mean.ln(),
         standard_error: (variance / count).sqrt() / mean,
         effective_chains: sum * sum / squares,
     })

@@ -11,11 +11,11 @@
 //! of chains.
 
 use crate::Result;
-use crate::error::{Error, check_count};
+use crate::error::Error;
 use crate::run::{Chain, Run};
 use crate::sampler::{ChainSampler, Draws, Sampler, Tally};
 use mpf_core::rng::{Xoshiro256PlusPlus, streams};
-use mpf_core::{Cancel, Checkpoint, check_option};
+use mpf_core::{Cancel, Checkpoint, check_count, check_option};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -195,8 +195,9 @@ impl ChainRunner {
     /// Runs all chains from the given states, one each.
     ///
     /// # Errors
-    /// [`Error::Count`] when there is not one start per chain, [`Error::ForeignStart`] for a start
-    /// of another sampler, [`mpf_core::Error::Checkpoint`] for a checkpoint of other chains.
+    /// [`mpf_core::Error::Count`] when there is not one start per chain, [`Error::ForeignStart`]
+    /// for a start of another sampler, [`mpf_core::Error::Checkpoint`] for a checkpoint of other
+    /// chains.
     pub fn run_from<S: ChainSampler>(
         &self,
         sampler: &S,

@@ -92,7 +92,7 @@ pub fn summary<C: AsRef<[f64]>>(chains: &[C]) -> Result<Summary> {
 ///
 /// # Errors
 /// [`Error::TooFewDraws`](crate::Error::TooFewDraws) ([`Summary::MIN_DRAWS`] per chain are needed),
-/// [`Error::Count`](crate::Error::Count) for chains of different lengths,
+/// [`mpf_core::Error::Count`] for chains of different lengths,
 /// [`Error::NonFiniteDraw`](crate::Error::NonFiniteDraw).
 pub fn integrated_autocorrelation_time<C: AsRef<[f64]>>(chains: &[C]) -> Result<f64> {
     Ok(split_time(&scaled_split(chains)?))

@@ -4,6 +4,15 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A sampler of Ising models alone.
+    #[error(
+        "{sampler} knows no potential of the number of active units, which this K-pairwise model \
+         has: use Gibbs sweeps or parallel tempering"
+    )]
+    HasPotential {
+        /// The sampler.
+        sampler: &'static str,
+    },
     /// A lattice too wide for a transfer matrix.
     #[error(
         "the {rows} × {columns} lattice is {width} units wide: a transfer matrix over 2^{width} \
@@ -57,16 +66,6 @@ pub enum Error {
         sum: f64,
         /// β.
         beta: f64,
-    },
-    /// A size that does not match another.
-    #[error("{what}: found {found}, expected {expected}")]
-    Count {
-        /// The thing with the wrong size.
-        what: &'static str,
-        /// The size needed.
-        expected: usize,
-        /// The size found.
-        found: usize,
     },
     /// A packed state with bits beyond its last unit.
     #[error("the packed state has bits set beyond its last unit, {last}")]
@@ -145,19 +144,6 @@ pub enum Error {
     Core(#[from] mpf_core::Error),
 }
 
-/// Checks that `found` equals `expected`, naming `what` when it does not.
-pub(crate) fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(Error::Count {
-            what,
-            expected,
-            found,
-        })
-    }
-}
-
 /// Checks that all `values` are finite, naming the first that is not.
 pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<(), Error> {
     match values.iter().position(|v| !v.is_finite()) {
@@ -178,5 +164,16 @@ pub(crate) fn check_magnitude(couplings: &mpf_ising::Couplings, beta: f64) -> Re
         Ok(())
     } else {
         Err(Error::CouplingsTooLarge { sum, beta })
+    }
+}
+
+/// Refuses a K-pairwise model.
+pub(crate) fn check_no_potential(
+    sampler: &'static str,
+    couplings: &mpf_ising::Couplings,
+) -> Result<(), Error> {
+    match couplings.potential() {
+        None => Ok(()),
+        Some(_) => Err(Error::HasPotential { sampler }),
     }
 }

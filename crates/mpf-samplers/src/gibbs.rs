@@ -11,6 +11,9 @@
 //! Otherwise they are a_i itself, updated along a sparse or a dense row of J and summed afresh
 //! from time to time.
 //!
+//! A K-pairwise model adds V(n) of the number n of active units: V(k + 1) − V(k) is taken from a_i
+//! where k of the others are active.
+//!
 //! The paper samples its forty units (Appendix F) this way. On a cold spin glass single flips
 //! hardly move: compare [`diagnostics`](crate::diagnostics) and prefer
 //! [`Tempering`](crate::Tempering), or [`ExactLattice`](crate::ExactLattice) where it applies.
@@ -22,7 +25,7 @@ mod tests;
 use crate::Result;
 use crate::error::check_magnitude;
 use crate::row::{check_row, random_row};
-use crate::sampler::{ChainSampler, Sampler, Tally};
+use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
 use layout::{Layout, LayoutKind, probability};
 use mpf_core::check_option;
 use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit};
@@ -67,6 +70,8 @@ pub struct Gibbs {
     inverse_temperature: f64,
     /// J_ii.
     biases: Vec<f64>,
+    /// V of a K-pairwise model, or nothing.
+    potential: Vec<f64>,
     layout: Layout,
 }
 
@@ -138,19 +143,27 @@ impl Gibbs {
     }
 
     fn with_layout(couplings: &Couplings, scan: Scan, beta: f64, kind: LayoutKind) -> Result<Self> {
+        let holds = beta.is_finite() && beta >= 0.0;
         check_option(
             "inverse_temperature",
             beta,
             "finite and not negative",
-            beta.is_finite() && beta >= 0.0,
+            holds,
         )?;
         check_magnitude(couplings, beta)?;
         let biases = couplings.as_array().diag().to_vec();
+        let potential = couplings.potential().unwrap_or(&[]).to_vec();
+        // Tables know the neighbours alone.
+        let kind = match kind {
+            LayoutKind::Table if !potential.is_empty() => LayoutKind::Sparse,
+            other => other,
+        };
         let layout = Layout::new(couplings, &biases, beta, kind);
         Ok(Self {
             scan,
             inverse_temperature: beta,
             biases,
+            potential,
             layout,
         })
     }
@@ -168,7 +181,7 @@ impl Gibbs {
     /// Makes a chain's state from a packed row.
     ///
     /// # Errors
-    /// [`Error::Count`](crate::Error::Count) and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
+    /// [`mpf_core::Error::Count`] and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
     /// for a row of other units.
     pub fn state(&self, row: &[u64]) -> Result<GibbsState> {
         check_row(row, self.n_units())?;
@@ -195,7 +208,8 @@ impl Gibbs {
                 table.probabilities[table.entry(unit, numbers[unit])]
             }
             (_, Surroundings::LogOdds { values, .. }) => {
-                probability(self.inverse_temperature * values[unit])
+                let step = self.potential_step(n_active(&state.row), get_bit(&state.row, unit));
+                probability(self.inverse_temperature * (values[unit] - step))
             }
             _ => panic!("{FOREIGN_STATE}"),
         }
@@ -241,7 +255,17 @@ impl Gibbs {
             }
             _ => panic!("{FOREIGN_STATE}"),
         }
-        0.5 * sum
+        0.5 * sum + self.potential.get(n_active(&state.row)).unwrap_or(&0.0)
+    }
+
+    /// Returns V(k + 1) − V(k), where k of the other units are active, of a unit with value `own`.
+    #[inline(always)]
+    fn potential_step(&self, n_active: usize, own: bool) -> f64 {
+        if self.potential.is_empty() {
+            return 0.0;
+        }
+        let others = n_active - usize::from(own);
+        self.potential[others + 1] - self.potential[others]
     }
 
     /// Sums the log odds of every unit afresh.
@@ -265,16 +289,23 @@ impl Gibbs {
     ) -> u64 {
         let beta = self.inverse_temperature;
         let mut flips = 0;
+        let mut n = n_active(row);
         visit(self.scan, self.n_units(), rng, |unit, u| {
-            let x = u < probability(beta * values[unit]);
-            if x != get_bit(row, unit) {
+            let own = get_bit(row, unit);
+            let x = u < probability(beta * (values[unit] - self.potential_step(n, own)));
+            if x != own {
                 flip_bit(row, unit);
+                n = if x { n + 1 } else { n - 1 };
                 update_neighbours(values, unit, x);
                 flips += 1;
             }
         });
         flips
     }
+}
+
+fn n_active(row: &[u64]) -> usize {
+    row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
 const FOREIGN_STATE: &str = "this state was made by another model's sampler";
@@ -353,6 +384,16 @@ impl ChainSampler for Gibbs {
                 (Layout::Table(_), _) | (_, Surroundings::Numbers(_)) => false,
                 (_, Surroundings::LogOdds { values, .. }) => values.len() == self.n_units(),
             }
+    }
+}
+
+impl Heated for Gibbs {
+    fn inverse_temperature(&self) -> f64 {
+        self.inverse_temperature
+    }
+
+    fn energy(&self, state: &GibbsState) -> f64 {
+        Self::energy(self, state)
     }
 }
 

@@ -16,9 +16,8 @@ mod step_size;
 pub use leapfrog::{PhasePoint, SmoothEnergy, leapfrog};
 
 use crate::Result;
-use crate::error::Error;
 use crate::sampler::{ChainSampler, Sampler, Tally};
-use mpf_core::check_option;
+use mpf_core::{check_count, check_option};
 use ndarray::{Array2, ArrayView1};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
@@ -116,7 +115,8 @@ impl<E: SmoothEnergy> Hmc<E> {
     /// Checks the options, and keeps their step size.
     ///
     /// # Errors
-    /// [`mpf_core::Error::Option`] for an option outside its range, [`Error::Count`] for no dimensions.
+    /// [`mpf_core::Error::Option`] for an option outside its range, [`mpf_core::Error::Count`] for
+    /// no dimensions.
     pub fn new(energy: E, options: HmcOptions) -> Result<Self> {
         let positive = |v: f64| v > 0.0 && v.is_finite();
         let HmcOptions {
@@ -129,25 +129,14 @@ impl<E: SmoothEnergy> Hmc<E> {
         for (name, value) in [("step_size", step_size), ("trajectory", trajectory)] {
             check_option(name, value, "positive and finite", positive(value))?;
         }
-        check_option(
-            "jitter",
-            jitter,
-            "0 ≤ jitter < 1",
-            (0.0..1.0).contains(&jitter),
-        )?;
+        let holds = (0.0..1.0).contains(&jitter);
+        check_option("jitter", jitter, "0 ≤ jitter < 1", holds)?;
         check_option("divergence", divergence, "positive", divergence > 0.0)?;
-        check_option(
-            "target_acceptance",
-            target_acceptance,
-            "between 0 and 1",
-            target_acceptance > 0.0 && target_acceptance < 1.0,
-        )?;
+        let target = target_acceptance;
+        let holds = target > 0.0 && target < 1.0;
+        check_option("target_acceptance", target, "between 0 and 1", holds)?;
         if energy.n_dims() == 0 {
-            return Err(Error::Count {
-                what: "dimensions of the energy",
-                expected: 1,
-                found: 0,
-            });
+            check_count("dimensions of the energy", 1, 0)?;
         }
         Ok(Self { energy, options })
     }
@@ -172,8 +161,9 @@ impl<E: SmoothEnergy> Hmc<E> {
     /// Makes a chain's state at `position`.
     ///
     /// # Errors
-    /// [`Error::Count`] for a wrong length; [`Error::NotFinite`] for a position that is not finite,
-    /// [`Error::NonFiniteStart`] where E or ∇E is not.
+    /// [`mpf_core::Error::Count`] for a wrong length; [`NotFinite`](crate::Error::NotFinite) for a
+    /// position that is not finite, [`NonFiniteStart`](crate::Error::NonFiniteStart) where E or ∇E
+    /// is not.
     pub fn state(&self, position: &[f64]) -> Result<HmcState> {
         let point = PhasePoint::new(&self.energy, position, &vec![0.0; position.len()])?;
         Ok(HmcState {

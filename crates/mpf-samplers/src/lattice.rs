@@ -19,9 +19,10 @@
 //! wide lattices, joined rims or longer-range couplings: use [`Tempering`](crate::Tempering).
 
 use crate::Result;
-use crate::error::{Error, check_count};
+use crate::error::Error;
 use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Sampler};
+use mpf_core::check_count;
 use mpf_core::rng::substream;
 use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
@@ -66,9 +67,10 @@ impl ExactLattice {
     ///
     /// # Errors
     /// [`Error::LatticeTooWide`], [`Error::PeriodicLattice`], [`Error::OffLattice`] with the
-    /// first coupled pair that is not an edge, [`Error::Count`] when couplings and lattice differ
-    /// in size.
+    /// first coupled pair that is not an edge, [`mpf_core::Error::Count`] when couplings and
+    /// lattice differ in size.
     pub fn new(couplings: &Couplings, lattice: &Lattice) -> Result<Self> {
+        crate::error::check_no_potential("the transfer matrix", couplings)?;
         let (rows, columns) = (lattice.rows(), lattice.columns());
         let d = lattice.n_units();
         check_count("units of the lattice", couplings.n_units(), d)?;

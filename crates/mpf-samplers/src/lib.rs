@@ -11,6 +11,7 @@
 //! | [`Gibbs`] | warm models of any shape | cold spin glasses |
 //! | [`SwendsenWang`] | unfrustrated models near their critical point | cold spin glasses |
 //! | [`Tempering`] | cold, frustrated models of any shape | warm models: wasteful |
+//! | [`LocalGibbs`] | any [`LocalModel`](mpf_core::LocalModel), with [`Tempering`] over it | Ising models: slower |
 //! | [`Hmc`] | smooth densities | discrete states |
 //!
 //! [`annealed_log_z`] estimates ln Z where it cannot be summed.
@@ -56,6 +57,7 @@ mod error;
 mod gibbs;
 mod hmc;
 mod lattice;
+mod local;
 mod row;
 mod run;
 mod sampler;
@@ -71,6 +73,9 @@ pub use gibbs::{FlipCount, Gibbs, GibbsState, Scan};
 pub use swendsen_wang::{ClusterCount, SwendsenWang, SwendsenWangState};
 pub use tempering::{SwapCount, Tempering, TemperingOptions, TemperingState};
 
+// Markov chains on any model of discrete sites.
+pub use local::{LocalGibbs, LocalState};
+
 // Markov chains on smooth densities.
 pub use hmc::{Hmc, HmcCount, HmcOptions, HmcState, PhasePoint, SmoothEnergy, leapfrog};
 
@@ -79,10 +84,10 @@ pub use chain::{ChainOptions, ChainProgress, ChainRunner, draw};
 pub use run::{Chain, Run};
 
 // A sampler of one's own.
-pub use sampler::{ChainSampler, Draws, Sampler, Tally};
+pub use sampler::{ChainSampler, Draws, Heated, Sampler, Tally};
 
 // Partition functions.
-pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z};
+pub use annealed::{AnnealedEstimate, AnnealedOptions, annealed_log_z, annealed_log_z_of};
 
 pub use error::Error;
 

@@ -1,7 +1,8 @@
 //! Packed rows of units.
 
 use crate::Result;
-use crate::error::{Error, check_count};
+use crate::error::Error;
+use mpf_core::check_count;
 use mpf_ising::internal::last_word_mask;
 use rand::{Rng, RngExt};
 

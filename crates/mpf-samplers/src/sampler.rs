@@ -51,7 +51,17 @@ pub trait ChainSampler:
     fn accepts(&self, state: &Self::State) -> bool;
 }
 
-/// A list of draws: packed [`States`], or an array with one row per draw.
+/// A sampler of p(x)^β ∝ exp(−β E(x)), as [`Tempering`](crate::Tempering) and
+/// [`annealed_log_z_of`](crate::annealed_log_z_of) need one for every β.
+pub trait Heated: ChainSampler {
+    /// Returns β.
+    fn inverse_temperature(&self) -> f64;
+
+    /// Returns E(x), at β = 1.
+    fn energy(&self, state: &Self::State) -> f64;
+}
+
+/// A list of draws: packed [`States`], or an array of numbers or sites with one row per draw.
 pub trait Draws: Clone + Send + Serialize + DeserializeOwned + 'static {
     /// Returns the number of draws.
     fn n_draws(&self) -> usize;
@@ -88,6 +98,24 @@ impl Draws for States {
 }
 
 impl Draws for Array2<f64> {
+    fn n_draws(&self) -> usize {
+        self.nrows()
+    }
+
+    fn width(&self) -> usize {
+        self.ncols()
+    }
+
+    fn append(&mut self, later: &Self) {
+        Self::append(self, Axis(0), later.view()).expect("rows of the same length");
+    }
+
+    fn first(&self, n: usize) -> Self {
+        self.slice(s![..n.min(self.nrows()), ..]).to_owned()
+    }
+}
+
+impl Draws for Array2<u8> {
     fn n_draws(&self) -> usize {
         self.nrows()
     }

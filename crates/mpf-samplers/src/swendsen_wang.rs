@@ -138,6 +138,7 @@ impl SwendsenWang {
     /// # Errors
     /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings) -> Result<Self> {
+        crate::error::check_no_potential("Swendsen-Wang", couplings)?;
         check_magnitude(couplings, 1.0)?;
         let d = couplings.n_units();
         let spins = couplings.to_spins();
@@ -176,7 +177,7 @@ impl SwendsenWang {
     /// Makes a chain's state from a packed row.
     ///
     /// # Errors
-    /// [`Error::Count`](crate::Error::Count) and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
+    /// [`mpf_core::Error::Count`] and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
     /// for a row of other units.
     pub fn state(&self, row: &[u64]) -> Result<SwendsenWangState> {
         check_row(row, self.n_units)?;

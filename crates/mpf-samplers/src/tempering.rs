@@ -21,10 +21,9 @@ mod tests;
 pub use ladder::TemperingOptions;
 
 use crate::Result;
-use crate::error::check_count;
 use crate::gibbs::{Gibbs, GibbsState, Scan};
-use crate::sampler::{ChainSampler, Sampler, Tally};
-use mpf_core::check_option;
+use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
+use mpf_core::{check_count, check_option};
 use mpf_ising::{Couplings, States};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -47,15 +46,15 @@ use serde::{Deserialize, Serialize};
 /// # Ok::<(), mpf_samplers::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Tempering {
+pub struct Tempering<G = Gibbs> {
     /// Level 0 is the model itself.
-    levels: Vec<Gibbs>,
+    levels: Vec<G>,
 }
 
 /// A state of a [`Tempering`] chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TemperingState {
-    replicas: Vec<GibbsState>,
+pub struct TemperingState<S = GibbsState> {
+    replicas: Vec<S>,
     /// The replica at every level.
     at_level: Vec<usize>,
     /// For every replica, whether it has been at the hottest level since it was at the coldest.
@@ -69,8 +68,10 @@ impl TemperingState {
     pub fn row(&self) -> &[u64] {
         self.level(0).row()
     }
+}
 
-    fn level(&self, level: usize) -> &GibbsState {
+impl<S> TemperingState<S> {
+    fn level(&self, level: usize) -> &S {
         &self.replicas[self.at_level[level]]
     }
 }
@@ -146,31 +147,59 @@ impl Tempering {
     /// strictly, goes below 0 or has a NaN;
     /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
     pub fn new(couplings: &Couplings, ladder: &[f64], scan: Scan) -> Result<Self> {
-        let first = ladder.first().copied().unwrap_or(f64::NAN);
-        check_option("ladder[0]", first, "1: the model itself", first == 1.0)?;
-        for pair in ladder.windows(2) {
-            check_option(
-                "ladder",
-                pair[1],
-                "strictly falling and not negative",
-                pair[1] < pair[0] && pair[1] >= 0.0,
-            )?;
-        }
-        let levels = ladder
-            .iter()
-            .map(|&beta| Gibbs::at_inverse_temperature(couplings, scan, beta))
-            .collect::<Result<_>>()?;
-        Ok(Self { levels })
-    }
-
-    /// Returns β of every level, falling from 1.
-    pub fn inverse_temperatures(&self) -> Vec<f64> {
-        self.levels.iter().map(Gibbs::inverse_temperature).collect()
+        check_ladder(ladder)?;
+        let level = |&beta: &f64| Gibbs::at_inverse_temperature(couplings, scan, beta);
+        Self::of_levels(ladder.iter().map(level).collect::<Result<_>>()?)
     }
 
     /// Returns the number of units.
     pub fn n_units(&self) -> usize {
         self.levels[0].n_units()
+    }
+
+    /// Makes a chain's state from one packed row per level.
+    ///
+    /// # Errors
+    /// [`mpf_core::Error::Count`] when there is not one row per level, and those of
+    /// [`Gibbs::state`].
+    pub fn state(&self, rows: &States) -> Result<TemperingState> {
+        check_count("states of levels", self.levels.len(), rows.n_samples())?;
+        check_count("units of a state", self.n_units(), rows.n_units())?;
+        let replicas = rows.rows().map(|row| self.levels[0].state(row));
+        Ok(self.place(replicas.collect::<Result<_>>()?))
+    }
+}
+
+/// Checks that a ladder falls strictly from 1, and not below 0.
+fn check_ladder(ladder: &[f64]) -> Result<()> {
+    let first = ladder.first().copied().unwrap_or(f64::NAN);
+    check_option("ladder[0]", first, "1: the model itself", first == 1.0)?;
+    for pair in ladder.windows(2) {
+        let holds = pair[1] < pair[0] && pair[1] >= 0.0;
+        check_option(
+            "ladder",
+            pair[1],
+            "strictly falling and not negative",
+            holds,
+        )?;
+    }
+    Ok(())
+}
+
+impl<G: Heated> Tempering<G> {
+    /// Tempers over samplers of one model at falling β, the first of them at 1.
+    ///
+    /// # Errors
+    /// [`mpf_core::Error::Option`] for any other β.
+    pub fn of_levels(levels: Vec<G>) -> Result<Self> {
+        let ladder: Vec<f64> = levels.iter().map(G::inverse_temperature).collect();
+        check_ladder(&ladder)?;
+        Ok(Self { levels })
+    }
+
+    /// Returns β of every level, falling from 1.
+    pub fn inverse_temperatures(&self) -> Vec<f64> {
+        self.levels.iter().map(G::inverse_temperature).collect()
     }
 
     /// Returns the chance that levels `level` and `level` + 1 swap when their energies (at β = 1)
@@ -183,20 +212,8 @@ impl Tempering {
         if p > 1.0 { 1.0 } else { p }
     }
 
-    /// Makes a chain's state from one packed row per level.
-    ///
-    /// # Errors
-    /// [`Error::Count`](crate::Error::Count) when there is not one row per level, and those of
-    /// [`Gibbs::state`].
-    pub fn state(&self, rows: &States) -> Result<TemperingState> {
-        check_count("states of levels", self.levels.len(), rows.n_samples())?;
-        check_count("units of a state", self.n_units(), rows.n_units())?;
-        let replicas = rows.rows().map(|row| self.levels[0].state(row));
-        Ok(self.place(replicas.collect::<Result<_>>()?))
-    }
-
     /// Puts replica k at level k.
-    fn place(&self, replicas: Vec<GibbsState>) -> TemperingState {
+    fn place(&self, replicas: Vec<G::State>) -> TemperingState<G::State> {
         let mut heated = vec![false; replicas.len()];
         heated[replicas.len() - 1] = replicas.len() > 1;
         TemperingState {
@@ -208,15 +225,15 @@ impl Tempering {
     }
 }
 
-impl Sampler for Tempering {
-    type State = TemperingState;
+impl<G: Heated> Sampler for Tempering<G> {
+    type State = TemperingState<G::State>;
     type Info = SwapCount;
 
     /// Sweeps every level, then tries the swaps of every second pair.
     ///
     /// # Panics
     /// When `state` is of another model.
-    fn step<R: Rng + ?Sized>(&self, state: &mut TemperingState, rng: &mut R) -> SwapCount {
+    fn step<R: Rng + ?Sized>(&self, state: &mut Self::State, rng: &mut R) -> SwapCount {
         let top = self.levels.len() - 1;
         assert_eq!(state.replicas.len(), top + 1, "levels of the state");
         let mut swaps = SwapCount::none(top);
@@ -245,32 +262,29 @@ impl Sampler for Tempering {
     }
 }
 
-impl ChainSampler for Tempering {
-    type Draws = States;
+impl<G: Heated> ChainSampler for Tempering<G> {
+    type Draws = G::Draws;
 
-    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<TemperingState> {
+    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Self::State> {
         let replicas = self.levels.iter().map(|gibbs| gibbs.random_start(rng));
         Ok(self.place(replicas.collect::<Result<_>>()?))
     }
 
-    fn no_draws(&self) -> States {
+    fn no_draws(&self) -> G::Draws {
         self.levels[0].no_draws()
     }
 
-    fn record(&self, state: &TemperingState, draws: &mut States) {
-        draws.push(state.row());
+    fn record(&self, state: &Self::State, draws: &mut G::Draws) {
+        self.levels[0].record(state.level(0), draws);
     }
 
-    fn accepts(&self, state: &TemperingState) -> bool {
+    fn accepts(&self, state: &Self::State) -> bool {
         let n = self.levels.len();
         let mut levels = state.at_level.clone();
         levels.sort_unstable();
         levels.into_iter().eq(0..n)
             && state.heated.len() == n
             && state.replicas.len() == n
-            && state
-                .replicas
-                .iter()
-                .all(|replica| self.levels[0].accepts(replica))
+            && state.replicas.iter().all(|r| self.levels[0].accepts(r))
     }
 }

@@ -1,10 +1,12 @@
 //! What the tests of several crates share. Not published.
 
 mod checkpoint;
+mod judged;
 mod models;
 mod numbers;
 
 pub use checkpoint::{StopAfter, in_memory};
+pub use judged::*;
 pub use models::*;
 pub use numbers::*;
 

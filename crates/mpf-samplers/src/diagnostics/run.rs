@@ -111,8 +111,12 @@ impl<I: Tally + Sync> Run<States, I> {
     /// When the draws are of other units than `couplings`.
     pub fn diagnose(&self, couplings: &Couplings) -> Result<RunDiagnostics> {
         let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
-        let energy = summary(&self.series(|row| model.energy(&theta, row)))?;
         let active = |row: &[u64]| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>());
+        let potential = couplings.potential().unwrap_or(&[]);
+        let energy = summary(&self.series(|row| {
+            let potential = potential.get(active(row) as usize).unwrap_or(&0.0);
+            model.energy(&theta, row) + potential
+        }))?;
         let n_active = summary(&self.series(active))?;
         let overlap = match self.chains.len() {
             1 => None,

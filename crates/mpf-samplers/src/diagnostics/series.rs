@@ -3,7 +3,8 @@
 use super::Summary;
 use super::normal::normal_quantile;
 use crate::Result;
-use crate::error::{Error, check_count};
+use crate::error::Error;
+use mpf_core::check_count;
 
 /// A power of two, 2^k, that draws are multiplied by lest their squares overflow or vanish: 1 unless
 /// the largest draw lies beyond 2^±400.

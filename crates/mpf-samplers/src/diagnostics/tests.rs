@@ -150,11 +150,11 @@ fn bad_chains_are_errors_that_say_where() {
     ));
     assert!(matches!(
         ess(&[vec![1.0; 9], vec![1.0; 10]]),
-        Err(Error::Count {
+        Err(Error::Core(mpf_core::Error::Count {
             expected: 9,
             found: 10,
             ..
-        })
+        }))
     ));
     let mut chain = vec![1.0; 10];
     chain[3] = f64::NAN;

@@ -183,11 +183,11 @@ fn bad_states_and_temperatures_are_errors() {
     assert_eq!(gibbs.state(&[8]), Err(Error::BitsBeyond { last: 2 }));
     assert!(matches!(
         gibbs.state(&[0, 0]),
-        Err(Error::Count {
+        Err(Error::Core(mpf_core::Error::Count {
             expected: 1,
             found: 2,
             ..
-        })
+        }))
     ));
     for beta in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(

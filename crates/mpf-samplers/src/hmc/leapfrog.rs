@@ -9,7 +9,8 @@
 //! the connectivity of the paper's Appendix H symmetric.
 
 use crate::Result;
-use crate::error::{Error, check_count, check_finite};
+use crate::error::{Error, check_finite};
+use mpf_core::check_count;
 use serde::{Deserialize, Serialize};
 
 /// The energy E(q) of a density p(q) ∝ exp(−E(q)), with its gradient.
@@ -52,8 +53,8 @@ impl PhasePoint {
     /// Makes the point at `position` with `momentum`.
     ///
     /// # Errors
-    /// [`Error::Count`] for a wrong length; [`Error::NotFinite`] for a position or momentum that is
-    /// not finite, [`Error::NonFiniteStart`] where E or ∇E is not.
+    /// [`mpf_core::Error::Count`] for a wrong length; [`Error::NotFinite`] for a position or
+    /// momentum that is not finite, [`Error::NonFiniteStart`] where E or ∇E is not.
     pub fn new<E: SmoothEnergy>(energy: &E, position: &[f64], momentum: &[f64]) -> Result<Self> {
         check_count("entries of the position", energy.n_dims(), position.len())?;
         check_count("entries of the momentum", energy.n_dims(), momentum.len())?;

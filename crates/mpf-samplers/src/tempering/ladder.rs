@@ -5,14 +5,15 @@
 
 use super::{SwapCount, Tempering};
 use crate::Result;
-use crate::gibbs::Scan;
-use crate::sampler::{ChainSampler, Sampler, Tally};
-use mpf_core::check_option;
+use crate::error::Error;
+use crate::gibbs::{Gibbs, Scan};
+use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
 use mpf_core::rng::stream;
+use mpf_core::{Cancel, check_option};
 use mpf_ising::Couplings;
 
 /// Options of [`Tempering::tune`], unchecked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TemperingOptions {
     /// The smallest β of the ladder: one where Gibbs mixes within a few sweeps. Default 0.1.
     pub hottest: f64,
@@ -24,6 +25,8 @@ pub struct TemperingOptions {
     pub scan: Scan,
     /// The seed of the warm-up. Default 0.
     pub seed: u64,
+    /// Stops the warm-up. Default: nothing does.
+    pub cancel: Cancel,
 }
 
 impl Default for TemperingOptions {
@@ -34,13 +37,14 @@ impl Default for TemperingOptions {
             warm_up: 2000,
             scan: Scan::Sequential,
             seed: 0,
+            cancel: Cancel::new(),
         }
     }
 }
 
 impl Tempering {
     /// Most levels of a tuned ladder.
-    pub const MAX_LEVELS: usize = 128;
+    pub const MAX_LEVELS: usize = MAX_LEVELS;
 
     /// Tunes a ladder in a warm-up and freezes it.
     ///
@@ -48,42 +52,55 @@ impl Tempering {
     /// [`mpf_core::Error::Option`] for a `hottest` outside 0 ≤ β < 1 or so close to 1 that two
     /// levels coincide, fewer than 2 or more than [`Tempering::MAX_LEVELS`] levels, or a warm-up
     /// of fewer than 100 steps;
-    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge).
+    /// [`Error::CouplingsTooLarge`]; [`Error::Cancelled`].
     pub fn tune(couplings: &Couplings, options: &TemperingOptions) -> Result<Self> {
+        Self::tune_levels(options, |beta| {
+            Gibbs::at_inverse_temperature(couplings, options.scan, beta)
+        })
+    }
+}
+
+/// Most levels of a tuned ladder.
+const MAX_LEVELS: usize = 128;
+
+impl<G: Heated> Tempering<G> {
+    /// As [`Tempering::tune`], for any sampler that `level` makes for a β.
+    ///
+    /// # Errors
+    /// As [`Tempering::tune`], and those of `level`.
+    pub fn tune_levels(
+        options: &TemperingOptions,
+        level: impl Fn(f64) -> Result<G>,
+    ) -> Result<Self> {
         let hottest = options.hottest;
-        check_option(
-            "hottest",
-            hottest,
-            "0 ≤ β < 1",
-            (0.0..1.0).contains(&hottest),
-        )?;
+        let holds = (0.0..1.0).contains(&hottest);
+        check_option("hottest", hottest, "0 ≤ β < 1", holds)?;
         let n_levels = options.n_levels.unwrap_or(10);
-        check_option(
-            "n_levels",
-            n_levels as f64,
-            "between 2 and 128",
-            (2..=Self::MAX_LEVELS).contains(&n_levels),
-        )?;
-        check_option(
-            "warm_up",
-            options.warm_up as f64,
-            "at least 100",
-            options.warm_up >= 100,
-        )?;
+        let holds = (2..=MAX_LEVELS).contains(&n_levels);
+        check_option("n_levels", n_levels as f64, "between 2 and 128", holds)?;
+        let warm_up = options.warm_up;
+        check_option("warm_up", warm_up as f64, "at least 100", warm_up >= 100)?;
         let mut ladder: Vec<f64> = (0..n_levels)
             .map(|k| 1.0 - k as f64 / (n_levels - 1) as f64)
             // Denser towards the hot end: near β = 0 the energy changes fastest with β.
             .map(|share| hottest + (1.0 - hottest) * share * share)
             .collect();
+        let on = |ladder: &[f64]| -> Result<Self> {
+            let levels = ladder.iter().map(|&beta| level(beta));
+            Self::of_levels(levels.collect::<Result<_>>()?)
+        };
         let mut rng = stream(options.seed, 0);
         // Every round is twice as long as the one before and runs on the ladder which that one
         // improved; the five of them are the warm-up.
         for round in 0..5 {
-            let sampler = Self::new(couplings, &ladder, options.scan)?;
-            let steps = options.warm_up.saturating_mul(1 << round) / 31;
+            let sampler = on(&ladder)?;
+            let steps = warm_up.saturating_mul(1 << round) / 31;
             let mut state = sampler.random_start(&mut rng)?;
             let mut swaps = SwapCount::default();
             for step in 0..steps {
+                if options.cancel.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
                 let info = sampler.step(&mut state, &mut rng);
                 if step >= steps / 4 {
                     swaps.add(info);
@@ -92,12 +109,10 @@ impl Tempering {
             let rejections: Vec<f64> = swaps.acceptance_rates().iter().map(|a| 1.0 - a).collect();
             let barrier: f64 = rejections.iter().sum();
             let wanted = (2.0 * barrier).ceil() as usize + 1;
-            let n_levels = options
-                .n_levels
-                .unwrap_or(wanted.clamp(2, Self::MAX_LEVELS));
+            let n_levels = options.n_levels.unwrap_or(wanted.clamp(2, MAX_LEVELS));
             ladder = equal_rejections(&ladder, &rejections, n_levels);
         }
-        Self::new(couplings, &ladder, options.scan)
+        on(&ladder)
     }
 }
 
@@ -136,6 +151,15 @@ mod tests {
             // The floor of 1e-3 moves them by about that share.
             assert!((ladder[k + 1] - expected).abs() < 1e-3, "{ladder:?}");
         }
+    }
+
+    #[test]
+    fn tuning_can_be_stopped() {
+        let options = TemperingOptions::default();
+        options.cancel.cancel();
+        let model = Couplings::zeros(3).unwrap();
+        let outcome = Tempering::tune(&model, &options);
+        assert!(matches!(outcome, Err(Error::Cancelled)));
     }
 
     #[test]

@@ -121,11 +121,11 @@ fn given_starts_are_used() {
         .unwrap_err();
     assert!(matches!(
         error,
-        Error::Count {
+        Error::Core(mpf_core::Error::Count {
             expected: 3,
             found: 2,
             ..
-        }
+        })
     ));
 }
 

@@ -150,11 +150,11 @@ fn bad_lattices_are_errors_with_numbers() {
     ));
     assert!(matches!(
         ExactLattice::new(&zeros, &lattice(2, 4)),
-        Err(Error::Count {
+        Err(Error::Core(mpf_core::Error::Count {
             expected: 9,
             found: 8,
             ..
-        })
+        }))
     ));
     // Units 2 and 3 follow each other but sit at the ends of different rows.
     for (i, j) in [(2, 3), (0, 4), (0, 8)] {

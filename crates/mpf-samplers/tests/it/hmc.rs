@@ -362,14 +362,14 @@ fn bad_input_is_an_error_with_the_number() {
     ));
     assert!(matches!(
         hmc.state(&[1.0, 2.0]),
-        Err(Error::Count {
+        Err(Error::Core(mpf_core::Error::Count {
             expected: 1,
             found: 2,
             ..
-        })
+        }))
     ));
     assert!(matches!(
         Hmc::new(Quartic(0), HmcOptions::default()).map(|_| ()),
-        Err(Error::Count { found: 0, .. })
+        Err(Error::Core(mpf_core::Error::Count { found: 0, .. }))
     ));
 }

@@ -7,3 +7,4 @@ mod extremes;
 mod hmc;
 mod hostile;
 mod invariance;
+mod local;
