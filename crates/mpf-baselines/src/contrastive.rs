@@ -3,6 +3,7 @@
 //! ```text
 //! ΔJ_ij = η_t (⟨x_i x_j⟩_k − ⟨x_i x_j⟩_0)        i ≠ j, both entries alike
 //! ΔJ_ii = η_t (⟨x_i⟩_k − ⟨x_i⟩_0)
+//! ΔV(n) = ½ η_t (P_k(n) − P_0(n)) / (½ [P_k(n) + P_0(n)] + 0.001)     K-pairwise models
 //! ```
 //!
 //! ⟨·⟩_0 is the mean over the data, ⟨·⟩_k that over chains which started at the data and made k
@@ -119,8 +120,8 @@ impl ContrastiveDivergence {
             if update >= options.updates {
                 break StopReason::IterationLimit;
             }
-            if options.cancel.is_cancelled() {
-                break StopReason::Cancelled;
+            if let Some(reason) = options.cancel.reason() {
+                break reason;
             }
             if clock.seconds() >= options.max_seconds {
                 break StopReason::TimeLimit;
@@ -128,7 +129,7 @@ impl ContrastiveDivergence {
             let gibbs = Gibbs::new(&parameters.couplings)?;
             let moments = chains.run(&gibbs, &parameters.pairs, update, data.as_ref());
             let Some(moments) = moments else {
-                break StopReason::Cancelled;
+                break options.cancel.reason().unwrap_or(StopReason::Cancelled);
             };
             let rate = options.learning_rate.at(update, options.updates);
             let (value, gradient_norm) = parameters.update(&moments, rate, update + 1)?;
@@ -177,6 +178,7 @@ impl ContrastiveDivergence {
             kkt_residual,
             iterations: trace.len(),
             evaluations: trace.len(),
+            single_precision_evaluations: 0,
             seconds,
             left_out_fraction: 0.0,
             asymmetry: None,

@@ -11,14 +11,19 @@
 //! data does not drift.
 
 use crate::Result;
+use mpf_core::Cancel;
 use mpf_core::rng::substream;
+use mpf_ising::internal::check_units;
 use mpf_ising::{Couplings, Samples};
 use mpf_samplers::{Gibbs, Sampler};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Chains that are started.
-const CHAINS: usize = 2000;
+/// Most chains that are started, and units of all chains together: the activity is a mean over both.
+const MOST_CHAINS: usize = 2000;
+const UNITS_OF_CHAINS: usize = 200_000;
+/// Fewest chains.
+const FEWEST_CHAINS: usize = 200;
 
 /// What became of chains that started at the data. All finite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +42,11 @@ impl Drift {
     /// Gibbs sweeps after which a model that has left its data is noticed.
     pub const SWEEPS: usize = 50;
 
+    /// Returns how many chains are run for a model of `n_units`.
+    pub fn n_chains(n_units: usize) -> usize {
+        (UNITS_OF_CHAINS / n_units).clamp(FEWEST_CHAINS, MOST_CHAINS)
+    }
+
     /// Runs chains of `sweeps` sweeps. Equal for any number of threads.
     ///
     /// # Errors
@@ -47,20 +57,25 @@ impl Drift {
         sweeps: usize,
         seed: u64,
     ) -> Result<Self> {
+        Self::measure_cancellable(couplings, samples, sweeps, seed, &Cancel::new())
+    }
+
+    /// As [`Drift::measure`], until `cancel` is set.
+    pub(crate) fn measure_cancellable(
+        couplings: &Couplings,
+        samples: &Samples,
+        sweeps: usize,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let gibbs = Gibbs::new(couplings)?;
         let states = samples.states();
-        if couplings.n_units() != states.n_units() {
-            return Err(mpf_ising::Error::UnitCount {
-                what: "couplings",
-                expected: states.n_units(),
-                found: couplings.n_units(),
-            }
-            .into());
-        }
+        check_units("couplings", states.n_units(), couplings.n_units())?;
         // Distinct rows in proportion to their weight: evenly spaced along the sum of weights.
-        let step = samples.total_weight() / CHAINS as f64;
+        let n_chains = Self::n_chains(states.n_units());
+        let step = samples.total_weight() / n_chains as f64;
         let (mut reached, mut row) = (samples.weight(0), 0);
-        let starts: Vec<usize> = (0..CHAINS)
+        let starts: Vec<usize> = (0..n_chains)
             .map(|chain| {
                 while reached < (chain as f64 + 0.5) * step && row + 1 < states.n_samples() {
                     row += 1;
@@ -77,6 +92,9 @@ impl Drift {
                 let mut rng = substream(seed, chain as u64);
                 let mut state = gibbs.state(states.row(start))?;
                 for _ in 0..sweeps {
+                    if cancel.is_cancelled() {
+                        return Err(mpf_ising::Error::Cancelled.into());
+                    }
                     gibbs.step(&mut state, &mut rng);
                 }
                 Ok((active(states.row(start)), active(state.row())))

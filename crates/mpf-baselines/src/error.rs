@@ -4,6 +4,19 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Contrastive divergence of a local model that runs away.
+    #[error(
+        "after update {update} of contrastive divergence, parameter {parameter} is {value}: lower \
+         `learning_rate`, or raise `l2`"
+    )]
+    RanAway {
+        /// The update, from 1.
+        update: usize,
+        /// The parameter.
+        parameter: usize,
+        /// Its value.
+        value: f64,
+    },
     /// A unit without variance, where its variance has to be inverted.
     #[error(
         "unit {unit} is always {value}, so the covariance of the units has no inverse: leave the \
@@ -45,6 +58,9 @@ pub enum Error {
         /// The learning rate of that update.
         rate: f64,
     },
+    /// A step was left out or given up because the time was over.
+    #[error("the time limit was reached")]
+    TimeLimit,
     /// Weighted samples where every sample is needed by itself.
     #[error("choosing a penalty and error bars need every sample by itself: give the states too")]
     NoStates,
@@ -58,16 +74,6 @@ pub enum Error {
         n_samples: usize,
         /// The most that are allowed.
         limit: usize,
-    },
-    /// Moments of one kind that are too few or too many.
-    #[error("{what}: found {found}, expected {expected}")]
-    Count {
-        /// What has the wrong number.
-        what: &'static str,
-        /// How many there should be.
-        expected: usize,
-        /// How many there are.
-        found: usize,
     },
     /// A number that cannot be a moment of 0/1 units, or the error of one.
     #[error(

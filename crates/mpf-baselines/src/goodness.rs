@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! m_i = ⟨x_i⟩    C_ij = ⟨δ_i δ_j⟩    T_ijk = ⟨δ_i δ_j δ_k⟩,  δ = x − m    P(n) = share with n active
-//! z = (model − data)/√(error²_model + error²_data)
+//! z = (model − data)/σ,  σ² = error²_model + error²_data
 //! S = ln Z + ⟨E⟩    I = Σ_i S(m_i) − S,   S(m) = −m ln m − (1 − m) ln(1 − m)       nats
 //! ```
 //!
@@ -12,10 +12,27 @@
 //! ([`block_mean`](mpf_ising::block_mean)) through the influence of a block on each moment, in which the means'
 //! own errors are accounted for: δ_i δ_j − C_ij, and
 //! δ_i δ_j δ_k − T_ijk − C_jk δ_i − C_ik δ_j − C_ij δ_k.
+//!
+//! Four things make z large without a difference, and each is dealt with:
+//!
+//! - The influences of the means may cancel the rest. With two modes T = m (1 − m)(1 − 2m) is
+//!   stationary in m near weights of 4 : 1, and first-order errors vanish. The error of a triplet is
+//!   therefore at least that with means taken as known.
+//! - Chains may differ by more than blocks within them say. [`Moments::of_chains`] takes the larger
+//!   error.
+//! - A sample that misses a rare event knows neither the event nor its variance. An error is at least
+//!   that of as many independent draws of the other side's variance.
+//! - Counts of rare events have a longer tail than the normal distribution. z is the number of
+//!   standard deviations at which the latter has the bound exp(−z²/2) that Bennett's inequality
+//!   gives: z² = 2 σ²/b² h(b |model − data|/σ²), h(u) = (1 + u) ln(1 + u) − u, for sums of independent
+//!   terms of at most b. For small u it is the z above.
+//!
+//! [`GoodnessOfFit::chance_limit`] is what the largest of all z may be by chance.
 
 use crate::Result;
 use crate::error::{Error, check_mean};
-use mpf_ising::internal::{n_blocks, part};
+use mpf_core::check_count;
+use mpf_ising::internal::{check_units, n_blocks, part};
 use mpf_ising::{BlockMean, Couplings, Exact, Samples, States};
 use serde::Serialize;
 
@@ -31,12 +48,11 @@ pub struct Moments {
     pub triplets: Vec<BlockMean>,
     /// P(n) for n = 0 … d.
     pub n_active: Vec<BlockMean>,
+    /// The number of samples or draws; `None` for exact moments.
+    pub n_samples: Option<usize>,
 }
 
-/// All (i, j), i < j, in the order of [`Moments::pairs`].
-pub fn pairs(n_units: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..n_units).flat_map(move |i| (i + 1..n_units).map(move |j| (i, j)))
-}
+pub use mpf_ising::internal::pairs;
 
 /// All (i, j, k), i < j < k, in the order of [`Moments::triplets`].
 pub fn triplets(n_units: usize) -> impl Iterator<Item = (usize, usize, usize)> {
@@ -139,75 +155,86 @@ impl Raw {
 }
 
 impl Moments {
-    /// Of data, or of draws from a model in their order, with errors from blocks of
-    /// `block_length`; finite. O(d³ M/64).
+    /// Of data, or of independent draws from a model, with errors from blocks of `block_length`;
+    /// finite. O(d³ M/64).
     ///
     /// # Errors
     /// [`mpf_ising::Error::BlockLength`].
     pub fn of_states(states: &States, block_length: usize) -> Result<Self> {
-        Self::with_or_without_triplets(states, block_length, true)
+        Self::of_chains(states, 1, block_length, true)
     }
 
-    /// As [`Moments::of_states`] but with no triplets, of which a thousand units have 166 million;
-    /// finite. O(d² M/64).
+    /// Of `n_chains` chains of equal length, one after another. Errors are from blocks of
+    /// `block_length`, or from the differences between chains where these are larger. Without
+    /// triplets, of which a thousand units have 166 million, it takes O(d² M/64) instead of
+    /// O(d³ M/64). Finite.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::BlockLength`].
-    pub fn without_triplets(states: &States, block_length: usize) -> Result<Self> {
-        Self::with_or_without_triplets(states, block_length, false)
-    }
-
-    fn with_or_without_triplets(
+    /// [`mpf_ising::Error::BlockLength`] for blocks or chains that are too long.
+    pub fn of_chains(
         states: &States,
+        n_chains: usize,
         block_length: usize,
         with_triplets: bool,
     ) -> Result<Self> {
         let n = states.n_samples();
-        let n_blocks = n_blocks(n, block_length)?;
-        let d = states.n_units();
+        let blocks = n_blocks(n, block_length)?;
         let all = Raw::of(states, with_triplets);
-        let central = Self::central(&all);
-        let m = &all.ones;
-        let mut squares = Self::central(&all);
-        squares.clear();
-        for b in 0..n_blocks {
-            let range = part(n, n_blocks, b);
-            let length = range.len() as f64;
-            let raw = Raw::of(&states.slice(range), with_triplets);
-            let add = |sum: &mut BlockMean, influence: f64| {
-                sum.standard_error += (length * influence) * (length * influence);
-            };
-            for (sum, (here, overall)) in squares.means.iter_mut().zip(raw.ones.iter().zip(m)) {
-                add(sum, here - overall);
-            }
-            for (q, pair) in pairs(d).enumerate() {
-                let influence = raw.pair_about(m, q, pair) - central.pairs[q].value;
-                add(&mut squares.pairs[q], influence);
-            }
-            for (t, (i, j, k)) in triplets(d).take(all.triplets.len()).enumerate() {
-                let c = |a, b| central.pairs[pair_index(d, a, b)].value;
-                let delta = |a: usize| raw.ones[a] - m[a];
-                let influence = raw.triplet_about(m, t, (i, j, k))
-                    - central.triplets[t].value
-                    - c(j, k) * delta(i)
-                    - c(i, k) * delta(j)
-                    - c(i, j) * delta(k);
-                add(&mut squares.triplets[t], influence);
-            }
-            for (sum, (here, overall)) in squares
-                .n_active
-                .iter_mut()
-                .zip(raw.n_active.iter().zip(&all.n_active))
-            {
-                add(sum, here - overall);
+        let mut found = Self::central(&all);
+        found.n_samples = Some(n);
+        let mut errors = found.errors(&all, states, blocks);
+        if n_chains > 1 {
+            let chains = n_blocks(n, n / n_chains)?;
+            let between = found.errors(&all, states, chains);
+            for (error, between) in errors.iter_mut().zip(between) {
+                *error = between.max(*error);
             }
         }
-        let scale = n_blocks as f64 / (n_blocks - 1) as f64 / (n as f64 * n as f64);
-        let mut found = central;
-        for (mean, square) in found.all_mut().zip(squares.all()) {
-            mean.standard_error = (scale * square.standard_error).sqrt();
+        for (mean, error) in found.all_mut().zip(errors) {
+            mean.standard_error = error;
         }
         Ok(found)
+    }
+
+    /// Returns the standard errors of all moments, from the influences of `parts` parts of `states`.
+    fn errors(&self, all: &Raw, states: &States, parts: usize) -> Vec<f64> {
+        let (n, d) = (states.n_samples(), states.n_units());
+        let m = &all.ones;
+        let mut squares = vec![0.0f64; self.all().count()];
+        // Of the triplets, with means taken as known.
+        let mut known = vec![0.0f64; all.triplets.len()];
+        for b in 0..parts {
+            let range = part(n, parts, b);
+            let length = range.len() as f64;
+            let square = |influence: f64| (length * influence) * (length * influence);
+            let raw = Raw::of(&states.slice(range), !all.triplets.is_empty());
+            let mut sums = squares.iter_mut();
+            let mut add = |influence: f64| {
+                *sums.next().expect("a sum for every moment") += square(influence);
+            };
+            for (here, overall) in raw.ones.iter().zip(m) {
+                add(here - overall);
+            }
+            for (q, pair) in pairs(d).enumerate() {
+                add(raw.pair_about(m, q, pair) - self.pairs[q].value);
+            }
+            for (t, (i, j, k)) in triplets(d).take(all.triplets.len()).enumerate() {
+                let c = |a, b| self.pairs[pair_index(d, a, b)].value;
+                let delta = |a: usize| raw.ones[a] - m[a];
+                let plain = raw.triplet_about(m, t, (i, j, k)) - self.triplets[t].value;
+                known[t] += square(plain);
+                add(plain - c(j, k) * delta(i) - c(i, k) * delta(j) - c(i, j) * delta(k));
+            }
+            for (here, overall) in raw.n_active.iter().zip(&all.n_active) {
+                add(here - overall);
+            }
+        }
+        let first = d + self.pairs.len();
+        for (square, known) in squares[first..].iter_mut().zip(known) {
+            *square = known.max(*square);
+        }
+        let scale = parts as f64 / (parts - 1) as f64 / (n as f64 * n as f64);
+        squares.iter().map(|sum| (scale * sum).sqrt()).collect()
     }
 
     /// Of a small model, without error; finite. O(d 2^d), and 8 · 2^d bytes.
@@ -235,19 +262,13 @@ impl Moments {
                 .map(|(t, triplet)| known(raw.triplet_about(&raw.ones, t, triplet)))
                 .collect(),
             n_active: raw.n_active.iter().map(|p| known(*p)).collect(),
+            n_samples: None,
         }
     }
 
     /// Checks that these can be moments of so many units.
     fn check(&self, n_units: usize) -> Result<()> {
-        if self.means.len() != n_units {
-            return Err(mpf_ising::Error::UnitCount {
-                what: "moments of the model",
-                expected: n_units,
-                found: self.means.len(),
-            }
-            .into());
-        }
+        check_units("moments of the model", n_units, self.means.len())?;
         let n_pairs = n_units * n_units.saturating_sub(1) / 2;
         let n_triplets = if self.triplets.is_empty() {
             0
@@ -260,13 +281,7 @@ impl Moments {
             ("triplet moments", &self.triplets, n_triplets),
             ("chances of n active units", &self.n_active, n_units + 1),
         ] {
-            if moments.len() != expected {
-                return Err(Error::Count {
-                    what,
-                    expected,
-                    found: moments.len(),
-                });
-            }
+            check_count(what, expected, moments.len())?;
             let is_moment = |m: &BlockMean| {
                 m.value.abs() <= LARGEST && (0.0..=LARGEST).contains(&m.standard_error)
             };
@@ -292,12 +307,61 @@ impl Moments {
         first.chain(&mut self.triplets).chain(&mut self.n_active)
     }
 
-    fn clear(&mut self) {
-        for mean in self.all_mut() {
-            mean.value = 0.0;
-            mean.standard_error = 0.0;
-        }
+    /// Returns what independent draws of g = x_i, δ_i δ_j, δ_i δ_j δ_k and "n are active" vary by.
+    /// The squares are linear in δ: δ² = m (1 − m) + (1 − 2m) δ.
+    fn spreads(&self) -> [Vec<Spread>; 4] {
+        let d = self.means.len();
+        let m = |i: usize| self.means[i].value;
+        let v = |i: usize| m(i) * (1.0 - m(i));
+        let s = |i: usize| 1.0 - 2.0 * m(i);
+        let largest = |i: usize| m(i).max(1.0 - m(i));
+        let c = |i: usize, j: usize| self.pairs[pair_index(d, i, j)].value;
+        let spread = |square: f64, mean: f64, largest: f64| Spread {
+            variance: (square - mean * mean).max(0.0),
+            largest: largest + mean.abs(),
+        };
+        let of_pair = |(i, j): (usize, usize)| {
+            let square = v(i) * v(j) + s(i) * s(j) * c(i, j);
+            spread(square, c(i, j), largest(i) * largest(j))
+        };
+        let of_triplet = |((i, j, k), mean): ((usize, usize, usize), &BlockMean)| {
+            let square = v(i) * v(j) * v(k)
+                + v(i) * s(j) * s(k) * c(j, k)
+                + v(j) * s(i) * s(k) * c(i, k)
+                + v(k) * s(i) * s(j) * c(i, j)
+                + s(i) * s(j) * s(k) * mean.value;
+            spread(square, mean.value, largest(i) * largest(j) * largest(k))
+        };
+        let indicator = |p: &BlockMean| Spread {
+            variance: (p.value * (1.0 - p.value)).max(0.0),
+            largest: p.value.max(1.0 - p.value),
+        };
+        [
+            self.means.iter().map(indicator).collect(),
+            pairs(d).map(of_pair).collect(),
+            triplets(d).zip(&self.triplets).map(of_triplet).collect(),
+            self.n_active.iter().map(indicator).collect(),
+        ]
     }
+}
+
+/// The variance of a quantity, and the most that one draw is off its mean.
+#[derive(Clone, Copy)]
+struct Spread {
+    variance: f64,
+    largest: f64,
+}
+
+/// Returns z of a sum of independent terms of at most `largest` and of so much variance in all that
+/// is `off` its mean: √(2 σ²/b² h(b off/σ²)).
+fn bennett(off: f64, variance: f64, largest: f64) -> f64 {
+    let u = largest * off / variance;
+    if u < 1e-3 {
+        // h(u) = u²/2 − u³/6 + …, which the difference of logarithms loses to rounding.
+        return off / variance.sqrt() * (1.0 - u / 6.0);
+    }
+    let h = (1.0 + u) * u.ln_1p() - u;
+    (2.0 * variance * h).sqrt() / largest
 }
 
 /// How far one kind of moment of a model is from that of data. Finite; all zero where there are
@@ -315,9 +379,12 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Of moments in the same order. Pairs that have no error on either side, such as the number
-    /// of active units that neither shows, are left out of z.
-    fn of(model: &[BlockMean], data: &[BlockMean]) -> Self {
+    /// Of moments in the same order with their spreads, of so many draws each. Pairs that have no
+    /// error on either side, such as two exact ones, are left out of z.
+    fn of(
+        (model, model_spreads, n_draws): (&[BlockMean], &[Spread], Option<usize>),
+        (data, data_spreads, n_samples): (&[BlockMean], &[Spread], Option<usize>),
+    ) -> Self {
         let n = data.len() as f64;
         let mut found = Self {
             rms_difference: 0.0,
@@ -326,13 +393,30 @@ impl Agreement {
             largest_z: 0.0,
         };
         let mut judged = 0.0f64;
-        for (model, data) in model.iter().zip(data) {
-            let off = model.value - data.value;
-            let variance = model.standard_error.powi(2) + data.standard_error.powi(2);
+        let spreads = model_spreads.iter().zip(data_spreads);
+        for ((model, data), (a, b)) in model.iter().zip(data).zip(spreads) {
+            let off = (model.value - data.value).abs();
+            // Of both together, which vary even where neither does.
+            let per_draw = a.variance.max(b.variance) + off * off / 4.0;
+            let largest = a.largest.max(b.largest);
+            let mut variance = 0.0;
+            let mut largest_term = 0.0f64;
+            for (error, n) in [
+                (model.standard_error, n_draws),
+                (data.standard_error, n_samples),
+            ] {
+                let independent = n.map_or(0.0, |n| per_draw / n.max(1) as f64);
+                let own = independent.max(error * error);
+                variance += own;
+                if n.is_some() && per_draw > 0.0 {
+                    // One of per_draw/own effective draws.
+                    largest_term = largest_term.max(largest * own / per_draw);
+                }
+            }
             found.rms_difference += off * off / n;
             found.rms_error += variance / n;
             if variance > 0.0 {
-                let z = off.abs() / variance.sqrt();
+                let z = bennett(off, variance, largest_term);
                 judged += 1.0;
                 found.within_two_errors += f64::from(u8::from(z < 2.0));
                 found.largest_z = found.largest_z.max(z);
@@ -366,23 +450,38 @@ impl GoodnessOfFit {
     /// Compares. Triplets are, where both have them.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`Error::Count`] and
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`mpf_core::Error::Count`] and
     /// [`Error::NotAMoment`] for fields that were set to what moments cannot be.
     pub fn new(model: Moments, data: Moments) -> Result<Self> {
         model.check(data.means.len())?;
         data.check(data.means.len())?;
+        let [of_model, of_data] = [&model, &data].map(Moments::spreads);
+        let of = |kind: usize, a: &[BlockMean], b: &[BlockMean]| {
+            Agreement::of(
+                (a, &of_model[kind], model.n_samples),
+                (b, &of_data[kind], data.n_samples),
+            )
+        };
         Ok(Self {
-            means: Agreement::of(&model.means, &data.means),
-            pairs: Agreement::of(&model.pairs, &data.pairs),
+            means: of(0, &model.means, &data.means),
+            pairs: of(1, &model.pairs, &data.pairs),
             triplets: if model.triplets.len() == data.triplets.len() {
-                Agreement::of(&model.triplets, &data.triplets)
+                of(2, &model.triplets, &data.triplets)
             } else {
-                Agreement::of(&[], &[])
+                of(2, &[], &[])
             },
-            n_active: Agreement::of(&model.n_active, &data.n_active),
+            n_active: of(3, &model.n_active, &data.n_active),
             model,
             data,
         })
+    }
+
+    /// Returns the |z| that the largest of all moments exceeds by chance in at most one of 10,000
+    /// comparisons, however the moments depend on each other: N of them do with a probability below
+    /// 2 N exp(−z²/2).
+    pub fn chance_limit(&self) -> f64 {
+        let n = self.data.all().count().max(1) as f64;
+        (2.0 * (2.0 * n / 1e-4).ln()).sqrt()
     }
 }
 
@@ -404,7 +503,7 @@ impl Entropies {
     /// independent of each other: a guide, not a bound. They are zero for exact moments.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`Error::Count`] and
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`mpf_core::Error::Count`] and
     /// [`Error::NotAMoment`] for fields that were set to what moments cannot be;
     /// [`Error::NotFinite`] for a ln Z that is not, and for couplings so large that a result is not.
     pub fn new(couplings: &Couplings, log_z: BlockMean, model: &Moments) -> Result<Self> {
@@ -499,4 +598,40 @@ fn root_of_squares(errors: &[f64]) -> f64 {
         return sum.sqrt();
     }
     errors.iter().fold(0.0, |root: f64, e| root.hypot(*e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z_of_rare_events_bounds_their_tail() {
+        // A Poisson count of mean λ is the limit of independent terms of at most 1.
+        for mean in [0.3f64, 3.0, 30.0] {
+            let chance = |k: usize| {
+                let factorial: f64 = (1..=k).map(|i| (i as f64).ln()).sum();
+                (k as f64 * mean.ln() - mean - factorial).exp()
+            };
+            let first = mean.ceil() as usize + 1;
+            for least in first..first + 40 {
+                let tail: f64 = (least..least + 200).map(chance).sum();
+                let off = least as f64 - mean;
+                let z = bennett(off, mean, 1.0);
+                assert!(tail <= (-z * z / 2.0).exp(), "{mean} {least}");
+                // Not by much: the normal tail itself is about z √(2π) below exp(−z²/2).
+                assert!(
+                    tail > (-z * z / 2.0).exp() / (10.0 * (1.0 + z)),
+                    "{mean} {least}"
+                );
+                // The plain z would promise far less.
+                assert!(z < off / mean.sqrt());
+            }
+        }
+        // Frequent events: the plain z, across the series at u = 10⁻³.
+        for off in [0.999e-3, 1.001e-3] {
+            let z = bennett(off, 1.0, 1.0);
+            assert!((z - off * (1.0 - off / 6.0)).abs() < 1e-6 * off, "{z}");
+        }
+        assert_eq!(bennett(3.0, 4.0, 0.0), 1.5);
+    }
 }

@@ -37,6 +37,7 @@ mod drift;
 mod error;
 mod goodness;
 mod independent;
+mod local_contrastive;
 mod log_z;
 mod max_likelihood;
 mod mean_field;
@@ -44,6 +45,7 @@ mod method;
 mod mpf;
 mod objectives;
 mod pseudolikelihood;
+mod rbm;
 mod recipe;
 mod rise;
 mod sample_scores;
@@ -54,8 +56,12 @@ pub use contrastive::{ContrastiveDivergence, ContrastiveOptions, LearningRate};
 pub use independent::independent;
 pub use max_likelihood::{MaximumLikelihood, NegativeLogLikelihood};
 pub use mean_field::{Expansion, MeanField, MeanFieldFit};
-pub use pseudolikelihood::{LogisticLoss, Pseudolikelihood};
+pub use pseudolikelihood::Pseudolikelihood;
 pub use rise::{log_rise, rise};
+
+// Machines with hidden units.
+pub use local_contrastive::{LocalContrastiveOptions, local_contrastive};
+pub use rbm::Rbm;
 
 // Every method behind one trait.
 pub use method::{Description, Method, MethodOptions, Methods, OwnObjective, Takes};

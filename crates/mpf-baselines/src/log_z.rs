@@ -57,7 +57,7 @@ impl LogZ {
             let value = Exact::new(couplings)?.log_z();
             return exact(value, LogZSource::Enumeration);
         }
-        if let Some(lattice) = lattice {
+        if let Some(lattice) = lattice.filter(|_| couplings.potential().is_none()) {
             match ExactLattice::new(couplings, lattice) {
                 Ok(found) => return exact(found.log_z(), LogZSource::Lattice),
                 // Couplings beyond the lattice: not its case.

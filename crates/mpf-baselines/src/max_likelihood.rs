@@ -8,21 +8,20 @@
 //!
 //! (paper, Eq. `KL likelihood` and the section on maximum likelihood.) Z and the model's moments
 //! are summed over all 2^d states in every evaluation: the yardstick that none of the other
-//! methods has. It goes through the same [`Fitter`] as MPF, in the same standardised units, with
-//! the same penalties and supports. Not for more than
-//! [`MaximumLikelihood::MAX_UNITS`] units, and slow near that:
-//! d = 20 takes about 0.1 s per evaluation.
+//! methods has. It goes through the same [`Fitter`](mpf_ising::Fitter) as MPF, in the same
+//! standardised units, with the same penalties and supports. Not for more than
+//! [`MaximumLikelihood::MAX_UNITS`] units, and slow near that: d = 20 takes about 0.1 s per
+//! evaluation.
 
 mod sandwich;
 
 use crate::Result;
-use crate::method::{Description, Method, MethodOptions, OwnObjective, Takes};
+use crate::method::{Description, FitterMethod, OwnObjective, Takes};
 use mpf_core::Objective;
 use mpf_ising::{
-    Couplings, CrossValidation, Error, ErrorBars, Estimator, Exact, Fit, FitOptions, FitProgress,
-    Fitter, Mode, PathProgress, PenaltyPath, Samples, SpinCouplings, States, Terms,
+    Couplings, Error, Estimator, Exact, FitOptions, Mode, Samples, SpinCouplings, Terms,
 };
-use ndarray::{Array1, Array2};
+use ndarray::Array2;
 
 /// −LL as a function of θ = (h of all units, K of the pairs).
 pub struct NegativeLogLikelihood {
@@ -59,14 +58,7 @@ impl Objective for NegativeLogLikelihood {
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let d = self.pair_means.nrows();
         let (fields, couplings) = theta.split_at(d);
-        let mut spins = SpinCouplings {
-            fields: Array1::from(fields.to_vec()),
-            couplings: Array2::zeros((d, d)),
-        };
-        for (&(i, j), &k) in self.pairs.iter().zip(couplings) {
-            spins.couplings[[i, j]] = k;
-            spins.couplings[[j, i]] = k;
-        }
+        let spins = SpinCouplings::of_pairs(fields, &self.pairs, couplings);
         let Ok(exact) = Couplings::from_spins(&spins).and_then(|j| Exact::new(&j)) else {
             grad.fill(0.0);
             return f64::INFINITY;
@@ -91,8 +83,8 @@ impl Objective for NegativeLogLikelihood {
     }
 }
 
-/// Exact maximum likelihood, as an estimator of [`Fitter`]: up to [`MaximumLikelihood::MAX_UNITS`]
-/// units, jointly. Penalties are added to −LL per sample.
+/// Exact maximum likelihood, as an estimator of [`Fitter`](mpf_ising::Fitter): up to
+/// [`MaximumLikelihood::MAX_UNITS`] units, jointly. Penalties are added to −LL per sample.
 ///
 /// ```
 /// use mpf_baselines::MaximumLikelihood;
@@ -117,6 +109,13 @@ impl MaximumLikelihood {
 
 impl Estimator for MaximumLikelihood {
     fn check(&self, options: &FitOptions) -> mpf_ising::Result<()> {
+        if options.potential.is_some() {
+            return Err(Error::NotOffered {
+                method: "exact maximum likelihood",
+                option: "K-pairwise models",
+                reason: "it fits the pairs alone; use MPF or PL, and polish",
+            });
+        }
         match options.mode {
             Mode::Joint => Ok(()),
             Mode::NodeWise => Err(Error::NotOffered {
@@ -141,64 +140,20 @@ impl Estimator for MaximumLikelihood {
 }
 
 /// [`MaximumLikelihood`] as one of the methods.
-pub(crate) struct Ml;
-
-impl Ml {
-    fn fitter(options: &MethodOptions, n_samples: f64) -> Result<Fitter<MaximumLikelihood>> {
-        let options = options.fit_options(n_samples);
-        Ok(Fitter::new(MaximumLikelihood, options)?)
-    }
-}
-
-impl Method for Ml {
-    fn describe(&self) -> Description {
-        Description {
-            name: "ml",
-            title: "ML",
-            summary: "Exact maximum likelihood, up to 20 units",
-            takes: &[Takes::Penalties, Takes::Support, Takes::Sandwich],
-            objective: Some(OwnObjective::LogLikelihood),
-            max_units: MaximumLikelihood::MAX_UNITS,
-            is_local: false,
-            competes: true,
-        }
-    }
-
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let fitter = Self::fitter(options, samples.n_effective())?;
-        Ok(fitter.fit_observed(samples, observer)?)
-    }
-
-    fn cross_validate(
-        &self,
-        path: &PenaltyPath,
-        states: &States,
-        options: &MethodOptions,
-        observer: &mut dyn FnMut(&PathProgress),
-    ) -> Result<CrossValidation> {
-        MaximumLikelihood.check_units(states.n_units())?;
-        let fitter = Self::fitter(options, states.n_samples() as f64)?;
-        Ok(path.cross_validate(&fitter, states, observer)?)
-    }
-
-    fn sandwich(
-        &self,
-        couplings: &Couplings,
-        states: &States,
-        block_length: usize,
-        options: &MethodOptions,
-    ) -> Result<ErrorBars> {
-        MaximumLikelihood.check_units(states.n_units())?;
-        let options = options.fit_options(states.n_samples() as f64);
-        sandwich::error_bars(couplings, states, block_length, &options)
-    }
-
-    fn n_parameters(&self, n_units: usize, n_couplings: usize, _: &MethodOptions) -> usize {
-        n_units + n_couplings
-    }
-}
+pub(crate) static ML: FitterMethod<MaximumLikelihood> = FitterMethod {
+    description: Description {
+        name: "ml",
+        title: "ML",
+        summary: "Exact maximum likelihood, up to 20 units",
+        takes: &[Takes::Penalties, Takes::Support, Takes::Sandwich],
+        objective: Some(OwnObjective::LogLikelihood),
+        max_units: MaximumLikelihood::MAX_UNITS,
+        is_local: false,
+        competes: true,
+    },
+    estimator: |_| MaximumLikelihood,
+    sandwich: |fitter, couplings, states, block_length| {
+        sandwich::error_bars(couplings, states, block_length, fitter.options())
+    },
+    always_node_wise: false,
+};

@@ -23,10 +23,12 @@ use crate::error::Error;
 use crate::independent::independent_bias;
 use crate::method::{Description, Method, MethodOptions, Takes};
 use mpf_core::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
-use mpf_core::{Stopwatch, check_option};
+use mpf_core::{Cancel, Stopwatch, check_option};
 use mpf_ising::{Couplings, Fit, FitProgress, Samples, SpinCouplings, Support, Warning};
 use ndarray::{Array1, Array2};
 use serde::Serialize;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 /// How far the expansion in the couplings goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -94,6 +96,15 @@ impl MeanField {
     /// that a coupling or a field overflows, [`mpf_ising::Error::NotFinite`] and
     /// [`mpf_ising::Error::TooLarge`].
     pub fn fit(&self, samples: &Samples) -> Result<MeanFieldFit> {
+        self.fit_cancellable(samples, &Cancel::new())
+    }
+
+    /// As [`MeanField::fit`], until `cancel` is set. The decomposition then goes on in a thread of
+    /// its own, to no purpose, until it ends or the program does.
+    ///
+    /// # Errors
+    /// Also [`mpf_ising::Error::Cancelled`].
+    pub fn fit_cancellable(&self, samples: &Samples, cancel: &Cancel) -> Result<MeanFieldFit> {
         let clock = Stopwatch::start();
         let d = samples.n_units();
         let pair_means = samples.pair_means();
@@ -118,7 +129,7 @@ impl MeanField {
         let mut clipped = Vec::new();
         let mut smallest_eigenvalue = 0.0;
         if !units.is_empty() {
-            let (inverse, smallest) = self.inverse_susceptibility(&pair_means, &units)?;
+            let (inverse, smallest) = self.inverse_susceptibility(&pair_means, &units, cancel)?;
             smallest_eigenvalue = smallest;
             let magnetisation = Array1::from_shape_fn(d, |i| 2.0 * means[i] - 1.0);
             for (a, &i) in units.iter().enumerate() {
@@ -168,13 +179,14 @@ impl MeanField {
         &self,
         pair_means: &Array2<f64>,
         units: &[usize],
+        cancel: &Cancel,
     ) -> Result<(Array2<f64>, f64)> {
         let n = units.len();
         let chi = Array2::from_shape_fn((n, n), |(a, b)| {
             let (i, j) = (units[a], units[b]);
             pair_means[[i, j]] - pair_means[[i, i]] * pair_means[[j, j]]
         });
-        let eigen = symmetric_eigen(chi.view())?;
+        let eigen = until_cancelled(cancel, move || symmetric_eigen(chi.view()))??;
         let smallest = eigen.0[0];
         // χ is a difference of numbers up to 1, so its entries err by ε and its eigenvalues by n·ε.
         if self.lambda == 0.0 && smallest <= 4.0 * n as f64 * f64::EPSILON {
@@ -204,6 +216,30 @@ impl MeanField {
     }
 }
 
+/// Runs `work` in another thread, and waits for it until `cancel` is set.
+fn until_cancelled<T: Send + 'static>(
+    cancel: &Cancel,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    const PATIENCE: Duration = Duration::from_millis(50);
+    let (sender, result) = sync_channel(1);
+    // Nobody may be waiting any more.
+    let worker = std::thread::spawn(move || drop(sender.send(work())));
+    loop {
+        match result.recv_timeout(PATIENCE) {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                return Err(mpf_ising::Error::Cancelled.into());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                Ok(()) => unreachable!("the result is sent before the thread ends"),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+        }
+    }
+}
+
 /// [`MeanField`] with the TAP correction as one of the methods.
 pub(crate) struct Tap;
 
@@ -228,6 +264,7 @@ impl Method for Tap {
         _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
         let mean_field = MeanField::new(Expansion::Tap, options.damping)?;
-        Ok(mean_field.fit(samples)?.fit)
+        let cancel = &options.minimizer.cancel;
+        Ok(mean_field.fit_cancellable(samples, cancel)?.fit)
     }
 }

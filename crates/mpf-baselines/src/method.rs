@@ -7,8 +7,9 @@
 use crate::Result;
 use mpf_core::MinimizerOptions;
 use mpf_ising::{
-    Couplings, CrossValidation, Error, ErrorBars, Estimator, Fit, FitOptions, FitProgress, Fitter,
-    MarginEstimator, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples, States, Support,
+    CountPotential, Couplings, CrossValidation, Error, ErrorBars, Estimator, Fit, FitOptions,
+    FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples,
+    States, Support,
 };
 
 /// An option that not every method takes.
@@ -28,6 +29,8 @@ pub enum Takes {
     Damping,
     /// Numbers of updates and sweeps.
     Updates,
+    /// A potential of the number of active units: K-pairwise models.
+    Potential,
 }
 
 /// The objective that a method is judged by on held-out samples.
@@ -77,6 +80,8 @@ pub struct MethodOptions {
     pub neighbourhood: Neighbourhood,
     /// Whether every row is fitted by itself. Default no.
     pub node_wise: bool,
+    /// V of the number of active units, for a K-pairwise model. Default: none.
+    pub potential: Option<CountPotential>,
     /// The free couplings. Default: all.
     pub support: Support,
     /// Couplings to start from. Default: none, and every method starts where it likes.
@@ -100,6 +105,7 @@ impl Default for MethodOptions {
             l2: None,
             neighbourhood: Neighbourhood::default(),
             node_wise: false,
+            potential: None,
             support: Support::default(),
             start: None,
             minimizer: MinimizerOptions::default(),
@@ -126,6 +132,7 @@ impl MethodOptions {
                 self.neighbourhood != plain.neighbourhood,
                 Takes::Neighbourhoods,
             ),
+            (self.potential.is_some(), Takes::Potential),
         ];
         let refused = |&(is_set, option): &(bool, Takes)| is_set && !method.takes.contains(&option);
         set.into_iter().find(refused).map(|(_, option)| option)
@@ -142,6 +149,7 @@ impl MethodOptions {
             l1: self.l1,
             l2: self.l2_of(n_samples),
             support: self.support.clone(),
+            potential: self.potential,
             start: self.start.clone(),
             mode: if self.node_wise {
                 Mode::NodeWise
@@ -251,7 +259,7 @@ impl Default for Methods {
             &crate::rise::LOG_RISE,
             &crate::contrastive::Cd,
             &crate::mean_field::Tap,
-            &crate::max_likelihood::Ml,
+            &crate::max_likelihood::ML,
             &crate::independent::Independent,
         ])
     }
@@ -276,16 +284,31 @@ impl Methods {
     }
 }
 
-/// A method whose objective is a sum over margins: everything follows from its estimator.
-pub(crate) struct MarginMethod<E> {
+/// Computes the error bars of couplings that a fitter fitted to states, from blocks of so many
+/// successive samples.
+pub(crate) type Sandwich<E> = fn(&Fitter<E>, &Couplings, &States, usize) -> Result<ErrorBars>;
+
+/// The sandwich of an objective that is a sum over margins.
+pub(crate) fn margin_sandwich<E: MarginEstimator>(
+    fitter: &Fitter<E>,
+    couplings: &Couplings,
+    states: &States,
+    block_length: usize,
+) -> Result<ErrorBars> {
+    Ok(fitter.corrected_sandwich(couplings, states, block_length)?)
+}
+
+/// A method that is a [`Fitter`]: everything follows from its estimator.
+pub(crate) struct FitterMethod<E: Estimator> {
     pub(crate) description: Description,
     /// Makes the estimator, with the options that belong to it.
     pub(crate) estimator: fn(&MethodOptions) -> E,
+    pub(crate) sandwich: Sandwich<E>,
     /// Whether every row is always fitted by itself.
     pub(crate) always_node_wise: bool,
 }
 
-impl<E: Estimator> MarginMethod<E> {
+impl<E: Estimator> FitterMethod<E> {
     fn is_node_wise(&self, options: &MethodOptions) -> bool {
         options.node_wise || self.always_node_wise
     }
@@ -297,9 +320,16 @@ impl<E: Estimator> MarginMethod<E> {
         }
         Ok(Fitter::new((self.estimator)(options), fit_options)?)
     }
+
+    /// Returns a fitter for plain data, which are checked before any work is done.
+    fn fitter_of(&self, states: &States, options: &MethodOptions) -> Result<Fitter<E>> {
+        let fitter = self.fitter(options, states.n_samples() as f64)?;
+        fitter.estimator().check_units(states.n_units())?;
+        Ok(fitter)
+    }
 }
 
-impl<E: MarginEstimator> Method for MarginMethod<E> {
+impl<E: Estimator> Method for FitterMethod<E> {
     fn describe(&self) -> Description {
         self.description
     }
@@ -321,7 +351,7 @@ impl<E: MarginEstimator> Method for MarginMethod<E> {
         options: &MethodOptions,
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
-        let fitter = self.fitter(options, states.n_samples() as f64)?;
+        let fitter = self.fitter_of(states, options)?;
         Ok(path.cross_validate(&fitter, states, observer)?)
     }
 
@@ -332,8 +362,8 @@ impl<E: MarginEstimator> Method for MarginMethod<E> {
         block_length: usize,
         options: &MethodOptions,
     ) -> Result<ErrorBars> {
-        let fitter = self.fitter(options, states.n_samples() as f64)?;
-        Ok(fitter.corrected_sandwich(couplings, states, block_length)?)
+        let fitter = self.fitter_of(states, options)?;
+        (self.sandwich)(&fitter, couplings, states, block_length)
     }
 
     fn n_parameters(&self, n_units: usize, n_couplings: usize, options: &MethodOptions) -> usize {

@@ -1,9 +1,9 @@
 //! Minimum probability flow as one of the methods.
 
-use crate::method::{Description, MarginMethod, OwnObjective, Takes};
+use crate::method::{Description, FitterMethod, OwnObjective, Takes, margin_sandwich};
 use mpf_ising::Mpf;
 
-pub(crate) static MPF: MarginMethod<Mpf> = MarginMethod {
+pub(crate) static MPF: FitterMethod<Mpf> = FitterMethod {
     description: Description {
         name: "mpf",
         title: "MPF",
@@ -14,6 +14,7 @@ pub(crate) static MPF: MarginMethod<Mpf> = MarginMethod {
             Takes::NodeWise,
             Takes::Support,
             Takes::Sandwich,
+            Takes::Potential,
         ],
         objective: Some(OwnObjective::Flow),
         max_units: usize::MAX,
@@ -24,5 +25,6 @@ pub(crate) static MPF: MarginMethod<Mpf> = MarginMethod {
         neighbourhood: options.neighbourhood,
         ..Mpf::default()
     },
+    sandwich: margin_sandwich,
     always_node_wise: false,
 };

@@ -9,9 +9,14 @@
 
 use crate::Result;
 use crate::error::Error;
-use crate::pseudolikelihood::LogisticLoss;
+use crate::pseudolikelihood::Pseudolikelihood;
+use crate::sample_scores::margin_shifts;
 use mpf_core::{FlowForm, Objective};
-use mpf_ising::{Couplings, Estimator, Exact, MarginLoss, MarginSum, Mpf, Samples, Support, Terms};
+use mpf_ising::internal::check_units;
+use mpf_ising::{
+    Couplings, Estimator, Exact, FitOptions, Fitter, MarginLoss, MarginSum, Mpf, Samples, Support,
+    Terms, get_bit,
+};
 use serde::Serialize;
 
 /// The objectives of a model on a data set, without penalties. Never NaN.
@@ -54,14 +59,7 @@ impl Objectives {
     /// a likelihood that overflows.
     pub fn of(couplings: &Couplings, samples: &Samples) -> Result<Self> {
         let d = couplings.n_units();
-        if samples.n_units() != d {
-            return Err(mpf_ising::Error::UnitCount {
-                what: "samples",
-                expected: d,
-                found: samples.n_units(),
-            }
-            .into());
-        }
+        check_units("samples", d, samples.n_units())?;
         let log_likelihood = if d <= Exact::MAX_UNITS {
             let value = Exact::new(couplings)?.log_likelihood(samples)?;
             if !value.is_finite() {
@@ -72,14 +70,21 @@ impl Objectives {
         } else {
             None
         };
-        let log_rise_by_unit = (0..d)
-            .map(|unit| node_value(couplings, samples, unit))
-            .collect::<Result<Vec<f64>>>()?;
+        let log_rise_by_unit = match couplings.potential() {
+            None => (0..d)
+                .map(|unit| node_value(couplings, samples, unit))
+                .collect::<Result<Vec<f64>>>()?,
+            Some(_) => node_values(couplings, samples),
+        };
         let rise: Vec<f64> = log_rise_by_unit.iter().map(|v| v.exp()).collect();
         Ok(Self {
             log_likelihood,
             mpf: rise.iter().sum(),
-            pseudolikelihood: joint_value(couplings, samples, LogisticLoss)?,
+            pseudolikelihood: match couplings.potential() {
+                None => joint_value(couplings, samples, MarginLoss::Logistic)?,
+                Some(_) => Fitter::new(Pseudolikelihood, FitOptions::default())?
+                    .objective_value(couplings, samples)?,
+            },
             rise,
             log_rise: log_rise_by_unit.iter().sum(),
         })
@@ -87,7 +92,7 @@ impl Objectives {
 }
 
 /// The mean over samples of Σ_i φ(a_i).
-fn joint_value(couplings: &Couplings, samples: &Samples, loss: impl MarginLoss) -> Result<f64> {
+fn joint_value(couplings: &Couplings, samples: &Samples, loss: MarginLoss) -> Result<f64> {
     let d = samples.n_units();
     let pairs = Support::Full.pairs(d)?;
     let spins = couplings.to_spins();
@@ -113,4 +118,34 @@ fn node_value(couplings: &Couplings, samples: &Samples, unit: usize) -> Result<f
     };
     let mut log_flow = log_flow.objective(terms);
     Ok(log_flow.value_and_gradient(&theta, &mut vec![0.0; theta.len()]))
+}
+
+/// The same of all units of a K-pairwise model, which the kernel does not know by unit.
+fn node_values(couplings: &Couplings, samples: &Samples) -> Vec<f64> {
+    let spins = couplings.to_spins();
+    let margins: Vec<Vec<f64>> = (samples.states().rows())
+        .map(|row| {
+            let shifts = margin_shifts(couplings, row);
+            let spin = |j: usize| if get_bit(row, j) { 1.0 } else { -1.0 };
+            let margin = |i: usize| {
+                let others = spins.couplings.row(i).into_iter().enumerate();
+                let field = spins.fields[i] + others.map(|(j, k)| k * spin(j)).sum::<f64>();
+                spin(i) * field + shifts[usize::from(get_bit(row, i))]
+            };
+            (0..samples.n_units()).map(margin).collect()
+        })
+        .collect();
+    (0..samples.n_units())
+        .map(|i| {
+            let largest = margins
+                .iter()
+                .map(|m| -m[i])
+                .fold(f64::NEG_INFINITY, f64::max);
+            let terms = margins.iter().enumerate();
+            let sum: f64 = terms
+                .map(|(m, a)| samples.weight(m) * (-a[i] - largest).exp())
+                .sum();
+            largest + (sum / samples.total_weight()).ln()
+        })
+        .collect()
 }

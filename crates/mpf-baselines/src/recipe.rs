@@ -248,7 +248,8 @@ impl Recipe {
     }
 
     /// Runs all steps. The checkpoint of [`MethodOptions::minimizer`] keeps every one of them. What
-    /// fails after the fit is listed in [`Trained::failures`].
+    /// fails after the fit is listed in [`Trained::failures`], and so are the steps for which the
+    /// time of its [`Cancel`] does not suffice.
     ///
     /// # Errors
     /// [`mpf_ising::Error::Cancelled`]; [`Error::NoStates`] for a penalty to choose; those of the
@@ -279,7 +280,7 @@ impl Recipe {
             }
             None => self.fit_stages(&options, data.samples, observer)?,
         };
-        check(cancel)?;
+        check_asked(cancel)?;
         let mut trained = Trained {
             fit,
             method: self.last(data.samples.n_units()).describe().title,
@@ -298,14 +299,22 @@ impl Recipe {
             },
             failures: Vec::new(),
         };
-        let attempt = |trained: &mut Trained, step, outcome: Result<()>| {
-            match outcome {
-                Err(Error::Ising(mpf_ising::Error::Cancelled)) => return outcome,
-                Err(error) => trained.failures.push(StepFailure { step, error }),
-                Ok(()) => {}
+        let attempt = |trained: &mut Trained, step, outcome: Result<()>| -> Result<()> {
+            // A step that the time limit stops reports itself as cancelled.
+            check_asked(cancel)?;
+            if let Err(error) = outcome {
+                let error = if is_cancelled(&error) {
+                    Error::TimeLimit
+                } else {
+                    error
+                };
+                trained.failures.push(StepFailure { step, error });
             }
-            check(cancel)
+            Ok(())
         };
+        if trained.path.is_some() {
+            attempt(&mut trained, "the choice of the penalty", check(cancel))?;
+        }
         let outcome = self.judge_and_polish(&mut trained, data, observer, with_report);
         attempt(&mut trained, "the check on held-out samples", outcome)?;
         let outcome = self.add_error_bars(&mut trained, data, observer);
@@ -318,7 +327,11 @@ impl Recipe {
         match self.refine {
             Refine::Nothing => None,
             Refine::By(method) => Some(method),
-            Refine::Auto if n_units <= MAX_EXACT_UNITS && !self.options.node_wise => {
+            Refine::Auto
+                if n_units <= MAX_EXACT_UNITS
+                    && !self.options.node_wise
+                    && self.options.potential.is_none() =>
+            {
                 Some(listed("ml"))
             }
             Refine::Auto => Some(listed("pl")),
@@ -381,7 +394,7 @@ impl Recipe {
         let tolerance = &mut rough.minimizer.gradient_tolerance;
         *tolerance = tolerance.max(ROUGH_TOLERANCE);
         let start = one("fit", self.method, &rough)?;
-        check(&options.minimizer.cancel)?;
+        check_asked(&options.minimizer.cancel)?;
         let mut stages = vec![Stage::new(first, &start)];
         let fine = MethodOptions {
             start: Some(start.couplings),
@@ -402,8 +415,10 @@ impl Recipe {
         with_report: bool,
     ) -> Result<()> {
         let checkpoint = &self.options.minimizer.checkpoint;
+        let cancel = &self.options.minimizer.cancel;
         let drift = |couplings: &Couplings| {
-            Drift::measure(couplings, data.samples, Drift::SWEEPS, self.options.seed)
+            let seed = self.options.seed;
+            Drift::measure_cancellable(couplings, data.samples, Drift::SWEEPS, seed, cancel)
         };
         let found = drift(&trained.fit.couplings)?;
         trained.drift = Some(found);
@@ -522,9 +537,7 @@ impl Recipe {
                 bootstrap(data.states()?, &resampling, |resample| {
                     check(cancel)?;
                     let fit = method.fit(resample, &options, &mut |_| {})?;
-                    if fit.stop == StopReason::Cancelled {
-                        return Err(mpf_ising::Error::Cancelled.into());
-                    }
+                    check(cancel)?;
                     observer(&RecipeProgress::Resample);
                     Ok::<_, Error>(fit.couplings)
                 })?
@@ -539,6 +552,21 @@ fn with_checkpoint(options: &MethodOptions, checkpoint: Checkpoint) -> MethodOpt
     let mut options = options.clone();
     options.minimizer.checkpoint = checkpoint;
     options
+}
+
+/// Returns an error if a stop was asked for; a time limit is none.
+fn check_asked(cancel: &Cancel) -> Result<()> {
+    match cancel.reason() {
+        Some(StopReason::Cancelled) => Err(mpf_ising::Error::Cancelled.into()),
+        _ => Ok(()),
+    }
+}
+
+fn is_cancelled(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Ising(mpf_ising::Error::Cancelled) | Error::Sampler(mpf_samplers::Error::Cancelled)
+    )
 }
 
 fn check(cancel: &Cancel) -> Result<()> {

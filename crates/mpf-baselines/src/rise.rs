@@ -7,7 +7,7 @@
 //! A row carries half of λ₁, since the other end of each coupling carries the other half: λ₁ = 2λ.
 
 use crate::Result;
-use crate::method::{Description, MarginMethod, OwnObjective, Takes};
+use crate::method::{Description, FitterMethod, OwnObjective, Takes, margin_sandwich};
 use mpf_core::FlowForm;
 use mpf_ising::{FitOptions, Fitter, Mode, Mpf};
 
@@ -49,7 +49,7 @@ const TAKES: &[Takes] = &[
     Takes::Sandwich,
 ];
 
-pub(crate) static RISE: MarginMethod<Mpf> = MarginMethod {
+pub(crate) static RISE: FitterMethod<Mpf> = FitterMethod {
     description: Description {
         name: "rise",
         title: "RISE",
@@ -64,10 +64,11 @@ pub(crate) static RISE: MarginMethod<Mpf> = MarginMethod {
         neighbourhood: options.neighbourhood,
         form: FlowForm::Sum,
     },
+    sandwich: margin_sandwich,
     always_node_wise: true,
 };
 
-pub(crate) static LOG_RISE: MarginMethod<Mpf> = MarginMethod {
+pub(crate) static LOG_RISE: FitterMethod<Mpf> = FitterMethod {
     description: Description {
         name: "logrise",
         title: "logRISE",
@@ -82,5 +83,6 @@ pub(crate) static LOG_RISE: MarginMethod<Mpf> = MarginMethod {
         neighbourhood: options.neighbourhood,
         form: FlowForm::Log,
     },
+    sandwich: margin_sandwich,
     always_node_wise: true,
 };

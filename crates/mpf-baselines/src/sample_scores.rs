@@ -22,9 +22,13 @@ pub(crate) fn sample_scores(couplings: &Couplings, states: &States) -> Vec<[f64;
                         *field += 2.0 * k;
                     }
                 });
+                let shifts = margin_shifts(couplings, row);
                 let (mut flow, mut pl) = (0.0, 0.0);
                 for (i, &field) in fields.iter().enumerate() {
-                    let margin = if get_bit(row, i) { field } else { -field };
+                    let margin = match get_bit(row, i) {
+                        true => field + shifts[1],
+                        false => shifts[0] - field,
+                    };
                     flow += (-margin).exp();
                     pl += (-2.0 * margin).max(0.0) + (-2.0 * margin.abs()).exp().ln_1p();
                 }
@@ -32,4 +36,19 @@ pub(crate) fn sample_scores(couplings: &Couplings, states: &States) -> Vec<[f64;
             },
         )
         .collect()
+}
+
+/// Returns what the potential of a K-pairwise model adds to the margins of silent and active units:
+/// ½[V(n ± 1) − V(n)].
+pub(crate) fn margin_shifts(couplings: &Couplings, row: &[u64]) -> [f64; 2] {
+    let Some(potential) = couplings.potential() else {
+        return [0.0; 2];
+    };
+    let n = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
+    // All active, or none: no unit is there to be flipped.
+    let step = |to: Option<&f64>| to.map_or(0.0, |v| 0.5 * (v - potential[n]));
+    [
+        step(potential.get(n + 1)),
+        step(potential.get(n.wrapping_sub(1))),
+    ]
 }

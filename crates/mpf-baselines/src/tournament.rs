@@ -199,32 +199,24 @@ impl Tournament {
             block_length: options.block_length,
         };
         for (at, contender) in contenders.iter().enumerate() {
-            let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
-            let mut failed = None;
-            for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
-                if options.cancel.is_cancelled() {
-                    return Err(mpf_ising::Error::Cancelled.into());
+            let mut compete = || -> Result<Entrant> {
+                let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
+                for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
+                    if options.cancel.is_cancelled() {
+                        return Err(mpf_ising::Error::Cancelled.into());
+                    }
+                    let trained = contender.recipe.deliver(TrainingData {
+                        samples,
+                        states: Some(training),
+                    })?;
+                    self.score(&mut entry, &trained, held_out, folds.held_out(fold))?;
+                    observer(at, fold);
                 }
-                let data = TrainingData {
-                    samples,
-                    states: Some(training),
-                };
-                let scored = contender
-                    .recipe
-                    .deliver(data)
-                    .and_then(|fit| self.score(&mut entry, &fit, held_out, folds.held_out(fold)));
-                if let Err(error) = scored {
-                    failed = Some(error);
-                    break;
-                }
-                observer(at, fold);
-            }
-            let finished = match failed {
-                None => entry.finish(options.block_length),
-                Some(error) => Err(error),
+                entry.finish(options.block_length)
             };
-            match finished {
+            match compete() {
                 Ok(entrant) => comparison.entrants.push(entrant),
+                Err(error @ Error::Ising(mpf_ising::Error::Cancelled)) => return Err(error),
                 Err(error) => comparison.dropouts.push(Dropout {
                     name: contender.name.clone(),
                     error,

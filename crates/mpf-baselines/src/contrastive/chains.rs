@@ -22,7 +22,21 @@ const MAX_CHAINS: f64 = 5e7;
 pub(super) struct Moments {
     pub(super) units: Vec<f64>,
     pub(super) pairs: Vec<f64>,
+    /// By number of active units.
+    pub(super) counts: Vec<f64>,
     weight: f64,
+}
+
+/// A share of states below which the differences of shares are noise.
+const RARE: f64 = 1e-3;
+
+fn counts(states: &States, weight: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut counts = vec![0.0; states.n_units() + 1];
+    for (m, row) in states.rows().enumerate() {
+        let n_active = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
+        counts[n_active] += weight(m);
+    }
+    counts
 }
 
 impl Moments {
@@ -31,6 +45,9 @@ impl Moments {
         Self {
             units: means.diag().to_vec(),
             pairs: pairs.iter().map(|&pair| means[pair]).collect(),
+            counts: counts(samples.states(), |m| {
+                samples.weight(m) / samples.total_weight()
+            }),
             weight: 1.0,
         }
     }
@@ -39,6 +56,7 @@ impl Moments {
         Self {
             units: vec![0.0; n_units],
             pairs: vec![0.0; n_pairs],
+            counts: vec![0.0; n_units + 1],
             weight: 0.0,
         }
     }
@@ -69,6 +87,7 @@ impl Moments {
                 .iter()
                 .map(|&(i, j)| total(&mut column(i).iter().zip(column(j)).map(|(a, b)| a & b)))
                 .collect(),
+            counts: counts(states, |m| weights.get(m).copied().unwrap_or(1.0)),
             weight: if weights.is_empty() {
                 states.n_samples() as f64
             } else {
@@ -84,6 +103,9 @@ impl Moments {
         for (sum, part) in self.pairs.iter_mut().zip(&other.pairs) {
             *sum += part;
         }
+        for (sum, part) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += part;
+        }
         self.weight += other.weight;
     }
 
@@ -95,6 +117,10 @@ impl Moments {
         }
         for (mean, other) in self.pairs.iter_mut().zip(&other.pairs) {
             *mean = *mean / w - other / v;
+        }
+        for (share, other) in self.counts.iter_mut().zip(&other.counts) {
+            let (model, data) = (*share / w, other / v);
+            *share = (model - data) / (0.5 * (model + data) + RARE);
         }
         self
     }

@@ -7,6 +7,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::independent::independent_bias;
 use mpf_core::check_option;
+use mpf_ising::internal::check_units;
 use mpf_ising::{Biases, Couplings, Samples};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
@@ -45,14 +46,7 @@ impl Parameters {
             .start
             .clone()
             .map_or_else(|| Couplings::zeros(d), Ok)?;
-        if start.n_units() != d {
-            return Err(mpf_ising::Error::UnitCount {
-                what: "starting couplings",
-                expected: d,
-                found: start.n_units(),
-            }
-            .into());
-        }
+        check_units("starting couplings", d, start.n_units())?;
         let means = samples.means();
         let varies: Vec<bool> = means.iter().map(|&m| m > 0.0 && m < 1.0).collect();
         let mut pairs = options.support.pairs(d)?;
@@ -92,7 +86,7 @@ impl Parameters {
             return Err(mpf_ising::Error::NothingFree.into());
         }
         let parameters = Self {
-            couplings: Couplings::new(j)?,
+            couplings: with_potential(Couplings::new(j)?, start.potential().map(<[f64]>::to_vec))?,
             pairs,
             means,
             free_biases,
@@ -118,8 +112,10 @@ impl Parameters {
     /// Continues from `earlier`.
     pub(super) fn resume(&mut self, earlier: Couplings, sum: Sum) -> Result<()> {
         let d = self.couplings.n_units();
-        let has_sum = sum.entries.len() == if sum.n == 0 { 0 } else { d * d };
-        if earlier.n_units() != d || !has_sum {
+        let n_entries = d * d + self.couplings.potential().map_or(0, <[f64]>::len);
+        let has_sum = sum.entries.len() == if sum.n == 0 { 0 } else { n_entries };
+        let same_potential = earlier.potential().is_some() == self.couplings.potential().is_some();
+        if earlier.n_units() != d || !has_sum || !same_potential {
             return Err(foreign("other units").into());
         }
         (self.couplings, self.sum) = (earlier, sum);
@@ -129,8 +125,9 @@ impl Parameters {
     /// Takes the current couplings into the average.
     pub(super) fn accumulate(&mut self) {
         let j = self.couplings.as_array();
-        self.sum.entries.resize(j.len(), 0.0);
-        for (sum, j) in self.sum.entries.iter_mut().zip(j) {
+        let potential = self.couplings.potential().unwrap_or(&[]);
+        self.sum.entries.resize(j.len() + potential.len(), 0.0);
+        for (sum, j) in self.sum.entries.iter_mut().zip(j.iter().chain(potential)) {
             *sum += j;
         }
         self.sum.n += 1;
@@ -143,7 +140,10 @@ impl Parameters {
             return Ok(self.couplings.clone());
         }
         let mean = |(i, j)| self.sum.entries[i * d + j] / self.sum.n as f64;
-        Ok(Couplings::new(Array2::from_shape_fn((d, d), mean))?)
+        let couplings = Couplings::new(Array2::from_shape_fn((d, d), mean))?;
+        let potential = self.sum.entries[d * d..].iter();
+        let potential = potential.map(|v| v / self.sum.n as f64).collect();
+        with_potential(couplings, self.couplings.potential().map(|_| potential))
     }
 
     /// One step along `off` = ⟨·⟩_k − ⟨·⟩_0. Returns the root mean square and the largest size of
@@ -188,10 +188,23 @@ impl Parameters {
                 });
             }
         }
-        self.couplings = Couplings::new(j)?;
+        // A Newton step of V alone would be 1; biases and couplings move as well.
+        let potential = self.couplings.potential().map(|v| {
+            let steps = off.counts.iter().map(|off| 0.5 * rate * off);
+            v.iter().zip(steps).map(|(v, step)| v + step).collect()
+        });
+        self.couplings = with_potential(Couplings::new(j)?, potential)?;
         let n_free = self.pairs.len() + self.free_biases.len();
         Ok(((squares / n_free as f64).sqrt(), largest))
     }
+}
+
+/// Adds the potential of a K-pairwise model.
+fn with_potential(couplings: Couplings, potential: Option<Vec<f64>>) -> Result<Couplings> {
+    Ok(match potential {
+        None => couplings,
+        Some(potential) => couplings.with_potential(potential)?,
+    })
 }
 
 /// Moves `value` towards zero by `step`, not beyond.

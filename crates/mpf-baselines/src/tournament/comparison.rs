@@ -12,13 +12,19 @@ impl Comparison {
         self.best_index(criterion).map(|at| &self.entrants[at])
     }
 
-    fn best_index(&self, criterion: Criterion) -> Option<usize> {
-        let loss = |entrant: &Entrant| match criterion {
-            Criterion::Mpf => Some(entrant.mpf.value),
-            Criterion::Pseudolikelihood => Some(entrant.pseudolikelihood.value),
-            Criterion::LogLikelihood => entrant.log_likelihood.map(|ll| -ll.value),
-        };
-        let losses = self.entrants.iter().map(loss);
+    /// Returns the criterion that ranks the methods: the likelihood if all of them have one, or
+    /// else the pseudolikelihood.
+    pub fn criterion(&self) -> Criterion {
+        if self.entrants.iter().all(|e| e.log_likelihood.is_some()) {
+            Criterion::LogLikelihood
+        } else {
+            Criterion::Pseudolikelihood
+        }
+    }
+
+    /// Returns the place of the best in [`Comparison::entrants`]; `None` if nobody has a score.
+    pub fn best_index(&self, criterion: Criterion) -> Option<usize> {
+        let losses = self.entrants.iter().map(|entrant| entrant.loss(criterion));
         losses
             .enumerate()
             .filter_map(|(at, loss)| Some((at, loss?)))
@@ -62,13 +68,37 @@ impl Comparison {
 
 /// A table, best by likelihood first (by pseudolikelihood where there is none), with differences
 /// to the best, and a verdict.
+impl Entrant {
+    /// Returns the score by a criterion, turned so that less is better.
+    pub fn loss(&self, criterion: Criterion) -> Option<f64> {
+        match criterion {
+            Criterion::Mpf => Some(self.mpf.value),
+            Criterion::Pseudolikelihood => Some(self.pseudolikelihood.value),
+            Criterion::LogLikelihood => self.log_likelihood.map(|ll| -ll.value),
+        }
+    }
+}
+
+impl Criterion {
+    /// Returns whether less is better.
+    pub fn is_loss(self) -> bool {
+        self != Self::LogLikelihood
+    }
+}
+
+impl fmt::Display for Criterion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mpf => "flow",
+            Self::Pseudolikelihood => "pseudolikelihood",
+            Self::LogLikelihood => "log-likelihood",
+        })
+    }
+}
+
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let criterion = if self.entrants.iter().all(|e| e.log_likelihood.is_some()) {
-            Criterion::LogLikelihood
-        } else {
-            Criterion::Pseudolikelihood
-        };
+        let criterion = self.criterion();
         let Some(best) = self.best_index(criterion) else {
             return writeln!(f, "no method could be fitted");
         };
@@ -78,11 +108,7 @@ impl fmt::Display for Comparison {
                 found.map_err(|_| fmt::Error)?.ok_or(fmt::Error)
             })
             .collect::<Result<_, fmt::Error>>()?;
-        let sign = if criterion == Criterion::LogLikelihood {
-            -1.0
-        } else {
-            1.0
-        };
+        let sign = if criterion.is_loss() { 1.0 } else { -1.0 };
         let mut order: Vec<usize> = (0..self.entrants.len()).collect();
         order.sort_by(|&a, &b| {
             (sign * differences[a].value).total_cmp(&(sign * differences[b].value))
@@ -91,11 +117,7 @@ impl fmt::Display for Comparison {
             f,
             "Per held-out sample; own, MPF and PL: less is better; LL, the log-likelihood in nats: \
              more is better. Differences are to the best, in {}.",
-            if criterion == Criterion::LogLikelihood {
-                "LL"
-            } else {
-                "PL"
-            }
+            if criterion.is_loss() { "PL" } else { "LL" }
         )?;
         writeln!(
             f,
@@ -126,11 +148,8 @@ impl fmt::Display for Comparison {
             .filter(|&at| differences[at].value.abs() < 2.0 * differences[at].standard_error)
             .map(|at| self.entrants[at].name.as_str())
             .collect();
-        let what = match criterion {
-            Criterion::LogLikelihood => "log-likelihood",
-            _ => "pseudolikelihood",
-        };
-        write!(f, "Best by held-out {what}: {}", self.entrants[best].name)?;
+        let name = &self.entrants[best].name;
+        write!(f, "Best by held-out {criterion}: {name}")?;
         if !ties.is_empty() {
             write!(f, "; within two standard errors of it: {}", ties.join(", "))?;
         }
@@ -138,11 +157,30 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Formats a number with four decimals, or with four digits if it is large.
+/// Formats a number with as many of four decimals as leave it at most six digits.
 fn short(value: f64) -> String {
-    if value.abs() < 1e5 {
-        format!("{value:.4}")
-    } else {
-        format!("{value:.3e}")
+    let shown = (0..=4).rev().map(|decimals| format!("{value:.decimals$}"));
+    let mut shown = shown.filter(|text| text.bytes().filter(u8::is_ascii_digit).count() <= 6);
+    shown.next().unwrap_or_else(|| format!("{value:.3e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn numbers_have_at_most_six_digits() {
+        for (value, shown) in [
+            (-5.91274, "-5.9127"),
+            (99.99994, "99.9999"),
+            (99.99996, "100.000"),
+            (-3483.9081, "-3483.91"),
+            (999_999.4, "999999"),
+            (999_999.6, "1.000e6"),
+            (1.189e111, "1.189e111"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(short(value), shown);
+        }
     }
 }

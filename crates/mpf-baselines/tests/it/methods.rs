@@ -7,42 +7,44 @@ use mpf_baselines::{
 };
 use mpf_core::Objective;
 use mpf_ising::{
-    CrossValidation, Estimator, Exact, Fit, FitProgress, Fitter, Lanes, MarginLoss, MarginSum,
+    CrossValidation, Estimator, Exact, Fit, FitProgress, Fitter, MarginLoss, MarginSum,
     PathOptions, PathProgress, PenaltyPath, Samples, States, Terms,
 };
 use mpf_testkit::{random_couplings, seed};
 
-/// φ(a) = max(1 − a, 0)².
-#[derive(Clone, Copy)]
-struct SquaredHinge;
+/// The flow plus the pseudolikelihood.
+struct Both<'a>([MarginSum<'a>; 2]);
 
-impl MarginLoss for SquaredHinge {
-    #[inline(always)]
-    fn value_and_slope<V: Lanes>(self, margin: V) -> (V, V) {
-        let short = (V::splat(1.0) - margin).at_least(V::splat(0.0));
-        (short * short, V::splat(-2.0) * short)
+impl Objective for Both<'_> {
+    fn n_params(&self) -> usize {
+        self.0[0].n_params()
     }
 
-    fn curvature(self, margin: f64) -> f64 {
-        if margin < 1.0 { 2.0 } else { 0.0 }
+    fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        let [flow, pl] = &mut self.0;
+        let mut other = vec![0.0; grad.len()];
+        let value = flow.value_and_gradient(theta, grad) + pl.value_and_gradient(theta, &mut other);
+        grad.iter_mut().zip(other).for_each(|(g, o)| *g += o);
+        value
     }
 }
 
 #[derive(Clone, Copy)]
-struct Hinge;
+struct Toy;
 
-impl Estimator for Hinge {
+impl Estimator for Toy {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
-        Box::new(MarginSum::new(terms, SquaredHinge))
+        let losses = [MarginLoss::FLOW, MarginLoss::Logistic];
+        Box::new(Both(losses.map(|loss| MarginSum::new(terms.clone(), loss))))
     }
 }
 
-impl Method for Hinge {
+impl Method for Toy {
     fn describe(&self) -> Description {
         Description {
-            name: "hinge",
-            title: "hinge",
-            summary: "A squared hinge of the margins",
+            name: "toy",
+            title: "toy",
+            summary: "The flow plus the pseudolikelihood",
             takes: &[Takes::Penalties],
             objective: None,
             max_units: usize::MAX,
@@ -74,7 +76,7 @@ impl Method for Hinge {
 }
 
 fn methods() -> Methods {
-    Methods::default().with(&Hinge)
+    Methods::default().with(&Toy)
 }
 
 fn draws() -> States {
@@ -95,14 +97,14 @@ fn it_enters_the_tournament() {
         .unwrap();
     assert!(found.dropouts.is_empty());
     let at = |name: &str| found.entrants.iter().position(|e| e.name == name).unwrap();
-    let (toy, null) = (at("hinge"), at("independent"));
+    let (toy, null) = (at("toy"), at("independent"));
     assert_eq!(found.entrants[toy].own, None);
     let better = found
         .difference(toy, null, Criterion::LogLikelihood)
         .unwrap()
         .unwrap();
     assert!(better.value > 2.0 * better.standard_error, "{better:?}");
-    assert!(found.to_string().contains("hinge"));
+    assert!(found.to_string().contains("toy"));
 }
 
 #[test]
@@ -113,17 +115,17 @@ fn its_penalty_is_chosen_by_cross_validation() {
         n_lambdas: 6,
         ..Default::default()
     };
-    let hinge = methods().find("hinge").unwrap();
+    let toy = methods().find("toy").unwrap();
     let recipe = Recipe {
         choose: Some(choose.clone()),
-        ..Recipe::alone(hinge, MethodOptions::default())
+        ..Recipe::alone(toy, MethodOptions::default())
     };
     let data = TrainingData {
         samples: &samples,
         states: Some(&states),
     };
     let trained = recipe.run(data, &|_| {}).unwrap();
-    let plain = Fitter::new(Hinge, MethodOptions::default().fit_options(800.0)).unwrap();
+    let plain = Fitter::new(Toy, MethodOptions::default().fit_options(800.0)).unwrap();
     let path = PenaltyPath::new(choose).unwrap();
     let by_hand = path.cross_validate(&plain, &states, |_| {}).unwrap();
     assert_eq!(trained.options.l1, by_hand.chosen().lambda);
@@ -140,14 +142,11 @@ fn its_penalty_is_chosen_by_cross_validation() {
     assert!(trained.errors.is_none());
     assert!(matches!(
         trained.failures[0].error,
-        Error::Ising(mpf_ising::Error::NotOffered {
-            method: "hinge",
-            ..
-        })
+        Error::Ising(mpf_ising::Error::NotOffered { method: "toy", .. })
     ));
     let options = MethodOptions {
         node_wise: true,
         ..Default::default()
     };
-    assert_eq!(options.refused_by(&Hinge.describe()), Some(Takes::NodeWise));
+    assert_eq!(options.refused_by(&Toy.describe()), Some(Takes::NodeWise));
 }

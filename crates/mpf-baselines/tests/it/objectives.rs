@@ -2,13 +2,12 @@
 //! objectives side by side against plain sums.
 
 use mpf_baselines::{
-    LogisticLoss, MaximumLikelihood, NegativeLogLikelihood, Objectives, Pseudolikelihood,
-    independent,
+    MaximumLikelihood, NegativeLogLikelihood, Objectives, Pseudolikelihood, independent,
 };
 use mpf_core::{MinimizerOptions, Objective, StopReason, gradient_error};
 use mpf_ising::{
-    Biases, Couplings, Error, Estimator, Exact, Fit, FitOptions, Fitter, MarginSum, Mode, Mpf,
-    Samples, Support, Terms, Warning,
+    Biases, Couplings, Error, Estimator, Exact, Fit, FitOptions, Fitter, MarginLoss, MarginSum,
+    Mode, Mpf, Samples, Support, Terms, Warning,
 };
 use mpf_testkit::{exact_samples, random_couplings, random_samples, seed, spin_theta};
 use ndarray::array;
@@ -19,10 +18,13 @@ fn fit(estimator: impl Estimator, options: &FitOptions, samples: &Samples) -> Fi
 }
 
 /// PL over all units of `samples`.
-fn pseudolikelihood(samples: &Samples) -> MarginSum<'_, LogisticLoss> {
+fn pseudolikelihood(samples: &Samples) -> MarginSum<'_> {
     let d = samples.n_units();
     let pairs = Support::Full.pairs(d).unwrap();
-    MarginSum::new(Terms::new(samples, 0..d, pairs).unwrap(), LogisticLoss)
+    MarginSum::new(
+        Terms::new(samples, 0..d, pairs).unwrap(),
+        MarginLoss::Logistic,
+    )
 }
 
 fn likelihood(samples: &Samples) -> NegativeLogLikelihood {
@@ -43,7 +45,7 @@ fn gradients_are_gradients() {
     let samples = random_samples(40, 7, seed());
     let pairs = vec![(0, 3), (3, 6), (2, 3)];
     let terms = Terms::new(&samples, 3..4, pairs).unwrap();
-    let mut row = MarginSum::new(terms, LogisticLoss);
+    let mut row = MarginSum::new(terms, MarginLoss::Logistic);
     assert!(gradient_error(&mut row, &[0.3, -0.8, 1.1, 0.4], 1e-3) < 1e-10);
     let mut sparse = NegativeLogLikelihood::new(&samples, vec![(0, 1), (2, 5)]).unwrap();
     let theta = [0.3, -0.8, 1.1, 0.4, -0.2, 0.6, 0.1, 0.9, -0.7];

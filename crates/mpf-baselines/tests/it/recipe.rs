@@ -6,7 +6,7 @@ use mpf_baselines::{
     Polish, Pseudolikelihood, Recipe, RecipeProgress, Refine, Result, Takes, Trained, TrainingData,
     Verdict, independent,
 };
-use mpf_core::{Cancel, Checkpoint, MinimizerOptions};
+use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason};
 use mpf_ising::{
     BootstrapOptions, Couplings, Exact, Fit, FitOptions, FitProgress, Fitter, PathOptions, Samples,
     States, bootstrap,
@@ -331,4 +331,46 @@ fn a_recipe_that_was_stopped_resumes_to_the_same_bits() {
         // It was stopped in every one of its steps: at least once in each of 4 updates.
         assert!(stops > 8, "{name}: {stops}");
     }
+}
+
+/// Without any time there is still a fit, at its start, and the later steps say why they are missing.
+#[test]
+fn a_recipe_that_runs_out_of_time_keeps_its_fit() {
+    let data = Data::drawn();
+    for (choose, errors) in [
+        (None, ErrorBarsBy::Sandwich),
+        (None, ErrorBarsBy::Bootstrap(4)),
+        (
+            Some(PathOptions {
+                n_folds: 2,
+                ..Default::default()
+            }),
+            ErrorBarsBy::Nothing,
+        ),
+    ] {
+        let mut recipe = Recipe {
+            method: find("pl"),
+            refine: Refine::Nothing,
+            polish: Polish::Updates(4),
+            choose: choose.clone(),
+            errors,
+            ..Default::default()
+        };
+        recipe.options.minimizer.cancel = Cancel::new().within(0.0);
+        let trained = data.run(&recipe).unwrap();
+        assert_eq!(trained.fit.stop, StopReason::TimeLimit);
+        // The penalties after the first were not tried.
+        assert_eq!(trained.path.map(|p| p.path.len()), choose.map(|_| 1));
+        assert!(trained.held_out.is_none() && trained.polishing.is_none());
+        assert!(trained.errors.is_none());
+        let late = trained.failures.iter().all(|f| f.error == Error::TimeLimit);
+        assert!(late && trained.failures.len() == 2, "{errors:?}");
+        // A stop that was asked for is another thing.
+        recipe.options.minimizer.cancel.cancel();
+        let error = data.run(&recipe).unwrap_err();
+        assert_eq!(error, mpf_ising::Error::Cancelled.into());
+    }
+    let mut tap = Recipe::alone(find("tap"), MethodOptions::default());
+    tap.options.minimizer.cancel = Cancel::new().within(1e6);
+    assert!(data.run(&tap).is_ok());
 }
