@@ -1,8 +1,9 @@
 //! Compares two sets of filters up to their order, signs and lengths.
 
-use crate::error::{check_count, check_finite};
+use crate::error::check_finite;
 use crate::model::Filters;
 use crate::{Error, Result};
+use mpf_core::check_count;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 /// Returns Amari's index of P = W A, W the filters found and A the true mixing matrix: 0 when every
@@ -13,19 +14,15 @@ use ndarray::{Array2, ArrayView1, ArrayView2};
 /// ```
 ///
 /// # Errors
-/// [`Error::Count`] for another size, or fewer than two dimensions; [`Error::NonFinite`] for a
-/// mixing matrix, or a P, that is not finite; [`Error::SingularFilters`] for a row or a column of P
-/// that is 0.
+/// [`mpf_core::Error::Count`] for another size, or fewer than two dimensions; [`Error::NonFinite`]
+/// for a mixing matrix, or a P, that is not finite; [`Error::SingularFilters`] for a row or a column
+/// of P that is 0.
 pub fn amari_index(filters: &Filters, mixing: ArrayView2<'_, f64>) -> Result<f64> {
     let d = filters.n_dims();
     check_count("rows of the mixing matrix", d, mixing.nrows())?;
     check_count("columns of the mixing matrix", d, mixing.ncols())?;
     if d < 2 {
-        return Err(Error::Count {
-            what: "sources to tell apart",
-            expected: 2,
-            found: d,
-        });
+        check_count("sources to tell apart", 2, d)?;
     }
     check_finite("mixing matrix", mixing)?;
     let mut product = filters.as_array().dot(&mixing).mapv(f64::abs);
@@ -63,7 +60,7 @@ pub struct FilterMatch {
 /// similar of what is left, and so on. O(d² log d + d³).
 ///
 /// # Errors
-/// [`Error::Count`] for different sizes.
+/// [`mpf_core::Error::Count`] for different sizes.
 pub fn match_filters(first: &Filters, second: &Filters) -> Result<Vec<FilterMatch>> {
     let d = first.n_dims();
     check_count("filters of the second model", d, second.n_dims())?;
@@ -125,7 +122,7 @@ mod tests {
         assert_eq!(amari_index(&half, mixing.view()).unwrap(), 0.0);
         assert!(matches!(
             amari_index(&half, array![[1.0]].view()),
-            Err(Error::Count { found: 1, .. })
+            Err(Error::Core(mpf_core::Error::Count { found: 1, .. }))
         ));
     }
 

@@ -66,18 +66,11 @@ impl DeadLeaves {
             check_option(name, value as f64, "at least 1", value >= 1)?;
         }
         let in_range = smallest > 0.0 && smallest < largest && largest.is_finite();
-        check_option(
-            "smallest",
-            smallest,
-            "positive and below `largest`",
-            in_range,
-        )?;
-        check_option(
-            "smallest",
-            smallest,
-            "at least (`size` + 2 `largest`)/30,000",
-            size as f64 + 2.0 * largest <= 3e4 * smallest,
-        )?;
+        let requirement = "positive and below `largest`";
+        check_option("smallest", smallest, requirement, in_range)?;
+        let requirement = "at least (`size` + 2 `largest`)/30,000";
+        let holds = size as f64 + 2.0 * largest <= 3e4 * smallest;
+        check_option("smallest", smallest, requirement, holds)?;
         // No draw is a hundred standard deviations away.
         let in_range = (0.0..=f64::MAX / 100.0).contains(&noise);
         check_option("noise", noise, "not negative, and finite", in_range)?;

@@ -24,16 +24,6 @@ pub enum Error {
         /// The name of the sum or product.
         what: &'static str,
     },
-    /// Two things that belong together have different sizes.
-    #[error("{what}: found {found}, expected {expected}")]
-    Count {
-        /// The thing of the wrong size.
-        what: &'static str,
-        /// The size needed.
-        expected: usize,
-        /// The size found.
-        found: usize,
-    },
     /// Fewer samples than dimensions: the covariance cannot be inverted.
     #[error(
         "{n_samples} samples in {n_dims} dimensions: more samples than dimensions are needed, \
@@ -123,19 +113,6 @@ pub enum Error {
     /// that cannot be decomposed.
     #[error(transparent)]
     Core(#[from] mpf_core::Error),
-}
-
-/// Checks that `found` equals `expected`, naming `what` when it does not.
-pub(crate) fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(Error::Count {
-            what,
-            expected,
-            found,
-        })
-    }
 }
 
 /// Checks that a matrix has no entry that is NaN or infinite.

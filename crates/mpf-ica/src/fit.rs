@@ -20,13 +20,12 @@ mod run;
 mod stochastic;
 
 pub use alternating::{Alternating, NeighbourRule};
-pub use outcome::{Fit, FitProgress, Rescue, TracePoint};
+pub use outcome::{Fit, FitProgress, LastPhase, Rescue, TracePoint};
 pub use stochastic::{Metropolis, Stochastic};
 
-use crate::error::check_count;
 use crate::model::Filters;
 use crate::{Error, Result};
-use mpf_core::{Cancel, Checkpoint, check_option};
+use mpf_core::{Cancel, Checkpoint, check_count, check_option};
 use ndarray::ArrayView2;
 use run::Run;
 
@@ -138,12 +137,8 @@ impl Fitter {
     /// [`mpf_core::Error::Option`] for an option outside its range.
     pub fn new(options: FitOptions) -> Result<Self> {
         let report_every = options.report_every;
-        check_option(
-            "report_every",
-            report_every as f64,
-            "at least 1",
-            report_every >= 1,
-        )?;
+        let holds = report_every >= 1;
+        check_option("report_every", report_every as f64, "at least 1", holds)?;
         let seconds = options.max_seconds;
         check_option("max_seconds", seconds, "not negative", seconds >= 0.0)?;
         match &options.trainer {

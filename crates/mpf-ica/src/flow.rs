@@ -11,10 +11,11 @@
 
 use crate::batch::{BLOCK, blocks, groups, view, view_mut};
 use crate::connectivity::Neighbours;
-use crate::error::{check_count, check_finite};
+use crate::error::check_finite;
 use crate::model::sign;
 use crate::{Error, Result};
 use mpf_core::Objective;
+use mpf_core::check_count;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, s};
 use rayon::prelude::*;
@@ -65,9 +66,9 @@ impl<'a> NeighbourFlow<'a> {
     /// Prepares the flow from the rows of `data` to their `neighbours`.
     ///
     /// # Errors
-    /// [`Error::TooFewSamples`] without samples; [`Error::Count`] unless every sample has the same
-    /// number of neighbours, of its length; [`Error::NonFinite`] for a sample, a neighbour or a
-    /// weight that is not finite.
+    /// [`Error::TooFewSamples`] without samples; [`mpf_core::Error::Count`] unless every sample has
+    /// the same number of neighbours, of its length; [`Error::NonFinite`] for a sample, a neighbour
+    /// or a weight that is not finite.
     pub fn new(data: ArrayView2<'a, f64>, neighbours: &'a Neighbours) -> Result<Self> {
         let (n, d) = data.dim();
         if n == 0 || d == 0 {

@@ -71,12 +71,9 @@ impl Trajectory {
         check_option("step_size", step_size, "positive", positive(step_size))?;
         check_option("jitter", jitter, "in [0, 1)", (0.0..1.0).contains(&jitter))?;
         check_option("shortest", shortest, "positive", positive(shortest))?;
-        Ok(check_option(
-            "longest",
-            longest,
-            "at least `shortest`, and at most 10,000 steps",
-            longest >= shortest && longest <= 1e4 * step_size && longest.is_finite(),
-        )?)
+        let holds = longest >= shortest && longest <= 1e4 * step_size && longest.is_finite();
+        let requirement = "at least `shortest`, and at most 10,000 steps";
+        Ok(check_option("longest", longest, requirement, holds)?)
     }
 
     /// Draws ε and L of one trajectory. L is from 1 to 100,000.

@@ -8,10 +8,10 @@
 //! (The main text's density.) At the maximum ⟨|J_k x|⟩ = 1 for every filter.
 
 use crate::batch::{BLOCK, blocks, groups, sum_in_order, view, view_mut};
-use crate::error::{check_count, check_finite};
+use crate::error::check_finite;
 use crate::model::{Filters, sign};
 use crate::{Error, Result};
-use mpf_core::{Objective, linalg};
+use mpf_core::{Objective, check_count, linalg};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, s};
 use rayon::prelude::*;
@@ -87,7 +87,7 @@ impl<'a> NegativeLogLikelihood<'a> {
     /// Returns ⟨ln p(x; J)⟩ in nats, without its gradient.
     ///
     /// # Errors
-    /// [`Error::Count`] for filters of another size; [`Error::SingularFilters`];
+    /// [`mpf_core::Error::Count`] for filters of another size; [`Error::SingularFilters`];
     /// [`Error::Overflow`] where the energies overflow.
     pub fn log_likelihood(&mut self, filters: &Filters) -> Result<f64> {
         let d = self.data.ncols();

@@ -15,9 +15,9 @@
 
 use crate::Result;
 use crate::batch::entries;
-use crate::error::{Error, check_count, check_finite};
+use crate::error::{Error, check_finite};
 use mpf_core::linalg::{log_determinant_and_inverse, singular_values};
-use mpf_core::{EnergyModel, rng};
+use mpf_core::{EnergyModel, check_count, rng};
 use mpf_samplers::SmoothEnergy;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use rand::{Rng, RngExt};
@@ -132,7 +132,7 @@ impl Filters {
     /// Makes filters from their matrix, one per row.
     ///
     /// # Errors
-    /// [`Error::Count`] unless it is square and not empty, [`Error::NonFinite`].
+    /// [`mpf_core::Error::Count`] unless it is square and not empty, [`Error::NonFinite`].
     pub fn new(filters: Array2<f64>) -> Result<Self> {
         let (rows, columns) = filters.dim();
         check_count("filters of the square model", columns.max(1), rows)?;

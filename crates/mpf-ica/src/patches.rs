@@ -125,23 +125,22 @@ pub fn normalise_contrast(white: &mut Array2<f64>) {
     }
 }
 
-/// Whitens patches for a fit, with or without contrast normalisation, and returns the last
-/// whitening with them. It inverts to pixels only without contrast normalisation, which cannot be
-/// undone.
+/// Whitens patches for a fit and returns them with the whitening; with contrast normalisation there
+/// are two, the one before it and the one after it.
 ///
 /// # Errors
 /// As [`Whitening::new`] and [`Whitening::apply`].
 pub fn prepare_patches(
     patches: ArrayView2<'_, f64>,
     normalise: bool,
-) -> Result<(Array2<f64>, Whitening)> {
+) -> Result<(Array2<f64>, Vec<Whitening>)> {
     let whitening = Whitening::new(patches, WhiteningMethod::Zca)?;
     let mut white = whitening.apply(patches)?;
     if !normalise {
-        return Ok((white, whitening));
+        return Ok((white, vec![whitening]));
     }
     normalise_contrast(&mut white);
     let again = Whitening::new(white.view(), WhiteningMethod::Zca)?;
     let white = again.apply(white.view())?;
-    Ok((white, again))
+    Ok((white, vec![whitening, again]))
 }

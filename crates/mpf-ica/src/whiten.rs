@@ -9,8 +9,9 @@
 //! mean is that of each dimension over the samples, not that of each patch.
 
 use crate::batch::{BLOCK, blocks, groups, sum_in_order, view_mut};
-use crate::error::{check_count, check_finite};
+use crate::error::check_finite;
 use crate::{Error, Result};
+use mpf_core::check_count;
 use mpf_core::linalg::symmetric_eigen;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
@@ -99,8 +100,8 @@ impl Whitening {
     /// Returns T(x − mean) for every row x of `data`.
     ///
     /// # Errors
-    /// [`Error::Count`] for rows of another length, [`Error::NonFinite`] for data that are not finite
-    /// or overflow.
+    /// [`mpf_core::Error::Count`] for rows of another length, [`Error::NonFinite`] for data that
+    /// are not finite or overflow.
     pub fn apply(&self, data: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         check_count("columns", self.mean.len(), data.ncols())?;
         let white = times((&data - &self.mean).view(), &self.transform);

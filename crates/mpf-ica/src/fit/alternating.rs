@@ -163,6 +163,7 @@ impl Alternating {
         }
         run.finish(Outcome {
             filters: course.mean.finish(course.filters),
+            last_phase: None,
             stop,
             steps: course.steps,
             acceptance: None,

@@ -46,6 +46,7 @@ pub(super) fn fit(run: Run<'_>, start: &Filters, max_iterations: usize) -> Resul
         acceptance: None,
         clipped_fraction: 0.0,
         rescued: Vec::new(),
+        last_phase: None,
         smallest_singular_value: smallest,
         median_singular_value: median,
         filters,

@@ -41,6 +41,44 @@ pub struct Rescue {
     pub median_singular_value: f64,
 }
 
+/// The last phase of the [stochastic trainer](crate::Stochastic), judged without a likelihood.
+///
+/// Two sets of filters, J before the phase and J′ after it, are compared on held-out samples x and
+/// on neighbours that are the same for both: y, which Metropolis transitions under J lead x to, and
+/// y′, which transitions under J′ do.
+///
+/// ```text
+/// F(θ) = ⟨½ [E(x; θ) − E(y; θ)] + ½ [E(x; θ) − E(y′; θ)]⟩
+/// ```
+///
+/// F is the mean exponent of the flow to both neighbours, without the terms that θ does not enter;
+/// the flow itself would hang on a few samples of the tails. Where the transitions forget x,
+/// F(J) − F(J′) is the trapezoidal rule for the gain in ⟨ln p(x)⟩, whose slope on the way from J to
+/// J′ is ⟨∂E⟩ over the model minus ⟨∂E⟩ over the data. So the transitions are doubled until the
+/// change settles.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastPhase {
+    /// Samples that were held out.
+    pub held_out: usize,
+    /// Transitions from x to y and to y′.
+    pub transitions: usize,
+    /// Whether the last doubling of the transitions left the change as it was, within two of its
+    /// standard errors.
+    pub settled: bool,
+    /// F of J, in nats.
+    pub flow_before: f64,
+    /// F of J′, in nats.
+    pub flow_after: f64,
+    /// The standard error of `flow_after` − `flow_before`, from the samples' own differences.
+    pub standard_error: f64,
+    /// Whether the flow settled and fell by more than its standard error, so that J′ is the result.
+    pub kept: bool,
+    /// ⟨ln p⟩ of J over the data. For the reader: it decides nothing.
+    pub log_likelihood_before: f64,
+    /// ⟨ln p⟩ of J′ over the data.
+    pub log_likelihood_after: f64,
+}
+
 /// The result of a fit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "look at `stop`, `rescued` and the singular values"]
@@ -63,6 +101,9 @@ pub struct Fit {
     pub clipped_fraction: f64,
     /// The filters that were replaced, in order.
     pub rescued: Vec<Rescue>,
+    /// How the stochastic trainer's last phase was judged; `None` without one, and if it was cut
+    /// short.
+    pub last_phase: Option<LastPhase>,
     /// The smallest singular value of J.
     pub smallest_singular_value: f64,
     /// The median singular value of J.

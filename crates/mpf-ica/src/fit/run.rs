@@ -1,6 +1,6 @@
 //! A fit under way: what the trainers share.
 
-use super::outcome::{Fit, FitProgress, Rescue, TracePoint};
+use super::outcome::{Fit, FitProgress, LastPhase, Rescue, TracePoint};
 use super::{FitOptions, Trainer};
 use crate::likelihood::NegativeLogLikelihood;
 use crate::model::Filters;
@@ -33,6 +33,7 @@ struct State<C> {
 /// What a trainer of MPF hands over at its end.
 pub(super) struct Outcome {
     pub(super) filters: Filters,
+    pub(super) last_phase: Option<LastPhase>,
     pub(super) stop: StopReason,
     pub(super) steps: usize,
     pub(super) acceptance: Option<f64>,
@@ -117,6 +118,11 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// Returns the likelihood, measured off the clock.
+    pub(super) fn measure(&mut self, filters: &Filters) -> Result<f64> {
+        self.clock.pause(|| self.likelihood.log_likelihood(filters))
+    }
+
     /// Returns why the run must end before its time, if it must.
     pub(super) fn must_stop(&self) -> Option<StopReason> {
         if self.options.cancel.is_cancelled() {
@@ -170,6 +176,7 @@ impl<'a> Run<'a> {
             acceptance: outcome.acceptance,
             clipped_fraction: outcome.clipped_fraction,
             rescued: self.rescued,
+            last_phase: outcome.last_phase,
             smallest_singular_value: smallest,
             median_singular_value: median,
             filters: outcome.filters,

@@ -7,8 +7,10 @@
 //!
 //! Gradient descent with momentum, first at a constant rate, then at a falling one; the result is
 //! the mean over the last steps. In an optional last phase q′ is the state after a few Metropolis
-//! transitions, whose weights are 1 at θ = θ_H (Appendix D).
+//! transitions, whose weights are 1 at θ = θ_H (Appendix D). On some data that phase makes J worse,
+//! so it is [kept](crate::LastPhase) only if it lowers a flow that is measured on held-out samples.
 
+mod judge;
 mod worker;
 
 use super::outcome::Fit;
@@ -39,13 +41,15 @@ pub struct Stochastic {
     pub last_rate: f64,
     /// The fraction of the last step's direction that is kept. Default 0.9.
     pub momentum: f64,
-    /// The number of last steps whose J are averaged to give the result. Default 100.
+    /// The number of last steps of a phase whose J are averaged to give its result, at most half of
+    /// them. Default 300.
     pub averaged_steps: usize,
     /// Exponents of weights are clipped here. Default 5.
     pub clip: f64,
     /// Step size and time of the trajectories that lead to the neighbours.
     pub trajectory: Trajectory,
-    /// The last phase, which halves the gap to maximum likelihood. Default: on.
+    /// The last phase. One sample in ten, or 2000, are then held out of the training, to judge it.
+    /// Default: on.
     pub metropolis: Option<Metropolis>,
 }
 
@@ -73,7 +77,7 @@ impl Default for Stochastic {
             rate: 0.2,
             last_rate: 0.01,
             momentum: 0.9,
-            averaged_steps: 100,
+            averaged_steps: 300,
             clip: 5.0,
             trajectory: Trajectory::default(),
             metropolis: Some(Metropolis::default()),
@@ -93,6 +97,9 @@ impl Default for Metropolis {
     }
 }
 
+/// The most samples that are held out: more would not learn, and take long.
+const MOST_HELD_OUT: usize = 2000;
+
 /// How the neighbours of a step are drawn.
 #[derive(Clone, Copy)]
 enum Phase {
@@ -103,7 +110,23 @@ enum Phase {
 impl Stochastic {
     /// Returns the steps of all phases.
     pub fn n_steps(&self) -> usize {
-        self.steady_steps + self.falling_steps + self.metropolis.map_or(0, |m| m.steps)
+        self.learning_steps() + self.metropolis.map_or(0, |m| m.steps)
+    }
+
+    /// Returns the steps before the last phase.
+    fn learning_steps(&self) -> usize {
+        self.steady_steps + self.falling_steps
+    }
+
+    /// Splits `n` rows into those to learn from and those to judge the last phase by.
+    fn split(&self, n: usize, seed: u64) -> (Vec<u32>, Vec<u32>) {
+        let mut rows: Vec<u32> = (0..n as u32).collect();
+        let mut held_out = Vec::new();
+        if self.metropolis.is_some() {
+            rows.shuffle(&mut rng::stream(seed, 2));
+            held_out = rows.split_off(n - (n / 10).clamp(1, MOST_HELD_OUT));
+        }
+        (rows, held_out)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -139,7 +162,7 @@ impl Stochastic {
         let fall = |from: f64, done: usize, of: usize| {
             from * (self.last_rate / from).powf((done + 1) as f64 / of as f64)
         };
-        let learning = self.steady_steps + self.falling_steps;
+        let learning = self.learning_steps();
         match self.metropolis {
             Some(metropolis) if step >= learning => (
                 Phase::Metropolis(metropolis),
@@ -153,20 +176,24 @@ impl Stochastic {
         }
     }
 
-    /// Returns whether `course` can be of this trainer, with `n` samples in `d` dimensions.
-    fn fits(&self, course: &Course, n: usize, d: usize) -> bool {
-        let steps = course.steps;
+    /// Returns whether `course` can be of this trainer, learning from `rows` in `d` dimensions.
+    fn fits(&self, course: &Course, rows: &[u32], d: usize) -> bool {
+        let (steps, n) = (course.steps, rows.len());
         steps <= self.n_steps()
+            && course.before.is_some() == (steps > self.learning_steps())
+            && course.before.as_ref().is_none_or(|j| j.n_dims() == d)
             && course.filters.n_dims() == d
             && course.direction.nrows() == d
             && course.mean.fits(steps, d)
-            && course.batches.fits(n)
+            && course.batches.fits(rows)
             && course.clipped <= steps.saturating_mul(n)
     }
 
     pub(super) fn fit(&self, mut run: Run<'_>, start: Filters) -> Result<Fit> {
         let (n, d) = run.data.dim();
-        let mut course = match run.resume(|course| self.fits(course, n, d))? {
+        let (rows, held_out) = self.split(n, run.options.seed);
+        let batch = self.batch.min(rows.len());
+        let mut course = match run.resume(|course| self.fits(course, &rows, d))? {
             Some(course) => course,
             None => {
                 run.report(0, &start)?;
@@ -174,7 +201,8 @@ impl Stochastic {
                     filters: start,
                     direction: Array2::zeros((d, d)),
                     mean: RunningMean::new(d),
-                    batches: Batches::new(n, run.options.seed),
+                    before: None,
+                    batches: Batches::new(rows, run.options.seed),
                     clipped: 0,
                     acceptance: None,
                     seed: rng::next_seed(run.options.seed),
@@ -182,14 +210,17 @@ impl Stochastic {
                 }
             }
         };
-        let n_steps = self.n_steps();
-        let batch = self.batch.min(n);
+        let (learning, n_steps) = (self.learning_steps(), self.n_steps());
         let mut workers = workers(batch, d);
         let mut stop = StopReason::IterationLimit;
         while course.steps < n_steps {
             if let Some(reason) = run.must_stop() {
                 stop = reason;
                 break;
+            }
+            if course.steps == learning {
+                let mean = std::mem::replace(&mut course.mean, RunningMean::new(d));
+                course.before = Some(mean.finish(course.filters.clone()));
             }
             let (phase, rate) = self.phase(course.steps);
             course.seed = rng::next_seed(course.seed);
@@ -221,7 +252,12 @@ impl Stochastic {
             {
                 course.direction.row_mut(filter).fill(0.0);
             }
-            if steps.saturating_add(self.averaged_steps) > n_steps {
+            let (end, length) = if steps <= learning {
+                (learning, learning)
+            } else {
+                (n_steps, n_steps - learning)
+            };
+            if steps + self.averaged_steps.min(length / 2) > end {
                 course.mean.add(&course.filters);
             }
             if steps.is_multiple_of(run.options.report_every) && steps < n_steps {
@@ -230,8 +266,26 @@ impl Stochastic {
             }
         }
         run.keep(&course);
+        let mut filters = course.mean.finish(course.filters);
+        let mut last_phase = None;
+        if let (Some(before), Some(metropolis)) = (course.before, self.metropolis) {
+            if stop == StopReason::IterationLimit {
+                let seed = rng::next_seed(course.seed);
+                let candidates = [&before, &filters];
+                last_phase = judge::judge(&mut run, &held_out, candidates, metropolis, seed)?;
+                stop = run
+                    .must_stop()
+                    .filter(|_| last_phase.is_none())
+                    .unwrap_or(stop);
+            }
+            // A last phase that was cut short is not judged, and not kept.
+            if !last_phase.is_some_and(|phase| phase.kept) {
+                filters = before;
+            }
+        }
         run.finish(Outcome {
-            filters: course.mean.finish(course.filters),
+            filters,
+            last_phase,
             stop,
             steps: course.steps,
             acceptance: course.acceptance,
@@ -248,6 +302,8 @@ struct Course {
     #[serde(with = "crate::model::square")]
     direction: Array2<f64>,
     mean: RunningMean,
+    /// The result of the steps before the last phase, once that has begun.
+    before: Option<Filters>,
     batches: Batches,
     /// Weights that were clipped so far.
     clipped: usize,
@@ -258,7 +314,7 @@ struct Course {
     steps: usize,
 }
 
-/// Deals the rows out: all of the data in random order, then in another order.
+/// Deals rows out: all of them in random order, then in another order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Batches {
     order: Vec<u32>,
@@ -267,22 +323,26 @@ struct Batches {
 }
 
 impl Batches {
-    fn new(n: usize, seed: u64) -> Self {
+    fn new(rows: Vec<u32>, seed: u64) -> Self {
         Self {
-            order: (0..n as u32).collect(),
             // Shuffled before its first use.
-            next: n,
+            next: rows.len(),
+            order: rows,
             rng: rng::stream(seed, 1),
         }
     }
 
-    /// Returns whether these can be batches of `n` samples.
-    fn fits(&self, n: usize) -> bool {
-        let mut rows = self.order.iter();
-        self.order.len() == n && self.next <= n && rows.all(|&row| (row as usize) < n)
+    /// Returns whether these deal out `rows`.
+    fn fits(&self, rows: &[u32]) -> bool {
+        let sorted = |rows: &[u32]| {
+            let mut rows = rows.to_vec();
+            rows.sort_unstable();
+            rows
+        };
+        self.next <= rows.len() && sorted(&self.order) == sorted(rows)
     }
 
-    /// Returns the next `size` rows, of the data's at least `size`.
+    /// Returns the next `size` rows, of at least `size`.
     fn next(&mut self, size: usize) -> &[u32] {
         if self.next + size > self.order.len() {
             self.order.shuffle(&mut self.rng);

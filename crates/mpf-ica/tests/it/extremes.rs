@@ -299,7 +299,7 @@ proptest! {
 type Written = (
     Vec<(usize, f64, f64)>,
     (Vec<f64>, f64, Vec<f64>, Vec<f64>, f64, f64, usize),
-    (usize, usize, f64),
+    (usize, usize, usize, bool, f64),
     Vec<mpf_core::TracePoint>,
     (Option<Vec<u8>>, bool),
 );
@@ -389,7 +389,7 @@ proptest! {
             };
             let damaged = if likelihood {
                 let mut written: Written = checkpoint.resume().unwrap().expect("it was written");
-                if damage > 0.0 { written.2.2 = damage } else { written.3[0].seconds = damage }
+                if damage > 0.0 { written.2.4 = damage } else { written.3[0].seconds = damage }
                 Some(written)
             } else {
                 None

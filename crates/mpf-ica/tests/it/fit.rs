@@ -101,6 +101,43 @@ fn image_patches_are_fitted_as_well_as_by_maximum_likelihood() {
 }
 
 #[test]
+fn a_last_phase_that_spoils_the_filters_is_undone() {
+    let data = patches(5000);
+    let with_rate = |rate: f64| {
+        let metropolis = Metropolis {
+            steps: 60,
+            rate,
+            ..Default::default()
+        };
+        let trainer = Stochastic {
+            metropolis: Some(metropolis),
+            // Rates do not fall: the phase ends where its rate has led it.
+            last_rate: rate.min(0.2),
+            averaged_steps: 1,
+            ..short()
+        };
+        fit(Trainer::Stochastic(trainer), &data, seed())
+    };
+    let spoiled = with_rate(20.0);
+    let phase = spoiled.last_phase.expect("it was judged");
+    assert!(phase.log_likelihood_after < phase.log_likelihood_before - 1.0);
+    assert!(!phase.kept && phase.flow_after > phase.flow_before + 4.0 * phase.standard_error);
+    assert_eq!(spoiled.log_likelihood, phase.log_likelihood_before);
+    assert_eq!(phase.held_out, 500);
+
+    // A learning phase that ends too early leaves the last one something to gain.
+    let early = Stochastic {
+        falling_steps: 0,
+        steady_steps: 20,
+        ..short()
+    };
+    let found = fit(Trainer::Stochastic(early), &data, seed());
+    let phase = found.last_phase.expect("it was judged");
+    assert!(phase.kept && phase.log_likelihood_after > phase.log_likelihood_before + 1.0);
+    assert_eq!(found.log_likelihood, phase.log_likelihood_after);
+}
+
+#[test]
 fn a_lost_direction_is_noticed_and_given_back() {
     // Two filters are nearly the same, and none is left for the fourth source.
     let (data, _) = mixed_sources(4, 10_000, seed());
@@ -312,6 +349,7 @@ type Written = (
         Vec<f64>,
         Vec<f64>,
         (usize, Vec<f64>),
+        Option<Vec<f64>>,
         (Vec<u32>, usize, [u64; 4]),
         usize,
         Option<f64>,
@@ -335,6 +373,7 @@ fn states_of_other_fits_are_errors_and_forged_ones_never_panic() {
     let resume = |trainer: &Trainer, data: ndarray::ArrayView2<'_, f64>, checkpoint| {
         let options = FitOptions {
             trainer: trainer.clone(),
+            seed: 3,
             checkpoint,
             ..Default::default()
         };
@@ -356,25 +395,27 @@ fn states_of_other_fits_are_errors_and_forged_ones_never_panic() {
     let fewer = data.slice(s![..150, ..]);
     assert!(refused(resume(&trainers[0], fewer, states[0].clone())));
 
-    let forgeries: [fn(&mut Written); 12] = [
+    let forgeries: [fn(&mut Written); 13] = [
         |s| s.0 = f64::NAN,
         |s| s.3.0.truncate(16),
         |s| s.3.1.truncate(16),
         |s| s.3.2.0 = usize::MAX,
         |s| s.3.2.1.clear(),
-        |s| s.3.3.0[3] = u32::MAX,
-        |s| s.3.3.0.truncate(10),
-        |s| s.3.3.1 = usize::MAX,
-        |s| s.3.3.2 = [0; 4],
-        |s| s.3.4 = usize::MAX,
-        |s| s.3.5 = Some(f64::NAN),
-        |s| s.3.7 = usize::MAX,
+        // Filters from before a last phase that has not begun, or none where it has.
+        |s| s.3.3 = s.3.3.is_none().then(|| s.3.0.clone()),
+        |s| s.3.4.0[3] = u32::MAX,
+        |s| s.3.4.0.truncate(10),
+        |s| s.3.4.1 = usize::MAX,
+        |s| s.3.4.2 = [0; 4],
+        |s| s.3.5 = usize::MAX,
+        |s| s.3.6 = Some(f64::NAN),
+        |s| s.3.8 = usize::MAX,
     ];
     for (k, forge) in forgeries.iter().enumerate() {
         let mut state: Written = states[0].resume().unwrap().expect("it was stopped");
         forge(&mut state);
         let found = resume(&trainers[0], data.view(), in_memory(state));
-        let harmless = [0, 8, 10].contains(&k);
+        let harmless = [0, 9, 11].contains(&k);
         assert_eq!(refused(found), !harmless, "forgery {k}");
     }
 }
@@ -450,7 +491,13 @@ fn bad_data_and_options_are_errors() {
         fit(default(), &normal(3, 3, 1)),
         fit(default(), &bad),
         fit(default(), &(good.clone() * 40.0)),
-        fit(with(|s| s.rate = 1e200), &good),
+        fit(
+            with(|s| {
+                s.rate = 1e200;
+                s.metropolis = None;
+            }),
+            &good,
+        ),
         fit(likelihood, &good),
         fit(
             FitOptions {

@@ -207,10 +207,10 @@ fn data_that_cannot_be_whitened_are_errors() {
     let whitening = Whitening::new(normal(50, 3, 1).view(), WhiteningMethod::Zca).unwrap();
     assert!(matches!(
         whitening.apply(normal(5, 4, 1).view()),
-        Err(Error::Count {
+        Err(Error::Core(mpf_core::Error::Count {
             expected: 3,
             found: 4,
             ..
-        })
+        }))
     ));
 }

@@ -27,8 +27,9 @@ impl Tally {
 
 /// One block of the batch, with its buffers and sums.
 pub(super) struct Worker {
-    rows: Range<usize>,
-    states: Ensemble,
+    /// Its part of the batch.
+    pub(super) rows: Range<usize>,
+    pub(super) states: Ensemble,
     /// Where the states were or, with Metropolis, where they are proposed to go.
     others: Ensemble,
     pub(super) tally: Tally,
@@ -62,14 +63,9 @@ impl Worker {
         index: usize,
     ) {
         let mut rng = rng::substream(seed, index as u64);
-        let d = data.ncols();
-        let from = data.as_slice().expect("standard layout");
-        let rows = rows[self.rows.clone()].iter();
-        let rows = rows.map(|&r| &from[r as usize * d..][..d]);
-        self.tally = Tally::default();
+        self.place(hamiltonian, data, rows);
         match phase {
             Phase::Trajectory(trajectory) => {
-                self.states.place(hamiltonian, rows);
                 self.states.draw_momenta(&mut rng);
                 self.states.draw_steps(|| trajectory.draw(&mut rng));
                 self.others.copy_from(&self.states);
@@ -86,7 +82,6 @@ impl Worker {
                 self.others.add_signs_times_positions(0.0, &mut self.grad);
             }
             Phase::Metropolis(metropolis) => {
-                self.states.place(hamiltonian, rows);
                 self.states.add_signs_times_positions(0.0, &mut self.grad);
                 let n = self.rows.len();
                 for _ in 0..metropolis.transitions {
@@ -100,6 +95,35 @@ impl Worker {
             }
         }
         self.states.add_signs_times_positions(1.0, &mut self.grad);
+    }
+
+    /// Makes the transitions of `metropolis` from where the states are.
+    pub(super) fn walk(
+        &mut self,
+        hamiltonian: &Hamiltonian<'_>,
+        metropolis: Metropolis,
+        seed: u64,
+        index: usize,
+    ) {
+        let mut rng = rng::substream(seed, index as u64);
+        for _ in 0..metropolis.transitions {
+            self.transition(hamiltonian, metropolis, &mut rng);
+        }
+    }
+
+    /// Puts the states at this block of `rows`.
+    pub(super) fn place(
+        &mut self,
+        hamiltonian: &Hamiltonian<'_>,
+        data: ArrayView2<'_, f64>,
+        rows: &[u32],
+    ) {
+        let d = data.ncols();
+        let from = data.as_slice().expect("standard layout");
+        let rows = rows[self.rows.clone()].iter();
+        let rows = rows.map(|&r| &from[r as usize * d..][..d]);
+        self.tally = Tally::default();
+        self.states.place(hamiltonian, rows);
     }
 
     /// Makes one transition of every state: a trajectory, then accept or stay.
