@@ -1,0 +1,376 @@
+//! Alignments: from the bytes of a file to sequences of codes.
+//!
+//! Sequences of equal length are FASTA, a2m, Stockholm or one a line; of unequal length, a3m: there
+//! lower-case letters are insertions, and equal in number without them. In an alignment of equal
+//! lengths a column of lower-case letters and dots alone is an insertion, and left out. A focus
+//! sequence leaves out the columns where it has a gap or a lower-case letter.
+
+mod parse;
+
+use crate::alphabet::Reading;
+use crate::weights::sequence_weights;
+use crate::{Alphabet, Error, Result, Sequences};
+use parse::Record;
+
+/// What becomes of a sequence with ambiguous letters, such as X or N.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ambiguous {
+    /// The letters are read as gaps.
+    #[default]
+    Gap,
+    /// The sequence is left out, as plmc does.
+    Drop,
+}
+
+/// How an alignment is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// The letters; `None` guesses.
+    pub alphabet: Option<Alphabet>,
+    /// The beginning of the name of the sequence whose residues are the sites.
+    pub focus: Option<String>,
+    /// Columns with a larger part of gaps are left out. 1 keeps all.
+    pub most_gaps_in_column: f64,
+    /// Sequences with a larger part of gaps are left out. 1 keeps all.
+    pub most_gaps_in_sequence: f64,
+    /// What becomes of ambiguous letters.
+    pub ambiguous: Ambiguous,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            alphabet: None,
+            focus: None,
+            most_gaps_in_column: 1.0,
+            most_gaps_in_sequence: 1.0,
+            ambiguous: Ambiguous::default(),
+        }
+    }
+}
+
+/// A column of the alignment that is a site of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its number among the aligned columns, from 1.
+    pub column: usize,
+    /// The number of the residue in the focus sequence, or of the column without one.
+    pub number: usize,
+    /// The letter of the focus sequence, or the most frequent one.
+    pub letter: char,
+}
+
+/// Aligned sequences as codes.
+#[derive(Clone, Debug)]
+pub struct Alignment {
+    alphabet: Alphabet,
+    names: Vec<String>,
+    /// The place of every sequence in the file, from 0.
+    places: Vec<usize>,
+    codes: Vec<u8>,
+    sites: Vec<Site>,
+    focus: Option<usize>,
+    n_read: usize,
+    n_columns: usize,
+    n_ambiguous: usize,
+}
+
+/// Letters of one sequence, a column each.
+struct Aligned {
+    name: String,
+    line: usize,
+    letters: Vec<u8>,
+}
+
+impl Alignment {
+    /// Reads the text of an alignment; a compressed file is decompressed before.
+    ///
+    /// # Errors
+    /// Names the line and the sequence of what is wrong: see [`Error`].
+    pub fn read(text: &[u8], options: &ReadOptions) -> Result<Self> {
+        let records = parse::records(text)?;
+        let n_read = records.len();
+        let alphabet = options.alphabet.clone().unwrap_or_else(|| {
+            Alphabet::guess(records.iter().map(|record| record.letters.as_slice()))
+        });
+        let focus = options.focus.as_deref();
+        let focus = focus.map(|name| find_focus(&records, name)).transpose()?;
+        let numbers = focus.map(|(k, start)| residue_numbers(&records[k].letters, start));
+        let is_case_sensitive = alphabet.letters().bytes().any(|c| c.is_ascii_lowercase());
+        let (aligned, has_inserts) = align(records, is_case_sensitive)?;
+        let n_columns = aligned[0].letters.len();
+
+        let mut kept: Vec<bool> = if is_case_sensitive {
+            vec![true; n_columns]
+        } else {
+            kept_columns(&aligned, focus.map(|(k, _)| k))
+        };
+        let numbers = numbers.map(|all| {
+            // Insertions of an a3m are no columns.
+            let columns = all
+                .into_iter()
+                .filter(|(is_insert, _)| !(has_inserts && *is_insert));
+            columns.map(|(_, number)| number).collect::<Vec<_>>()
+        });
+
+        let mut codes = Vec::with_capacity(aligned.len() * n_columns);
+        let mut is_ambiguous = vec![false; aligned.len()];
+        for (sequence, is_ambiguous) in aligned.iter().zip(&mut is_ambiguous) {
+            for (column, &letter) in sequence.letters.iter().enumerate() {
+                let upper = if is_case_sensitive {
+                    letter
+                } else {
+                    letter.to_ascii_uppercase()
+                };
+                codes.push(match alphabet.read(upper) {
+                    Reading::Code(code) => code,
+                    Reading::Ambiguous => {
+                        *is_ambiguous = true;
+                        0
+                    }
+                    Reading::Unknown => {
+                        return Err(Error::Letter {
+                            line: sequence.line,
+                            name: sequence.name.clone(),
+                            column: column + 1,
+                            letter: char::from(letter),
+                            alphabet: alphabet.letters(),
+                        });
+                    }
+                });
+            }
+        }
+        let n_ambiguous = is_ambiguous.iter().filter(|a| **a).count();
+        let drop = options.ambiguous == Ambiguous::Drop;
+        let mut rows: Vec<usize> = (0..n_read)
+            .filter(|m| !(drop && is_ambiguous[*m]))
+            .collect();
+
+        if alphabet.has_gap() {
+            let is_gap = |m: &usize, j: usize| codes[m * n_columns + j] == 0;
+            let most = |part: f64, n: usize| part * n as f64;
+            rows.retain(|m| {
+                let columns = (0..n_columns).filter(|j| kept[*j]);
+                let gaps = columns.clone().filter(|j| is_gap(m, *j)).count();
+                gaps as f64 <= most(options.most_gaps_in_sequence, columns.count())
+            });
+            for (j, kept) in kept.iter_mut().enumerate() {
+                let gaps = rows.iter().filter(|m| is_gap(m, j)).count();
+                *kept &= gaps as f64 <= most(options.most_gaps_in_column, rows.len());
+            }
+        }
+        let columns: Vec<usize> = (0..n_columns).filter(|j| kept[*j]).collect();
+        if rows.is_empty() || columns.len() < 2 {
+            return Err(Error::NothingLeft {
+                sequences: rows.len(),
+                columns: columns.len(),
+                of_sequences: n_read,
+                of_columns: n_columns,
+            });
+        }
+        let sites = columns.iter().map(|&j| {
+            let code = match focus {
+                Some((k, _)) => codes[k * n_columns + j],
+                None => most_frequent(rows.iter().map(|m| codes[m * n_columns + j])),
+            };
+            Site {
+                column: j + 1,
+                number: numbers.as_ref().map_or(j + 1, |numbers| numbers[j]),
+                letter: alphabet.letter(code),
+            }
+        });
+        let sites = sites.collect();
+        let chosen = rows
+            .iter()
+            .flat_map(|m| columns.iter().map(move |j| (m, j)));
+        let codes = chosen.map(|(m, j)| codes[m * n_columns + j]).collect();
+        let mut names: Vec<String> = aligned.into_iter().map(|a| a.name).collect();
+        let names = rows
+            .iter()
+            .map(|m| std::mem::take(&mut names[*m]))
+            .collect();
+        Ok(Self {
+            alphabet,
+            names,
+            codes,
+            sites,
+            focus: focus.and_then(|(k, _)| rows.iter().position(|m| *m == k)),
+            places: rows,
+            n_read,
+            n_columns,
+            n_ambiguous,
+        })
+    }
+
+    /// Returns the letters.
+    pub fn alphabet(&self) -> &Alphabet {
+        &self.alphabet
+    }
+
+    /// Returns the names of the sequences that are kept.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the place of every kept sequence in the file, from 0.
+    pub fn places(&self) -> &[usize] {
+        &self.places
+    }
+
+    /// Returns the number of sequences that are kept.
+    pub fn n_sequences(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Returns the number of sequences in the file.
+    pub fn n_read(&self) -> usize {
+        self.n_read
+    }
+
+    /// Returns the number of aligned columns in the file.
+    pub fn n_columns(&self) -> usize {
+        self.n_columns
+    }
+
+    /// Returns the number of sequences in the file with ambiguous letters.
+    pub fn n_ambiguous(&self) -> usize {
+        self.n_ambiguous
+    }
+
+    /// Returns the sites of the model.
+    pub fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// Returns the codes in the alphabet, sequence by sequence.
+    pub fn codes(&self) -> &[u8] {
+        &self.codes
+    }
+
+    /// Returns the codes of the focus sequence, if there is one and it is kept.
+    pub fn focus(&self) -> Option<&[u8]> {
+        let n = self.sites.len();
+        self.focus.map(|k| &self.codes[k * n..(k + 1) * n])
+    }
+
+    /// Returns the weight of every sequence: see [`sequence_weights`].
+    pub fn weights(&self, theta: f64) -> Vec<f64> {
+        sequence_weights(&self.codes, self.sites.len(), theta)
+    }
+
+    /// Returns the states of codes: the codes themselves, or with gaps ignored those of the letters
+    /// only, where a gap has the code q.
+    pub fn states(&self, codes: &[u8], ignore_gaps: bool) -> Vec<u8> {
+        if !(ignore_gaps && self.alphabet.has_gap()) {
+            return codes.to_vec();
+        }
+        let gap = (self.alphabet.len() - 1) as u8;
+        let state = |code: &u8| code.checked_sub(1).unwrap_or(gap);
+        codes.iter().map(state).collect()
+    }
+
+    /// Returns the sequences with `weights`, the gap as a state or ignored.
+    ///
+    /// # Errors
+    /// As [`Sequences::new`].
+    pub fn sequences(&self, weights: &[f64], ignore_gaps: bool) -> Result<Sequences> {
+        let ignored = ignore_gaps && self.alphabet.has_gap();
+        let n_states = self.alphabet.len() - usize::from(ignored);
+        let states = self.states(&self.codes, ignore_gaps);
+        Sequences::new(&states, self.sites.len(), n_states, weights)
+    }
+}
+
+/// Finds the sequence whose name begins with `name`, and the number of its first residue: of
+/// "NAME/21-180" it is 21.
+fn find_focus(records: &[Record], name: &str) -> Result<(usize, usize)> {
+    let place = records.iter().position(|r| r.name.starts_with(name));
+    let place = place.ok_or_else(|| Error::Focus {
+        name: name.to_string(),
+        first: records[0].name.clone(),
+    })?;
+    let word = records[place].name.split_whitespace().next().unwrap_or("");
+    let range = word.rsplit_once('/').map_or("", |(_, range)| range);
+    let start = range.split('-').next().and_then(|start| start.parse().ok());
+    Ok((place, start.unwrap_or(1)))
+}
+
+/// Returns for every letter whether it is an insertion, and the number of its residue or of the last
+/// one before it.
+fn residue_numbers(letters: &[u8], start: usize) -> Vec<(bool, usize)> {
+    let mut next = start;
+    let number = |letter: &u8| {
+        let number = next;
+        next += usize::from(letter.is_ascii_alphabetic());
+        (is_insert(*letter), number)
+    };
+    letters.iter().map(number).collect()
+}
+
+fn is_insert(letter: u8) -> bool {
+    letter.is_ascii_lowercase() || letter == b'.'
+}
+
+/// Makes the lengths equal, by leaving out insertions if they differ, and returns whether it did.
+fn align(records: Vec<Record>, is_case_sensitive: bool) -> Result<(Vec<Aligned>, bool)> {
+    let n = records[0].letters.len();
+    let has_inserts = !is_case_sensitive && records.iter().any(|r| r.letters.len() != n);
+    let first = (records[0].line, records[0].name.clone());
+    let mut aligned: Vec<Aligned> = Vec::with_capacity(records.len());
+    for record in records {
+        let mut letters = record.letters;
+        if has_inserts {
+            letters.retain(|c| !is_insert(*c));
+        }
+        let expected = aligned.first().map_or(letters.len(), |a| a.letters.len());
+        if letters.len() != expected {
+            return Err(Error::Length {
+                line: record.line,
+                name: record.name,
+                found: letters.len(),
+                expected,
+                first_line: first.0,
+                first_name: first.1,
+            });
+        }
+        aligned.push(Aligned {
+            name: record.name,
+            line: record.line,
+            letters,
+        });
+    }
+    Ok((aligned, has_inserts))
+}
+
+/// Returns which columns are sites: those where the focus has an upper-case letter, or without a
+/// focus all but insertions.
+fn kept_columns(aligned: &[Aligned], focus: Option<usize>) -> Vec<bool> {
+    let n = aligned[0].letters.len();
+    match focus {
+        Some(k) => {
+            let letters = aligned[k].letters.iter();
+            letters
+                .map(|c| !c.is_ascii_lowercase() && !matches!(c, b'-' | b'.' | b'~'))
+                .collect()
+        }
+        None => {
+            let column = |j: usize| aligned.iter().map(move |a| a.letters[j]);
+            let has_lower = |j| column(j).any(|c| c.is_ascii_lowercase());
+            (0..n)
+                .map(|j| !(has_lower(j) && column(j).all(is_insert)))
+                .collect()
+        }
+    }
+}
+
+fn most_frequent(codes: impl Iterator<Item = u8>) -> u8 {
+    let mut counts = [0usize; 256];
+    for code in codes {
+        counts[usize::from(code)] += 1;
+    }
+    let most = counts
+        .iter()
+        .enumerate()
+        .max_by_key(|(code, n)| (**n, 256 - code));
+    most.map_or(0, |(code, _)| code as u8)
+}

@@ -1,0 +1,230 @@
+//! Known distances between residues, and how many of the best scores are contacts.
+
+use crate::{Error, Pair, Result, Scores, Site};
+use std::collections::HashMap;
+
+/// Distances in Å between numbered residues or columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distances {
+    pairs: HashMap<(usize, usize), f64>,
+}
+
+impl Distances {
+    /// Returns the distance of two residues, if it is known.
+    pub fn get(&self, i: usize, j: usize) -> Option<f64> {
+        self.pairs.get(&(i.min(j), i.max(j))).copied()
+    }
+
+    /// Returns the number of pairs whose distance is known.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Returns whether no distance is known.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// Reads a list: two numbers of residues or columns on a line, and the distance in its last
+    /// field. Fields are separated by blanks, tabs or commas; lines that begin with `#` are comments.
+    ///
+    /// # Errors
+    /// [`Error::Structure`] with the line.
+    pub fn from_list(text: &str) -> Result<Self> {
+        let mut pairs = HashMap::new();
+        for (k, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let separators = |c: char| c == ',' || c.is_whitespace();
+            let fields: Vec<&str> = line.split(separators).filter(|f| !f.is_empty()).collect();
+            let number = |k: usize| fields.get(k).and_then(|f| f.parse::<usize>().ok());
+            let last = fields.last().and_then(|f| f.parse::<f64>().ok());
+            match (number(0), number(1), last.filter(|d| d.is_finite())) {
+                (Some(i), Some(j), Some(d)) if i != j && fields.len() >= 3 => {
+                    pairs.insert((i.min(j), i.max(j)), d);
+                }
+                _ => {
+                    return Err(Error::Structure {
+                        line: k + 1,
+                        problem: "expected two numbers of residues and a distance",
+                    });
+                }
+            }
+        }
+        Ok(Self { pairs })
+    }
+
+    /// Reads the Cβ atoms (Cα of glycine) of one chain of a PDB file, of its first model. Without a
+    /// chain the first is taken.
+    ///
+    /// # Errors
+    /// [`Error::Structure`] for a line that is no atom, or a file without atoms of that chain.
+    pub fn from_pdb(text: &str, chain: Option<char>) -> Result<Self> {
+        let mut chain = chain;
+        let mut atoms: Vec<(usize, [f64; 3])> = Vec::new();
+        for (k, line) in text.lines().enumerate() {
+            if line.starts_with("ENDMDL") {
+                break;
+            }
+            if !line.starts_with("ATOM") {
+                continue;
+            }
+            let field = |from: usize, to: usize| line.get(from..to).map_or("", str::trim);
+            let own = line.as_bytes().get(21).map_or(' ', |c| char::from(*c));
+            let wanted = if field(17, 20) == "GLY" { "CA" } else { "CB" };
+            if *chain.get_or_insert(own) != own || field(12, 16) != wanted {
+                continue;
+            }
+            let coordinate = |from: usize| field(from, from + 8).parse::<f64>().ok();
+            let place = (coordinate(30), coordinate(38), coordinate(46));
+            let (Ok(number), (Some(x), Some(y), Some(z))) = (field(22, 26).parse(), place) else {
+                return Err(Error::Structure {
+                    line: k + 1,
+                    problem: "this atom has no residue number or no coordinates in PDB columns",
+                });
+            };
+            // The first of alternative places.
+            if atoms.last().is_none_or(|(last, _)| *last != number) {
+                atoms.push((number, [x, y, z]));
+            }
+        }
+        if atoms.is_empty() {
+            return Err(Error::Structure {
+                line: 1,
+                problem: "there are no Cβ atoms of that chain in PDB format",
+            });
+        }
+        let mut pairs = HashMap::new();
+        for (k, (i, a)) in atoms.iter().enumerate() {
+            for (j, b) in &atoms[..k] {
+                let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
+                pairs.insert(((*i).min(*j), (*i).max(*j)), squares.sum::<f64>().sqrt());
+            }
+        }
+        Ok(Self { pairs })
+    }
+}
+
+/// What counts as a contact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContactRule {
+    /// Contacts are nearer than this, in Å.
+    pub nearer_than: f64,
+    /// Pairs whose numbers differ by this or less are not judged.
+    pub separation: usize,
+}
+
+/// Returns the ranked pairs that can be judged, and whether each is a contact: those far enough apart
+/// whose distance is known.
+pub fn judged(
+    scores: &Scores,
+    sites: &[Site],
+    distances: &Distances,
+    rule: ContactRule,
+) -> Vec<(Pair, bool)> {
+    let ranked = scores.ranked().into_iter();
+    let known = ranked.filter_map(|pair| {
+        let (i, j) = (sites[pair.i].number, sites[pair.j].number);
+        let distance = distances.get(i, j)?;
+        let is_far = i.abs_diff(j) > rule.separation;
+        is_far.then_some((pair, distance < rule.nearer_than))
+    });
+    known.collect()
+}
+
+/// Returns the part of contacts among the first `n` of judged pairs, if there are as many.
+pub fn precision(judged: &[(Pair, bool)], n: usize) -> Option<f64> {
+    let first = judged.get(..n).filter(|first| !first.is_empty())?;
+    let contacts = first.iter().filter(|(_, is_contact)| *is_contact).count();
+    Some(contacts as f64 / n as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Potts;
+
+    #[test]
+    fn pdb_takes_beta_carbons_of_one_chain() {
+        let text = "\
+HEADER
+ATOM      1  CA  ALA A   5       9.000   9.000   9.000  1.00  0.00           C
+ATOM      2  CB  ALA A   5       0.000   0.000   0.000  1.00  0.00           C
+ATOM      3  CB BALA A   5       5.000   0.000   0.000  1.00  0.00           C
+ATOM      4  CA  GLY A   7       3.000   4.000   0.000  1.00  0.00           C
+ATOM      5  CB  TRP B   9       1.000   0.000   0.000  1.00  0.00           C
+ENDMDL
+ATOM      6  CB  TRP A   8       1.000   0.000   0.000  1.00  0.00           C
+";
+        let distances = Distances::from_pdb(text, None).unwrap();
+        assert_eq!((distances.get(7, 5), distances.len()), (Some(5.0), 1));
+        assert_eq!(distances, Distances::from_pdb(text, Some('A')).unwrap());
+        assert!(Distances::from_pdb(text, Some('B')).unwrap().is_empty());
+        assert!(matches!(
+            Distances::from_pdb(text, Some('C')),
+            Err(Error::Structure { .. })
+        ));
+        assert!(matches!(
+            Distances::from_pdb("data_1ABC\n", None),
+            Err(Error::Structure { .. })
+        ));
+    }
+
+    #[test]
+    fn lists_end_with_the_distance() {
+        let distances = Distances::from_list("# i j\n3 1 0.7 6.5\n2,4,8\n").unwrap();
+        assert_eq!(
+            (distances.get(1, 3), distances.get(4, 2)),
+            (Some(6.5), Some(8.0))
+        );
+        for (text, wrong) in [("1 2 3\n1 2\n", 2), ("1 1 3", 1), ("a b 3", 1)] {
+            let error = Distances::from_list(text).unwrap_err();
+            assert!(
+                matches!(error, Error::Structure { line, .. } if line == wrong),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn precision_counts_judged_pairs_only() {
+        // Norms fall with the number of the pair: 01, 02, 03, 12, 13, 23.
+        let mut theta = vec![0.0; 8];
+        for c in [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] {
+            theta.extend([c, -c, -c, c]);
+        }
+        let scores = Scores::new(&Potts::new(4, 2, theta), None);
+        let sites: Vec<Site> = [10, 11, 20, 30]
+            .map(|number| Site {
+                column: 1,
+                number,
+                letter: 'A',
+            })
+            .to_vec();
+        // 10–11 is too near in the sequence, 10–30 unknown.
+        let list = "10 11 3\n10 20 5\n11 20 9\n11 30 6.9\n20 30 7\n";
+        let distances = Distances::from_list(list).unwrap();
+        let rule = ContactRule {
+            nearer_than: 7.0,
+            separation: 4,
+        };
+        let judged = judged(&scores, &sites, &distances, rule);
+        let expected: Vec<bool> = scores
+            .ranked()
+            .iter()
+            .filter_map(|pair| match (pair.i, pair.j) {
+                (0, 2) | (1, 3) => Some(true),
+                (1, 2) | (2, 3) => Some(false),
+                _ => None,
+            })
+            .collect();
+        let found: Vec<bool> = judged.iter().map(|(_, is_contact)| *is_contact).collect();
+        assert_eq!(found, expected);
+        assert_eq!(
+            (precision(&judged, 4), precision(&judged, 5)),
+            (Some(0.5), None)
+        );
+    }
+}

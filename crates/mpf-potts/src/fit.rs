@@ -1,0 +1,282 @@
+//! Fits: joint and symmetric, or node by node and averaged.
+//!
+//! A joint fit minimises F over all sites with one J_ij for each pair. A node-wise fit minimises the
+//! part of every site on its own, with couplings of its own, and averages the two of each pair. It
+//! needs the memory of one site at a time, O(L q²), and its vectors stay in the caches.
+
+use crate::basis::{AllPairs, Centred, OneSite};
+use crate::kernel::{Loss, joint_bytes, pair_index};
+use crate::model::Means;
+use crate::objective::{JointObjective, NodeEngines, NodeObjective, Penalties, n_params};
+use crate::{Potts, Result, Sequences};
+use mpf_core::{Minimizer, MinimizerOptions, Progress, StopReason};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Which parameters a fit has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One J_ij for each pair, all sites together.
+    #[default]
+    Joint,
+    /// Couplings of its own for every site; the two of a pair are averaged.
+    NodeWise,
+}
+
+/// The options of a [`fit`].
+#[derive(Clone, Debug)]
+pub struct FitOptions {
+    /// Pseudolikelihood or flow.
+    pub loss: Loss,
+    /// The penalties, in the units of a mean over sequences.
+    pub penalties: Penalties,
+    /// Joint or node-wise.
+    pub mode: Mode,
+    /// Tolerances and limits. The defaults of [`FitOptions::new`] stop at a gradient of 1e-3.
+    pub minimizer: MinimizerOptions,
+}
+
+impl FitOptions {
+    /// Returns the defaults of a loss: λ_h = 0.01, and λ_J = 0.01 for pseudolikelihood or 0.05 for
+    /// the flow. The flow weighs rare letters more, and needs the stronger penalty to predict as
+    /// many contacts.
+    pub fn new(loss: Loss) -> Self {
+        let couplings = match loss {
+            Loss::Pseudolikelihood => 0.01,
+            Loss::Flow => 0.05,
+        };
+        Self {
+            loss,
+            penalties: Penalties {
+                couplings,
+                fields: 0.01,
+                group: 0.0,
+            },
+            mode: Mode::Joint,
+            minimizer: MinimizerOptions {
+                gradient_tolerance: 1e-3,
+                memory: 5,
+                ..MinimizerOptions::default()
+            },
+        }
+    }
+}
+
+/// A fitted model.
+#[derive(Clone, Debug)]
+#[must_use = "look at `stop` to see whether this is a minimum"]
+pub struct Fit {
+    /// The model.
+    pub model: Potts,
+    /// The objective with its penalties; for a node-wise fit the sum over sites.
+    pub value: f64,
+    /// Why it stopped; for a node-wise fit the first reason that is no convergence.
+    pub stop: StopReason,
+    /// Iterations; for a node-wise fit the most of any site.
+    pub iterations: usize,
+    /// Evaluations; for a node-wise fit the mean of all sites, rounded.
+    pub evaluations: usize,
+    /// Those of them in single precision.
+    pub rough_evaluations: usize,
+    /// The largest entry of the gradient.
+    pub gradient: f64,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// Where a fit is.
+#[derive(Clone, Copy, Debug)]
+pub enum FitProgress {
+    /// A joint fit after an iteration.
+    Joint {
+        /// Iterations so far.
+        iteration: usize,
+        /// The objective.
+        value: f64,
+        /// The largest entry of the gradient.
+        gradient: f64,
+    },
+    /// A node-wise fit after a site.
+    Nodes {
+        /// Sites that are done.
+        done: usize,
+        /// All sites.
+        all: usize,
+    },
+}
+
+/// Returns about how many bytes a fit of this shape takes beside the sequences.
+pub fn bytes_of_fit(n_sites: usize, n_states: usize, mode: Mode, memory: usize) -> usize {
+    let params = n_params(n_sites, n_states).saturating_mul(8);
+    // L-BFGS keeps two vectors for each correction, and a dozen others.
+    let vectors = 2 * memory + 14;
+    match mode {
+        Mode::Joint => params
+            .saturating_mul(vectors)
+            .saturating_add(joint_bytes(n_sites, n_states)),
+        Mode::NodeWise => {
+            let site = 8 * n_states * n_states * n_sites;
+            let threads = rayon::current_num_threads();
+            // The fitted couplings of all sites, then those of all pairs.
+            (3 * params).saturating_add(site.saturating_mul(vectors * threads))
+        }
+    }
+}
+
+/// Measures about how many seconds one evaluation over all sites takes, by evaluating one site.
+pub fn seconds_of_evaluation(sequences: &Sequences, loss: Loss) -> f64 {
+    let engines = NodeEngines::new(sequences, loss);
+    let mut objective = NodeObjective::new(&engines, 0, Penalties::default());
+    let theta = vec![0.0; mpf_core::Objective::n_params(&objective)];
+    let mut grad = theta.clone();
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let clock = mpf_core::Stopwatch::start();
+        mpf_core::Objective::value_and_gradient(&mut objective, &theta, &mut grad);
+        best = best.min(clock.seconds());
+    }
+    let threads = rayon::current_num_threads().min(sequences.n_sites());
+    best * sequences.n_sites() as f64 / threads as f64
+}
+
+/// Fits a model to `sequences` and calls `observer` as it goes.
+///
+/// # Errors
+/// [`Error::Core`](crate::Error::Core) for options out of range or an objective that is not finite.
+pub fn fit(
+    sequences: &Sequences,
+    options: &FitOptions,
+    observer: impl Fn(FitProgress) + Sync,
+) -> Result<Fit> {
+    match options.mode {
+        Mode::Joint => fit_jointly(sequences, options, observer),
+        Mode::NodeWise => fit_nodes(sequences, options, observer),
+    }
+}
+
+/// Returns the fields of the model without couplings: ln of the frequencies with one pseudocount per
+/// state, in the zero-sum gauge.
+fn independent_fields(sequences: &Sequences) -> Vec<f64> {
+    let q = sequences.n_states();
+    let mut fields = sequences.frequencies();
+    for site in fields.chunks_exact_mut(q) {
+        for h in site.iter_mut() {
+            *h = (*h * sequences.total_weight() + 1.0).ln();
+        }
+        let mean = site.iter().sum::<f64>() / q as f64;
+        for h in site {
+            *h -= mean;
+        }
+    }
+    fields
+}
+
+fn fit_jointly(
+    sequences: &Sequences,
+    options: &FitOptions,
+    observer: impl Fn(FitProgress),
+) -> Result<Fit> {
+    let minimizer = Minimizer::new(options.minimizer.clone())?;
+    let (n, q) = (sequences.n_sites(), sequences.n_states());
+    let objective = JointObjective::new(sequences, options.loss, options.penalties);
+    let frequencies = sequences.frequencies();
+    let pairs = AllPairs {
+        n_sites: n,
+        n_states: q,
+    };
+    let mut objective = Centred::new(objective, pairs, &frequencies, n * q);
+    let mut start = independent_fields(sequences);
+    start.resize(n_params(n, q), 0.0);
+    let report = |p: &Progress<'_>| {
+        observer(FitProgress::Joint {
+            iteration: p.iteration,
+            value: p.value,
+            gradient: p.gradient_norm,
+        });
+    };
+    let mut minimum = minimizer.minimize_l1(&mut objective, &start, &[], report)?;
+    objective.uncentre(&mut minimum.theta);
+    Ok(Fit {
+        model: Potts::new(n, q, minimum.theta),
+        value: minimum.value,
+        stop: minimum.stop,
+        iterations: minimum.iterations,
+        evaluations: minimum.evaluations,
+        rough_evaluations: minimum.rough_evaluations,
+        gradient: minimum.kkt_residual,
+        seconds: minimum.seconds,
+    })
+}
+
+fn fit_nodes(
+    sequences: &Sequences,
+    options: &FitOptions,
+    observer: impl Fn(FitProgress) + Sync,
+) -> Result<Fit> {
+    let clock = mpf_core::Stopwatch::start();
+    let minimizer = Minimizer::new(options.minimizer.clone())?;
+    let (n, q) = (sequences.n_sites(), sequences.n_states());
+    let engines = NodeEngines::new(sequences, options.loss);
+    let fields = independent_fields(sequences);
+    let frequencies = sequences.frequencies();
+    let done = AtomicUsize::new(0);
+    let nodes = (0..n).into_par_iter().map(|site| {
+        let objective = NodeObjective::new(&engines, site, options.penalties);
+        let one = OneSite {
+            n_sites: n,
+            n_states: q,
+            site,
+        };
+        let mut objective = Centred::new(objective, one, &frequencies, q);
+        let mut start = fields[site * q..(site + 1) * q].to_vec();
+        start.resize(q + (n - 1) * q * q, 0.0);
+        let mut minimum = minimizer.minimize(&mut objective, &start)?;
+        objective.uncentre(&mut minimum.theta);
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        observer(FitProgress::Nodes { done, all: n });
+        Ok(minimum)
+    });
+    let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
+
+    let mut theta = vec![0.0; n_params(n, q)];
+    let (all_fields, couplings) = theta.split_at_mut(n * q);
+    for (i, node) in nodes.iter().enumerate() {
+        let (fields, rows) = node.theta.split_at(q);
+        let all_fields = &mut all_fields[i * q..(i + 1) * q];
+        all_fields.copy_from_slice(fields);
+        for (k, rows) in rows.chunks_exact(q * q).enumerate() {
+            let j = k + usize::from(k >= i);
+            let block = &mut couplings[pair_index(n, i, j) * q * q..][..q * q];
+            // Two copies can be averaged only in the same gauge.
+            let Means {
+                rows: of_b,
+                columns: of_a,
+                all,
+            } = Means::of(rows, q);
+            for (place, value) in rows.iter().enumerate() {
+                let (b, a) = (place / q, place % q);
+                let place = if i < j { a * q + b } else { b * q + a };
+                block[place] += 0.5 * (value + all - of_a[a] - of_b[b]);
+            }
+            for (field, mean) in all_fields.iter_mut().zip(of_a) {
+                *field += mean - all;
+            }
+        }
+    }
+    let unfinished = nodes.iter().find(|node| !node.stop.is_converged());
+    let mean = |count: fn(&mpf_core::Minimum) -> usize| {
+        (nodes.iter().map(count).sum::<usize>() + n / 2) / n
+    };
+    Ok(Fit {
+        model: Potts::new(n, q, theta),
+        value: nodes.iter().map(|node| node.value).sum(),
+        stop: unfinished.unwrap_or(&nodes[0]).stop,
+        iterations: nodes.iter().map(|node| node.iterations).max().unwrap_or(0),
+        evaluations: mean(|node| node.evaluations),
+        rough_evaluations: mean(|node| node.rough_evaluations),
+        gradient: nodes
+            .iter()
+            .fold(0.0, |most, node| most.max(node.kkt_residual)),
+        seconds: clock.seconds(),
+    })
+}

@@ -1,0 +1,237 @@
+//! One site over one tree: sums up the tree, the loss at its root, slopes down again.
+//!
+//! ```text
+//! u_m(a)    = h(a) + Σ_j J_j(a, x_mj)            rows of q numbers, added along the tree
+//! D_m(a)    = ∂F/∂u_m(a)
+//! G_j(a, b) = Σ_m D_m(a) [x_mj = b]              the same additions backwards
+//! ```
+
+use super::patterns::{Half, PatternTree};
+use super::{Loss, Row};
+use mpf_ising::internal::{Lanes, Number};
+
+/// Sequences whose exponentials are taken together: a whole number of cache lines for every width.
+const BLOCK: usize = 16;
+
+/// What the sums of one site need.
+pub(super) struct SiteTask<'a, T, const Q: usize> {
+    pub(super) tree: &'a PatternTree,
+    /// The code of this site and the weight of every sequence, in the order of the root's patterns.
+    pub(super) targets: &'a [u8],
+    pub(super) weights: &'a [f64],
+    /// The number of states; a target beyond them is ignored.
+    pub(super) n_states: usize,
+    /// The rows J_j(·, b) by column and code.
+    pub(super) rows: &'a [Row<T, Q>],
+    pub(super) n_codes: usize,
+    /// h, and in lanes beyond the states a number so low that its exponential vanishes.
+    pub(super) fields: &'a Row<T, Q>,
+    pub(super) loss: Loss,
+}
+
+impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
+    /// Returns the loss of this site and adds the gradients of its rows to `grads`.
+    #[inline(always)]
+    pub(super) fn sum<V: Lanes<Number = T>>(
+        &self,
+        grads: &mut [Row<T, Q>],
+        scratch: &mut [Row<T, Q>],
+    ) -> f64 {
+        self.forward(scratch);
+        let value = self.slopes::<V>(&mut scratch[..self.targets.len()]);
+        self.backward(scratch, grads);
+        value
+    }
+
+    #[inline(always)]
+    fn column(&self, j: usize) -> std::ops::Range<usize> {
+        j * self.n_codes..(j + 1) * self.n_codes
+    }
+
+    /// Computes the sums of every pattern, the root's into the first rows of `scratch`.
+    #[inline(always)]
+    fn forward(&self, scratch: &mut [Row<T, Q>]) {
+        for node in &self.tree.nodes {
+            let (sums, rest) = scratch[node.place..].split_at_mut(node.pairs.len());
+            let (left, right) = rest.split_at(self.tree.n_patterns(node.left));
+            let rows = |half, below| match half {
+                Half::Column(j) => &self.rows[self.column(j)],
+                Half::Node(_) => below,
+            };
+            let (left, right) = (rows(node.left, left), rows(node.right, right));
+            for (sum, &[l, r]) in sums.iter_mut().zip(&node.pairs) {
+                *sum = plus(left[usize::from(l)], right[usize::from(r)]);
+            }
+        }
+    }
+
+    /// Adds the slopes of the root's patterns up for every pattern below, and for the columns.
+    #[inline(always)]
+    fn backward(&self, scratch: &mut [Row<T, Q>], grads: &mut [Row<T, Q>]) {
+        let mut own = [[T::nearest(0.0); Q]; 2 * super::MOST_CODES];
+        for node in self.tree.nodes.iter().rev() {
+            let (slopes, rest) = scratch[node.place..].split_at_mut(node.pairs.len());
+            let n_left = self.tree.n_patterns(node.left);
+            let (left, right) = rest.split_at_mut(n_left);
+            let right = &mut right[..self.tree.n_patterns(node.right)];
+            // Two columns may not be borrowed at once: they are summed aside.
+            let (own_left, own_right) = own.split_at_mut(super::MOST_CODES);
+            let left = match node.left {
+                Half::Column(_) => &mut own_left[..self.n_codes],
+                Half::Node(_) => left,
+            };
+            let right = match node.right {
+                Half::Column(_) => &mut own_right[..self.n_codes],
+                Half::Node(_) => right,
+            };
+            if let Half::Column(_) = node.left {
+                // A column may lack some of its codes.
+                left.fill([T::nearest(0.0); Q]);
+            }
+            right.fill([T::nearest(0.0); Q]);
+            // Pairs are sorted by their left pattern, whose sum stays in registers.
+            let (mut sum, mut last) = ([T::nearest(0.0); Q], 0);
+            for (slope, &[l, r]) in slopes.iter().zip(&node.pairs) {
+                let keep = T::nearest(if l == last { 1.0 } else { 0.0 });
+                let kept: Row<T, Q> = std::array::from_fn(|k| sum[k] * keep);
+                (sum, last) = (plus(kept, *slope), l);
+                let (left, right) = (&mut left[usize::from(l)], &mut right[usize::from(r)]);
+                (*left, *right) = (sum, plus(*right, *slope));
+            }
+            for (half, sums) in [(node.left, &*left), (node.right, &*right)] {
+                if let Half::Column(j) = half {
+                    for (grad, sum) in grads[self.column(j)].iter_mut().zip(sums) {
+                        *grad = plus(*grad, *sum);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Replaces u − h of every sequence by D, and returns the loss.
+    #[inline(always)]
+    fn slopes<V: Lanes<Number = T>>(&self, sums: &mut [Row<T, Q>]) -> f64 {
+        let mut value = 0.0;
+        let targets = self.targets.chunks(BLOCK).zip(self.weights.chunks(BLOCK));
+        for (rows, (targets, weights)) in sums.chunks_mut(BLOCK).zip(targets) {
+            let mut block = [[T::nearest(0.0); Q]; BLOCK];
+            let mut shifts = [0.0; BLOCK];
+            for ((row, &x), (exponents, shift)) in rows
+                .iter()
+                .zip(targets)
+                .zip(block.iter_mut().zip(&mut shifts))
+            {
+                let x = usize::from(x);
+                if x >= self.n_states {
+                    continue;
+                }
+                *shift = self.exponents(row, x, exponents);
+            }
+            exp::<V>(block.as_flattened_mut());
+            for (((row, &x), &weight), (powers, shift)) in rows
+                .iter_mut()
+                .zip(targets)
+                .zip(weights)
+                .zip(block.iter().zip(shifts))
+            {
+                let x = usize::from(x);
+                if x >= self.n_states {
+                    *row = [T::nearest(0.0); Q];
+                    continue;
+                }
+                value += weight * self.slope(powers, x, shift, T::nearest(weight), row);
+            }
+        }
+        value
+    }
+
+    /// Writes the exponents of the loss. For pseudolikelihood they are u(a) less the largest u, which
+    /// is returned less u(x); for the flow ½[u(a) − u(x)].
+    #[inline(always)]
+    fn exponents(&self, row: &Row<T, Q>, x: usize, exponents: &mut Row<T, Q>) -> f64 {
+        for k in 0..Q {
+            exponents[k] = row[k] + self.fields[k];
+        }
+        let own = exponents[x];
+        match self.loss {
+            Loss::Pseudolikelihood => {
+                let mut four = [exponents[0], exponents[1], exponents[2], exponents[3]];
+                for part in exponents.as_chunks::<4>().0 {
+                    for (most, &u) in four.iter_mut().zip(part) {
+                        *most = if u > *most { u } else { *most };
+                    }
+                }
+                let larger = |a, b| if a > b { a } else { b };
+                let most = larger(larger(four[0], four[1]), larger(four[2], four[3]));
+                for u in exponents.iter_mut() {
+                    *u = *u - most;
+                }
+                (most - own).into()
+            }
+            Loss::Flow => {
+                let half = T::nearest(0.5);
+                for u in exponents.iter_mut() {
+                    *u = half * (*u - own);
+                }
+                0.0
+            }
+        }
+    }
+
+    /// Writes D of one sequence, and returns its loss.
+    #[inline(always)]
+    fn slope(
+        &self,
+        powers: &Row<T, Q>,
+        x: usize,
+        shift: f64,
+        weight: T,
+        slope: &mut Row<T, Q>,
+    ) -> f64 {
+        let mut four = [T::nearest(0.0); 4];
+        for part in powers.as_chunks::<4>().0 {
+            for (sum, &power) in four.iter_mut().zip(part) {
+                *sum = *sum + power;
+            }
+        }
+        let sum = (four[0] + four[2]) + (four[1] + four[3]);
+        match self.loss {
+            Loss::Pseudolikelihood => {
+                let factor = weight / sum;
+                for k in 0..Q {
+                    slope[k] = factor * powers[k];
+                }
+                slope[x] = slope[x] - weight;
+                let sum: f64 = sum.into();
+                sum.ln() + shift
+            }
+            Loss::Flow => {
+                let factor = T::nearest(0.5) * weight;
+                for k in 0..Q {
+                    slope[k] = factor * powers[k];
+                }
+                let outflow = sum - powers[x];
+                slope[x] = -(factor * outflow);
+                outflow.into()
+            }
+        }
+    }
+}
+
+/// Adds two rows. Arguments and result are values: the compiler sees that none overlaps another, and
+/// adds whole vectors.
+#[inline(always)]
+fn plus<T: Number, const Q: usize>(a: Row<T, Q>, b: Row<T, Q>) -> Row<T, Q> {
+    std::array::from_fn(|k| a[k] + b[k])
+}
+
+/// Replaces every number by its exponential.
+#[inline(always)]
+fn exp<V: Lanes>(numbers: &mut [V::Number]) {
+    let mut line = V::ZEROS;
+    for part in numbers.chunks_exact_mut(V::LANES) {
+        line.as_mut().copy_from_slice(part);
+        V::load(&line).exp().store(&mut line);
+        part.copy_from_slice(line.as_ref());
+    }
+}
