@@ -81,6 +81,17 @@ pub struct Series {
     pub marks: Marks,
 }
 
+impl Series {
+    /// Makes a line of its three parts.
+    pub fn new(style: Style, points: Vec<(f64, f64)>, marks: Marks) -> Self {
+        Self {
+            style,
+            points,
+            marks,
+        }
+    }
+}
+
 /// The points of a [`Series`] that get a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
@@ -108,7 +119,20 @@ pub struct Axes<'a> {
     pub log_x: bool,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Where a drawing goes.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Draws on white, `size` pixels wide and high, and returns the SVG.
+pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        draw(&root)?;
+        root.present()?;
+    }
+    Ok(svg)
+}
 
 /// Draws a chart without a legend: the panels of a figure share one.
 pub fn panel(area: &Area<'_>, axes: &Axes<'_>, series: &[Series]) -> Result {

@@ -4,12 +4,28 @@ use crate::text::duration;
 pub use indicatif::ProgressBar;
 use indicatif::{ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+static HIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Shows no bar and no spinner of this process from now on.
+pub fn hide() {
+    HIDDEN.store(true, Ordering::Relaxed);
+}
+
+fn target() -> ProgressDrawTarget {
+    if HIDDEN.load(Ordering::Relaxed) {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(5)
+    }
+}
 
 /// Returns a bar of `length` steps with the time that is left, hidden unless standard error is a
 /// terminal.
 pub fn bar(length: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(5));
+    let bar = ProgressBar::with_draw_target(Some(length), target());
     let style = ProgressStyle::with_template("{prefix} [{bar:28}] {pos}/{len} {left} {msg}")
         .expect("the template is valid")
         .with_key("left", |state: &ProgressState, out: &mut dyn Write| {
@@ -34,7 +50,7 @@ fn left(steps: u64, elapsed: Duration, eta: Duration) -> String {
 
 /// Returns a spinner for work without steps to count, hidden like [`bar`].
 pub fn spinner(what: &str) -> ProgressBar {
-    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    let spinner = ProgressBar::with_draw_target(None, target());
     let style =
         ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("the template is valid");
     spinner.set_style(style);

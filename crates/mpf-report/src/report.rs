@@ -8,42 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-const STYLE: &str = "\
-:root { color-scheme: light dark; --ink: #1e1e1e; --page: #fdfdfb; --line: #d5d5d0; --soft: #5c5c58; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e4; --page: #1b1c1e; --line: #47484c; --soft: #a9a9a4; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
-  max-width: 76rem; margin: 0 auto; padding: 1.2rem 1rem 4rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-p, li { max-width: 46rem; }
-a { color: inherit; }
-figure { margin: 1rem 0; }
-figure > div { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem;
-  overflow-x: auto; }
-figure svg { max-width: 100%; min-width: 40rem; height: auto; display: block; margin: 0 auto; }
-.figures { display: grid; gap: 0 1.2rem; align-items: start;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); }
-.figures svg { min-width: 0; width: 100%; }
-figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; margin-top: .4rem; }
-.table { overflow-x: auto; }
-.csv { margin: .2rem 0 1rem; font-size: .85rem; color: var(--soft); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .93rem; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-th { font-weight: 600; }
-td.long { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; max-width: 34rem; }
-summary { cursor: pointer; }
-@media (max-width: 40rem) {
-  table { font-size: .85rem; }
-  th, td { padding: .3rem .4rem; }
-  th { white-space: normal; vertical-align: bottom; }
-  th:first-child, td:first-child { position: sticky; left: 0; background: var(--page); max-width: 34vw;
-    white-space: normal; overflow-wrap: break-word; min-width: 0; }
-  td.long { min-width: 7rem; }
-}
-footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
-";
+const STYLE: &str = include_str!("page.css");
 
 /// The most characters of a cell that is kept on one line.
 const LONG_CELL: usize = 20;

@@ -1,6 +1,23 @@
 //! Formats tables and numbers as plain text.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
+
+/// The headings and the rows of a table.
+pub type Table = (Vec<&'static str>, Vec<Vec<String>>);
+
+/// The heading of a column, and the cell of an item in it.
+pub type Column<'a, T> = (&'static str, &'a dyn Fn(&T) -> String);
+
+/// Returns a table with a row for every item.
+pub fn tabulate<'a, T: 'a>(
+    items: impl IntoIterator<Item = &'a T>,
+    columns: &[Column<'_, T>],
+) -> Table {
+    let row = |item: &T| columns.iter().map(|(_, cell)| cell(item)).collect();
+    let header = columns.iter().map(|(heading, _)| *heading).collect();
+    (header, items.into_iter().map(row).collect())
+}
 
 /// Returns a Markdown table with right-aligned numbers.
 pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
@@ -50,23 +67,39 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// Returns a table as CSV (RFC 4180).
-///
-/// A spreadsheet runs cells that begin with `=`, `+`, `-` or `@`, also after a tab or a line break.
-/// Those that are not numbers get an apostrophe in front, the usual way to make them text.
+/// Returns whether a spreadsheet would run a cell of a CSV file: one that begins with `=`, `+`, `-` or
+/// `@`, also after a tab or a line break, and is no number.
+fn is_run(cell: &str) -> bool {
+    cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && cell.parse::<f64>().is_err()
+}
+
+/// Puts an apostrophe in front of a cell that a spreadsheet would run, the usual way to make it text;
+/// [`unguarded`] takes it away.
+pub fn guarded(cell: &str) -> Cow<'_, str> {
+    if is_run(cell.trim_start_matches('\'')) {
+        Cow::Owned(format!("'{cell}"))
+    } else {
+        Cow::Borrowed(cell)
+    }
+}
+
+/// Returns the cell that [`guarded`] was given.
+pub fn unguarded(cell: &str) -> &str {
+    match cell.strip_prefix('\'') {
+        Some(rest) if is_run(rest.trim_start_matches('\'')) => rest,
+        _ => cell,
+    }
+}
+
+/// Returns a table as CSV (RFC 4180), with every cell [`guarded`].
 pub fn csv(header: &[&str], rows: &[Vec<String>]) -> String {
     let quoted = |cell: &str| {
-        let is_run = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
-        let is_text = is_run && cell.parse::<f64>().is_err();
-        let cell = if is_text {
-            format!("'{cell}")
-        } else {
-            cell.to_owned()
-        };
+        let cell = guarded(cell);
+        let is_text = matches!(cell, Cow::Owned(_));
         if is_text || cell.contains([',', '"', '\r', '\n']) {
             format!("\"{}\"", cell.replace('"', "\"\""))
         } else {
-            cell
+            cell.into_owned()
         }
     };
     let mut text = String::new();
@@ -151,6 +184,19 @@ mod tests {
     }
 
     #[test]
+    fn columns_make_a_table() {
+        let (header, rows) = tabulate(
+            &[2.0, 3.0],
+            &[
+                ("x", &|x: &f64| x.to_string()),
+                ("x²", &|x| (x * x).to_string()),
+            ],
+        );
+        assert_eq!(header, ["x", "x²"]);
+        assert_eq!(rows, [["2", "4"], ["3", "9"]]);
+    }
+
+    #[test]
     fn no_cell_of_a_csv_is_run() {
         let cells = [
             "=1+1",
@@ -163,6 +209,12 @@ mod tests {
             "a=b",
             "say \"a\"",
         ];
+        for cell in cells
+            .into_iter()
+            .chain(["'=1", "''-a", "'", "'a", "", "'-1"])
+        {
+            assert_eq!(unguarded(&guarded(cell)), cell);
+        }
         let rows: Vec<Vec<String>> = cells.iter().map(|c| vec![(*c).to_owned()]).collect();
         assert_eq!(
             csv(&["-name", "a,b"], &rows),
