@@ -2,12 +2,16 @@
 
 use crate::console::Console;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::memory::Room;
 use crate::model::Model;
 use crate::output::{Kind, Output};
 use clap::Args;
-use mpf_core::{Cancel, Checkpoint, Settings};
-use mpf_report::CheckpointFile;
+use mpf_core::{Cancel, Checkpoint, Settings, WeakCheckpoint};
+use mpf_ising::internal::Vectors;
+use mpf_report::{CheckpointFile, files};
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Options of commands whose work can be resumed.
@@ -31,6 +35,46 @@ pub struct CheckpointArgs {
     /// there is none yet
     #[arg(long, requires = "checkpoint")]
     resume: bool,
+}
+
+/// The entry of the vector instructions that computed the others.
+const VECTORS: &str = ".vectors";
+
+/// The checkpoint of the command that this program runs.
+enum UnderWay {
+    /// Nothing is kept so far.
+    Nothing,
+    /// The work is kept here.
+    Kept(CheckpointArgs, WeakCheckpoint),
+    /// The command is ending.
+    Ended,
+}
+
+static UNDER_WAY: Mutex<UnderWay> = Mutex::new(UnderWay::Nothing);
+
+fn under_way() -> MutexGuard<'static, UnderWay> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the program after a signal, in the middle of a step that did not hear it: writes the
+/// checkpoint as the last step left it. Files appear whole or not at all, so no moment is wrong, but
+/// a file that is just being written is waited for.
+pub fn give_up() {
+    /// How often a file that is being written is looked for.
+    const PATIENCE: Duration = Duration::from_millis(50);
+    while files::is_writing() {
+        std::thread::sleep(PATIENCE);
+    }
+    let state = std::mem::replace(&mut *under_way(), UnderWay::Ended);
+    let failure = match state {
+        UnderWay::Kept(args, checkpoint) if checkpoint.upgrade().is_on() => {
+            args.keep(&checkpoint.upgrade(), Failure::interrupted())
+        }
+        UnderWay::Nothing | UnderWay::Kept(..) => Failure::interrupted(),
+        UnderWay::Ended => return,
+    };
+    Console::failure(&failure);
+    std::process::exit(failure.code.into());
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -57,8 +101,8 @@ impl CheckpointArgs {
     /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.
     ///
     /// # Errors
-    /// A checkpoint of other settings or data, a damaged one, and an existing one without
-    /// `--resume`.
+    /// A checkpoint of other settings or data, a damaged one, one that another program works with,
+    /// and an existing one without `--resume`.
     pub fn open(
         &self,
         settings: Settings,
@@ -69,14 +113,19 @@ impl CheckpointArgs {
             return Ok(Checkpoint::default());
         };
         let at = path.display();
+        let file = CheckpointFile::new(path, Room::new(None).bytes, move |text| {
+            console.alarm(text);
+        });
+        let file = file.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Failure::input(format!("{at}: {error}"))
+                .hint("wait until it has ended, or choose another name"),
+            _ => Failure::unwritten(path, &error),
+        })?;
         if !self.resume && path.exists() {
-            return Err(
-                Failure::input(format!("{at} is already there: another run may need it")).hint(
-                    "--resume continues it; to start afresh, remove it or choose another name",
-                ),
-            );
+            let why = format!("{at} is already there: another run may need it");
+            return Err(Failure::input(why)
+                .hint("--resume continues it; to start afresh, remove it or choose another name"));
         }
-        let file = CheckpointFile::new(path, move |text| console.warning(text));
         let checkpoint = Checkpoint::new(file, settings, self.checkpoint_every, cancel);
         if self.resume {
             let found = checkpoint.load().map_err(|error| {
@@ -90,6 +139,18 @@ impl CheckpointArgs {
                 format!("note: there is no checkpoint {at} yet: starting afresh")
             });
         }
+        let entry = checkpoint.entry(VECTORS);
+        if let Ok(Some(earlier)) = entry.resume::<String>()
+            && earlier != Vectors::default().to_string()
+        {
+            console.warning(&format!(
+                "{at} was computed with {earlier}, and this machine has {}: the last digits of the \
+                 result may differ from those of a run on one machine",
+                Vectors::default()
+            ));
+        }
+        entry.note(Vectors::default().to_string());
+        *under_way() = UnderWay::Kept(self.clone(), checkpoint.downgrade());
         Ok(checkpoint)
     }
 
@@ -107,11 +168,12 @@ impl CheckpointArgs {
         let Some(path) = &self.checkpoint else {
             return outcome;
         };
+        *under_way() = UnderWay::Ended;
         let at = path.display();
         let failure = match outcome {
             Ok(done) => {
                 if let Err(error) = checkpoint.remove() {
-                    console.warning(&format!("cannot remove the checkpoint {at}: {error}"));
+                    console.alarm(&format!("cannot remove the checkpoint {at}: {error}"));
                 }
                 return Ok(done);
             }
@@ -120,22 +182,31 @@ impl CheckpointArgs {
         if ![INTERRUPTED, FAILED].contains(&failure.code) {
             return Err(failure);
         }
+        Err(self.keep(checkpoint, failure))
+    }
+
+    /// Writes the checkpoint of work that ended with `failure`; returns the failure to report.
+    fn keep(&self, checkpoint: &Checkpoint, failure: Failure) -> Failure {
+        let Some(path) = &self.checkpoint else {
+            return failure;
+        };
         if let Err(error) = checkpoint.write() {
             let unwritten = Failure::unwritten(path, &error);
-            return Err(Failure {
+            return Failure {
                 message: format!("{failure}, and {unwritten}"),
                 hint: Some("an older checkpoint of that name is untouched".into()),
                 code: FAILED,
-            });
+            };
         }
-        Err(Failure {
+        let at = path.display();
+        Failure {
             message: match failure.code {
                 INTERRUPTED => format!("interrupted: the work is kept in {at}"),
                 _ => format!("{failure}; the work is kept in {at}"),
             },
             hint: Some(format!("continue with: {}", this_command_resumed())),
             code: failure.code,
-        })
+        }
     }
 }
 
@@ -194,10 +265,14 @@ mod tests {
         let path = folder.path().join("a.ckpt");
         let (_, first) = open(&path, false, 0.1).unwrap();
         first.offer(|| vec![0.1]);
+        let failure = open(&path, true, 0.1).err().unwrap();
+        assert!(failure.message.contains("is working with it"), "{failure}");
+        drop(first);
         let (args, again) = open(&path, true, 0.1).unwrap();
         assert_eq!(again.resume().unwrap(), Some(vec![0.1]));
         assert_eq!(args.end(&again, QUIET, Ok(0)), Ok(0));
         assert!(!path.exists());
+        drop(again);
         // Nothing there: a fresh start.
         let (args, fresh) = open(&path, true, 0.1).unwrap();
         assert_eq!(fresh.resume::<Vec<f64>>().unwrap(), None);
@@ -207,6 +282,7 @@ mod tests {
         assert!(failure.message.contains("a.ckpt"), "{failure}");
         assert!(failure.hint.unwrap().ends_with("--resume"));
         assert!(path.exists());
+        drop(fresh);
         let failure = open(&path, false, 0.1).err().unwrap();
         assert!(failure.message.contains("already there"), "{failure}");
         let failure = open(&path, true, 0.2).err().unwrap();
@@ -217,6 +293,23 @@ mod tests {
         std::fs::write(&path, b"something else").unwrap();
         let failure = open(&path, true, 0.1).err().unwrap();
         assert_eq!(failure.code, crate::failure::WRONG_INPUT);
+    }
+
+    #[test]
+    fn another_machine_may_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ckpt");
+        let (_, first) = open(&path, false, 0.1).unwrap();
+        first.entry(VECTORS).note("other".to_owned());
+        first.offer(|| vec![0.1]);
+        drop(first);
+        let (_, again) = open(&path, true, 0.1).unwrap();
+        assert_eq!(again.progress(), " under way");
+        let kept = again.entry(VECTORS).resume::<String>().unwrap();
+        assert_eq!(
+            kept.as_deref(),
+            Some(Vectors::default().to_string().as_str())
+        );
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use crate::console::{self, Console};
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_parser;
-use crate::{compare, convert, demo, evaluate, fit, sample};
+use crate::{compare, convert, dca, demo, evaluate, fit, sample};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use mpf_baselines::Methods;
 use mpf_core::Cancel;
+use mpf_report::progress;
 use std::ffi::OsString;
 use std::num::NonZero;
 
@@ -25,13 +26,16 @@ Exit codes:
   1    something failed on the way, such as a full disk
   2    wrong input or option; nothing was written
   3    the model is written, but the fit did not converge
-  4    the model is written, but a step after the fit failed, such as the error bars
+  4    the model is written, but a step after the fit failed, such as the error bars, or was left
+       out for --max-seconds
+  5    out of memory; nothing was written except the checkpoint, with --checkpoint
   130  interrupted; nothing was written except the checkpoint, with --checkpoint
 
 Results go to standard output, everything else to standard error. Colours appear only on a terminal,
 never with NO_COLOR. The number of threads changes no digit of any result.";
 
-/// Fits Ising models to binary data by minimum probability flow and its rivals.
+/// Fits Ising models to binary data, and Potts models to aligned sequences, by minimum probability
+/// flow and its rivals.
 #[derive(Parser, Debug)]
 #[command(name = "mpf", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
@@ -93,6 +97,18 @@ Example:
 Example:
   mpf evaluate model.json spikes.npy -o report.html -o evaluation.json")]
     Evaluate(Box<evaluate::EvaluateArgs>),
+    /// Find contacts in an alignment of protein or RNA sequences
+    #[command(after_help = "\
+Examples:
+  mpf dca family.a2m.gz --focus DYR_ECOLI -o scores.csv
+  mpf dca family.fasta --method mpf -o scores.csv -o model.npz -o report.html
+  mpf dca family.a3m --focus 1ABC --structure 1abc.pdb -o report.html -o scores.csv
+  mpf dca family.a2m --focus P0 --ignore-gaps --ambiguous drop --units plmc --l2 16 --l2-fields 0.01
+      -o scores.csv                                          plmc's settings
+
+Scores are Frobenius norms of the couplings in the zero-sum gauge, without the gap, with the average
+product correction. docs/potts.md is the guide.")]
+    Dca(Box<dca::DcaArgs>),
     /// Change the form or convention of a model file
     #[command(after_help = "\
 Examples:
@@ -164,11 +180,15 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
         verbose: cli.verbose,
         is_taken: false,
     };
+    if cli.quiet {
+        progress::hide();
+    }
     let outcome = threads(cli.threads).and_then(|()| match &cli.command {
         Command::Fit(args) => fit::run(args, methods, console, cancel),
         Command::Compare(args) => compare::run(args, methods, console, cancel),
         Command::Sample(args) => sample::run(args, console, cancel),
         Command::Evaluate(args) => evaluate::run(args, console, cancel),
+        Command::Dca(args) => dca::run(args, console, cancel),
         Command::Convert(args) => convert::run(args, console),
         Command::Demo(args) => demo::run(args, console, cancel),
         Command::Completions { shell } => {
@@ -213,11 +233,10 @@ fn threads(wanted: Option<usize>) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let most = cores.max(MAX_THREADS);
     if n > most {
-        return Err(
-            Failure::input(format!("--threads {n} asks for more than {most} threads")).hint(
-                format!("this machine has {cores} cores: more threads do not help"),
-            ),
-        );
+        let why = format!("--threads {n} asks for more than {most} threads");
+        return Err(Failure::input(why).hint(format!(
+            "this machine has {cores} cores: more threads do not help"
+        )));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n);
     let started = pool.build_global();

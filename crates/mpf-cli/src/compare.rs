@@ -4,19 +4,18 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::figures;
-use crate::memory::{self, MemoryLimit};
-use crate::methods::{AUTO, MethodArgs, Strength, find};
+use crate::memory::{self, FitBytes, MemoryLimit, product};
+use crate::methods::{AUTO, MethodArgs, ModelName, Strength, find};
 use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
-    Comparison, Contender, Criterion, Entrant, Methods, Polish, Refine, Takes, Tournament,
-    TournamentOptions,
+    Comparison, Contender, Entrant, Methods, Polish, Refine, Takes, Tournament, TournamentOptions,
 };
 use mpf_core::Cancel;
 use mpf_ising::internal::n_packed;
 use mpf_ising::{BlockMean, Support};
 use mpf_report::report::Page;
-use mpf_report::text::{digits, duration};
+use mpf_report::text::{digits, duration, tabulate};
 use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
 use std::path::{Path, PathBuf};
@@ -73,12 +72,15 @@ pub fn run(
     let states = raster.every_sample("mpf compare")?;
     let contenders = contenders(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
-    // Methods are fitted one at a time, but the samples of all folds are held.
+    // Methods are fitted one at a time, but the samples of all folds are held in both forms, and the
+    // three scores of every sample by every method.
     let samples = raster.samples()?;
-    let folds = (args.folds as u64).saturating_mul(samples.bytes() as u64);
+    let fit = FitBytes::new(&raster, &samples, n_packed(d));
+    let folds = product(&[args.folds as u64, fit.data()]);
+    let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
     memory::check(
         "this comparison",
-        memory::of_fit(&raster, &samples, n_packed(d)).saturating_add(folds),
+        fit.total().saturating_add(folds).saturating_add(scores),
         args.memory.bytes(),
         "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
@@ -105,11 +107,12 @@ pub fn run(
     let comparison = comparison?;
     if comparison.entrants.is_empty() {
         let why = comparison.dropouts.iter().map(|d| d.error.to_string());
-        return Err(Failure::input(format!(
+        let why = format!(
             "{}: no method could be fitted: {}",
             raster.file,
             why.collect::<Vec<_>>().join("; ")
-        )));
+        );
+        return Err(Failure::input(why));
     }
     for entrant in &comparison.entrants {
         if let Some(first) = entrant.warnings.first() {
@@ -170,49 +173,38 @@ fn contenders(
             });
         }
     }
-    Ok(contenders)
-}
-
-/// Returns the criterion of the plot: the likelihood if all methods have one.
-fn criterion(comparison: &Comparison) -> (Criterion, &'static str) {
-    if comparison
-        .entrants
-        .iter()
-        .all(|e| e.log_likelihood.is_some())
-    {
-        (Criterion::LogLikelihood, "log-likelihood")
-    } else {
-        (Criterion::Pseudolikelihood, "pseudolikelihood")
+    if args.methods.is_none() && args.options.model == ModelName::Ising && d > 1 {
+        let options = MethodArgs {
+            model: ModelName::KPairwise,
+            ..args.options.clone()
+        };
+        // Not with options that are for pairs alone.
+        if let Ok(recipe) = options.recipe(methods, AUTO, Support::Full, cancel) {
+            contenders.push(Contender {
+                name: "auto, K-pairwise".to_owned(),
+                recipe,
+            });
+        }
     }
+    Ok(contenders)
 }
 
 /// Draws how much worse every method is than the best.
 fn plot(comparison: &Comparison) -> Result<String, Failure> {
-    let (criterion, what) = criterion(comparison);
-    let best = comparison.best(criterion).map(|e| &e.name);
-    let best = comparison
-        .entrants
-        .iter()
-        .position(|e| Some(&e.name) == best)
-        .unwrap_or(0);
+    let criterion = comparison.criterion();
+    let best = comparison.best_index(criterion).unwrap_or(0);
+    // The plot shows gains.
+    let sign = if criterion.is_loss() { -1.0 } else { 1.0 };
     let mut rows = Vec::new();
     for (at, entrant) in comparison.entrants.iter().enumerate() {
         if let Some(found) = comparison.difference(at, best, criterion)? {
-            // The plot shows gains, and the pseudolikelihood is a loss.
-            let sign = match criterion {
-                Criterion::LogLikelihood => 1.0,
-                _ => -1.0,
-            };
-            rows.push((
-                entrant.name.clone(),
-                sign * found.value,
-                found.standard_error,
-            ));
+            let name = entrant.name.clone();
+            rows.push((name, sign * found.value, found.standard_error));
         }
     }
     rows.sort_by(|a, b| b.1.total_cmp(&a.1));
     figures::named(
-        &format!("held-out {what} per sample"),
+        &format!("held-out {criterion} per sample"),
         "nats above the best method",
         &rows,
     )
@@ -240,44 +232,27 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
          errors, those of ln Z included."
             .to_owned(),
     )]);
-    let (criterion, _) = criterion(comparison);
+    let criterion = comparison.criterion();
     let mut entrants: Vec<&Entrant> = comparison.entrants.iter().collect();
-    entrants.sort_by(|a, b| {
-        let loss = |e: &Entrant| match (criterion, e.log_likelihood) {
-            (Criterion::LogLikelihood, Some(ll)) => -ll.value,
-            _ => e.pseudolikelihood.value,
-        };
-        loss(a).total_cmp(&loss(b))
-    });
-    let rows: Vec<Vec<String>> = entrants
-        .iter()
-        .map(|e| {
-            let mean = |m: Option<BlockMean>| {
-                m.map_or_else(
-                    || "–".to_owned(),
-                    |m| format!("{} ± {}", digits(m.value), digits(m.standard_error)),
-                )
-            };
-            vec![
-                e.name.clone(),
-                mean(e.log_likelihood),
-                mean(Some(e.pseudolikelihood)),
-                digits(e.mpf.value),
-                duration(e.seconds),
-            ]
-        })
-        .collect();
-    page.heading("Scores, best first");
-    page.table(
+    let loss = |e: &Entrant| e.loss(criterion).unwrap_or(f64::INFINITY);
+    entrants.sort_by(|a, b| loss(a).total_cmp(&loss(b)));
+    let mean = |m: BlockMean| format!("{} ± {}", digits(m.value), digits(m.standard_error));
+    let (header, rows) = tabulate(
+        entrants,
         &[
-            "method",
-            "log-likelihood, nats (more is better)",
-            "−ln PL, nats (less is better)",
-            "MPF (less is better)",
-            "learning time",
+            ("method", &|e| e.name.clone()),
+            ("log-likelihood, nats (more is better)", &|e| {
+                e.log_likelihood.map_or_else(|| "–".to_owned(), mean)
+            }),
+            ("−ln PL, nats (less is better)", &|e| {
+                mean(e.pseudolikelihood)
+            }),
+            ("MPF (less is better)", &|e| digits(e.mpf.value)),
+            ("learning time", &|e| duration(e.seconds)),
         ],
-        &rows,
     );
+    page.heading("Scores, best first");
+    page.table(&header, &rows);
     let mut remarks: Vec<String> = comparison
         .dropouts
         .iter()

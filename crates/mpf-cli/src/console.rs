@@ -5,7 +5,7 @@
 
 use crate::data;
 use crate::failure::Failure;
-use mpf_report::text::duration;
+use mpf_report::text::{duration, visible};
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Console {
         if self.is_taken {
             self.note(text.trim_end());
         } else if !self.json {
-            print(text)?;
+            print(&visible_lines(text))?;
         }
         Ok(())
     }
@@ -81,12 +81,19 @@ impl Console {
 
     /// Prints a warning to standard error.
     pub fn warning(&self, text: &str) {
-        self.note(&format!("{} {text}", label("warning:", "33")));
+        if !self.quiet && !self.json {
+            self.alarm(text);
+        }
+    }
+
+    /// Prints a warning even with `--quiet` and `--json`: something that was asked for is not done.
+    pub fn alarm(&self, text: &str) {
+        labelled("warning:", "33", text);
     }
 
     /// Prints why the command gave up, even with `--quiet`.
     pub fn failure(failure: &Failure) {
-        complain(&format!("{} {}", label("error:", "31"), failure.message));
+        labelled("error:", "31", &failure.message);
         if let Some(hint) = &failure.hint {
             self::hint(hint);
         }
@@ -95,7 +102,7 @@ impl Console {
 
 /// Prints a hint to standard error.
 pub(crate) fn hint(text: &str) {
-    complain(&format!("{} {text}", label("hint:", "36")));
+    labelled("hint:", "36", text);
 }
 
 /// Writes to standard output, where `println` would panic on a closed pipe.
@@ -118,15 +125,24 @@ pub(crate) fn print_with(
 
 fn complain(text: &str) {
     // Where this fails, nothing can report it.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible_lines(text));
 }
 
-fn label(text: &str, colour: &str) -> String {
+/// Shows control characters, which names of files and units may hold, but for the ends of lines.
+fn visible_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(visible).collect();
+    lines.join("\n")
+}
+
+/// Prints `text` behind a label, which has a colour on a terminal.
+fn labelled(label: &str, colour: &str, text: &str) {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-        || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-    if plain || !io::stderr().is_terminal() {
-        text.to_owned()
-    } else {
-        format!("\x1b[1;{colour}m{text}\x1b[0m")
-    }
+        || std::env::var_os("TERM").is_some_and(|v| v == "dumb")
+        || !io::stderr().is_terminal();
+    let (on, off) = match plain {
+        true => (String::new(), ""),
+        false => (format!("\x1b[1;{colour}m"), "\x1b[0m"),
+    };
+    let text = visible_lines(text);
+    let _ = writeln!(io::stderr().lock(), "{on}{label}{off} {text}");
 }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::model::{self, Convention, Model};
 use crate::output::{self, ForceArg, Kind, Output};
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Options of `mpf convert`.
@@ -26,13 +26,6 @@ pub struct ConvertArgs {
     force: ForceArg,
 }
 
-#[derive(Serialize)]
-struct Report {
-    output: String,
-    n_units: usize,
-    convention: Convention,
-}
-
 /// Runs the command; returns the exit code.
 ///
 /// # Errors
@@ -49,10 +42,10 @@ pub fn run(args: &ConvertArgs, console: Console) -> Result<u8, Failure> {
     model.write(&args.output, args.to)?;
     let n_units = model.names.len();
     console.result(&format!("{}: {n_units} units\n", args.output.display()))?;
-    console.json(&Report {
-        output: args.output.display().to_string(),
-        n_units,
-        convention: args.to,
-    })?;
+    console.json(&json!({
+        "output": args.output.display().to_string(),
+        "n_units": n_units,
+        "convention": args.to,
+    }))?;
     Ok(0)
 }

@@ -20,8 +20,7 @@ pub use args::{DataArgs, Delimiter};
 pub(crate) use arrays::{
     Shape, check_units, explain_npy, lines_of, read_entries, read_npy, read_sparse,
 };
-use source::Source;
-pub(crate) use source::is_standard;
+pub(crate) use source::{Source, is_standard};
 
 /// The most samples that rows with counts are expanded to.
 const MOST_EXPANDED: f64 = 2e7;
@@ -111,11 +110,8 @@ impl Raster {
             || start.get(512..).is_some_and(|rest| rest.starts_with(HDF5))
             || start.starts_with(b"MATLAB 7.3");
         if is_hdf5 {
-            return Err(Failure::input(format!(
-                "{}: this is a file in HDF5, such as MATLAB 7.3 writes, which mpf does not read",
-                path.display()
-            ))
-            .hint(
+            let why = "this is a file in HDF5, such as MATLAB 7.3 writes, which mpf does not read";
+            return Err(Failure::at(path, why).hint(
                 "in MATLAB: s = load('x.mat'); save('x7.mat', '-struct', 's', '-v7'); in Python: \
                  numpy.save('x.npy', h5py.File('x.mat')['x'][()].T)",
             ));
@@ -131,6 +127,15 @@ impl Raster {
         } else {
             text::read(args, room, BufReader::new(bytes), &extension, &mut notes)?
         };
+        let mut sorted: Vec<&String> = names.iter().flatten().collect();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let path = path.display();
+            return Err(
+                Failure::input(format!("{path}: two units are named {:?}", twice[0]))
+                    .hint("units need names of their own"),
+            );
+        }
         let columns = packed.columns();
         let n_columns = packed.n_columns();
         let missing = |column: &usize| n_columns.is_some_and(|n| *column >= n);
@@ -150,11 +155,9 @@ impl Raster {
         if n_left_out > 0 {
             let all = n_left_out + n_samples;
             if n_samples == 0 {
-                return Err(Failure::input(format!(
-                    "{}: every one of the {all} rows misses an entry",
-                    path.display()
-                ))
-                .hint("--missing mask keeps them; --drop leaves out a column"));
+                let why = format!("every one of the {all} rows misses an entry");
+                return Err(Failure::at(path, why)
+                    .hint("--missing mask keeps them; --drop leaves out a column"));
             }
             notes.push(format!(
                 "{n_left_out} of {all} rows miss an entry and are left out"
@@ -218,28 +221,32 @@ impl Raster {
     /// Counts that are no whole numbers, or too many.
     pub fn every_sample(&self, why: &str) -> Result<Cow<'_, States>, Failure> {
         if self.unknown.is_some() {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "{}: entries are missing, but {why} needs whole samples",
                 self.file
-            ))
-            .hint("--missing drop leaves out rows with missing entries"));
+            );
+            return Err(
+                Failure::input(why).hint("--missing drop leaves out rows with missing entries")
+            );
         }
         let Some(weights) = &self.weights else {
             return Ok(Cow::Borrowed(&self.states));
         };
         if let Some(row) = weights.iter().position(|w| w.fract() != 0.0) {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "{}: the count of row {row} is {}, but {why} needs whole numbers",
                 self.file, weights[row]
-            )));
+            );
+            return Err(Failure::input(why));
         }
         let total: f64 = weights.iter().sum();
         if total > MOST_EXPANDED {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "{}: the counts add up to {total}, but {why} works on every sample by itself and \
                  takes at most {MOST_EXPANDED}",
                 self.file
-            )));
+            );
+            return Err(Failure::input(why));
         }
         let mut all = States::new(self.states.n_units())?;
         for (row, weight) in self.states.rows().zip(weights) {

@@ -10,7 +10,7 @@ use crate::raster_file;
 use clap::Args;
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Samples, mosaic_couplings};
-use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Rows of cells in the mosaic.
@@ -35,15 +35,6 @@ pub struct DemoArgs {
     seed: u64,
     #[command(flatten)]
     force: ForceArg,
-}
-
-#[derive(Serialize)]
-struct Report {
-    output: String,
-    truth: String,
-    n_samples: usize,
-    n_units: usize,
-    mean_activity: f64,
 }
 
 /// Runs the command; returns the exit code.
@@ -77,11 +68,8 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
     )?;
     // A1 … A8, B1 … as on a map.
     let name = |i: usize| {
-        format!(
-            "{}{}",
-            char::from(b'A' + (i / COLUMNS) as u8),
-            i % COLUMNS + 1
-        )
+        let row = char::from(b'A' + (i / COLUMNS) as u8);
+        format!("{row}{}", i % COLUMNS + 1)
     };
     let names: Vec<String> = (0..ROWS * COLUMNS).map(name).collect();
     let means = Samples::new(&drawn.states)?.means();
@@ -97,12 +85,12 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
         100.0 * mean_activity,
         args.truth.display()
     ))?;
-    console.json(&Report {
-        output: args.output.display().to_string(),
-        truth: args.truth.display().to_string(),
-        n_samples: args.n,
-        n_units: truth.names.len(),
-        mean_activity,
-    })?;
+    console.json(&json!({
+        "output": args.output.display().to_string(),
+        "truth": args.truth.display().to_string(),
+        "n_samples": args.n,
+        "n_units": truth.names.len(),
+        "mean_activity": mean_activity,
+    }))?;
     Ok(0)
 }

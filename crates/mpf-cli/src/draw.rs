@@ -81,6 +81,17 @@ pub struct How {
     pub diagnostics: Option<RunDiagnostics>,
 }
 
+impl How {
+    /// Returns the effective draws of the slowest quantity; 0 where they are unknown, and infinite
+    /// where nothing varies.
+    pub fn effective_draws(&self) -> f64 {
+        self.diagnostics.as_ref().map_or(0.0, |found| {
+            let fewest = found.fewest_draws;
+            fewest.map_or(f64::INFINITY, |fewest| fewest.value)
+        })
+    }
+}
+
 /// Draws states of `couplings`.
 ///
 /// # Errors
@@ -90,9 +101,10 @@ pub fn draw(
     options: &DrawOptions<'_>,
     cancel: &Cancel,
 ) -> Result<Drawn, Failure> {
+    let n_chains = options.chains.min(options.n_draws).max(1);
     memory::check(
         "so many draws",
-        memory::of_draws(options.n_draws, couplings.n_units()),
+        memory::of_draws(options.n_draws, couplings.n_units(), n_chains),
         None,
         "ask for fewer at a time",
     )?;
@@ -163,6 +175,7 @@ impl Drawing<'_> {
             // Fitted couplings may be large: the hottest copy has none.
             hottest: 0.0,
             seed: self.options.seed,
+            cancel: self.cancel.clone(),
             ..Default::default()
         };
         let tempering = Tempering::tune(self.couplings, &ladder)?;

@@ -2,9 +2,9 @@
 //! ignored.
 
 use crate::failure::Failure;
+use crate::memory;
 use mpf_ising::Support;
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 /// Reads the free couplings. Fields are separated by commas, tabs or blanks; lines that
@@ -13,7 +13,8 @@ use std::path::Path;
 /// # Errors
 /// A [`Failure`] with the line that is wrong.
 pub fn read(path: &Path, names: &[String]) -> Result<Support, Failure> {
-    let text = fs::read_to_string(path).map_err(|e| Failure::unreadable(path, &e))?;
+    let text = String::from_utf8(memory::read_file(path)?)
+        .map_err(|_| Failure::input(format!("{}: this is no text in UTF-8", path.display())))?;
     parse(&text, names).map_err(|(line, why)| {
         Failure::input(format!("{}: line {line}: {why}", path.display()))
             .hint("an edge is two units, by name or by number from 0")

@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::output::{self, ForceArg};
 use clap::Args;
 use evaluation::{Evaluation, ExactScores, Source};
-use mpf_baselines::{GoodnessOfFit, Moments};
+use mpf_baselines::{GoodnessOfFit, Moments, block_length};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
@@ -26,6 +26,10 @@ const TRIPLET_UNITS: usize = 200;
 const CHAINS: usize = 8;
 /// The number of blocks that errors are computed from by default.
 const BLOCKS: usize = 200;
+/// The fewest blocks of draws that a verdict is based on.
+const MIN_BLOCKS: usize = 30;
+/// Autocorrelation times of the slowest quantity in a block of draws.
+const BLOCK_TIMES: f64 = 6.0;
 
 /// Options of `mpf evaluate`.
 #[derive(Args, Clone, Debug)]
@@ -46,7 +50,8 @@ pub struct EvaluateArgs {
     /// Number of states drawn from it; by default as many as the data have, at least 20,000
     #[arg(long, value_name = "N")]
     draws: Option<usize>,
-    /// Number of samples in a block, for error bars; by default a 200th of the data
+    /// Number of samples in a block, for error bars; by default a 200th of the data, or six of
+    /// their autocorrelation times
     #[arg(long, value_name = "N")]
     block_length: Option<usize>,
     /// Seed of all draws
@@ -151,18 +156,15 @@ fn compare(
     cancel: &Cancel,
 ) -> Result<(GoodnessOfFit, Source), Failure> {
     let d = model.names.len();
-    let moments = |states: &States, block_length: usize| {
-        if d <= TRIPLET_UNITS {
-            Moments::of_states(states, block_length)
-        } else {
-            Moments::without_triplets(states, block_length)
-        }
-    };
+    let with_triplets = d <= TRIPLET_UNITS;
     let start = Instant::now();
     let waiting = progress::spinner("moments of the data");
     let n = states.n_samples();
-    let length = args.block_length.unwrap_or_else(|| (n / BLOCKS).max(1));
-    let data = moments(states, length);
+    let length = match args.block_length {
+        Some(length) => length,
+        None => block_length(states)?.max(n / BLOCKS).max(1),
+    };
+    let data = Moments::of_chains(states, 1, length, with_triplets);
     waiting.finish_and_clear();
     console.stage("moments of the data", start.elapsed());
     let data = data?;
@@ -193,7 +195,10 @@ fn compare(
     let start = Instant::now();
     let waiting = progress::spinner("moments of the model");
     // At most one block per chain holds its end and the start of the next: too few to matter.
-    let model_moments = moments(&drawn.states, (n_draws / BLOCKS).max(1));
+    let length = (BLOCK_TIMES * n_draws as f64 / drawn.how.effective_draws()) as usize;
+    let length = length.clamp(n_draws / BLOCKS, n_draws / MIN_BLOCKS).max(1);
+    let chains = CHAINS.min(n_draws);
+    let model_moments = Moments::of_chains(&drawn.states, chains, length, with_triplets);
     waiting.finish_and_clear();
     console.stage("moments of the model", start.elapsed());
     let goodness = GoodnessOfFit::new(model_moments?, data)?;

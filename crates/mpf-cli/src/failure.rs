@@ -35,6 +35,11 @@ impl Failure {
         }
     }
 
+    /// A file with something wrong in it.
+    pub fn at(path: &Path, why: impl fmt::Display) -> Self {
+        Self::input(format!("{}: {why}", path.display()))
+    }
+
     /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -73,6 +78,14 @@ impl Failure {
     /// A figure that could not be drawn.
     pub fn undrawn(error: &dyn std::error::Error) -> Self {
         Self::system(format!("cannot draw a figure: {error}"))
+    }
+
+    /// A time limit that left no time for a model.
+    pub fn too_late(seconds: f64) -> Self {
+        Self::system(format!(
+            "--max-seconds {seconds} passed before there was a model: nothing was written"
+        ))
+        .hint("give it more time; with --checkpoint the work is kept")
     }
 
     /// Ctrl-C or SIGTERM.

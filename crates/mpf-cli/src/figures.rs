@@ -5,9 +5,8 @@ pub mod network;
 pub mod slope;
 
 use mpf_report::Result;
-use mpf_report::plot::{BLUE, INK, RED, TEXT, TITLE, short};
+use mpf_report::plot::{Area, BLUE, INK, RED, TEXT, TITLE, short, svg};
 use mpf_report::text::visible;
-use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -26,8 +25,6 @@ const SIDE: f64 = 320.0;
 const NEGATIVE: RGBColor = RGBColor(33, 102, 172);
 const POSITIVE: RGBColor = RGBColor(178, 24, 43);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
 /// A point with standard errors in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
@@ -42,14 +39,7 @@ pub struct Point {
 }
 
 fn draw(height: u32, f: impl FnOnce(&Area<'_>) -> Result) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        root.fill(&WHITE)?;
-        f(&root)?;
-        root.present()?;
-    }
-    Ok(svg)
+    svg((WIDTH, height), f)
 }
 
 /// Returns the range of the finite values, with a margin.
@@ -98,21 +88,26 @@ where
     Ok(())
 }
 
+/// Draws axes with their names and about as many labels as asked for; without labels of y, no lines
+/// across either.
 fn mesh<'a, X, Y>(
     chart: &mut ChartContext<'a, SVGBackend<'_>, Cartesian2d<X, Y>>,
-    x: &str,
-    y: &str,
+    (x, x_labels): (&str, usize),
+    (y, y_labels): (&str, usize),
 ) -> Result
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    chart
-        .configure_mesh()
+    let mut style = chart.configure_mesh();
+    if y_labels == 0 {
+        style.disable_y_mesh();
+    }
+    style
         .x_desc(x)
         .y_desc(y)
-        .x_labels(5)
-        .y_labels(6)
+        .x_labels(x_labels)
+        .y_labels(y_labels)
         .label_style(TEXT)
         .axis_desc_style(TEXT)
         .light_line_style(INK.mix(0.05))
@@ -140,7 +135,7 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String
     }));
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 66).build_cartesian_2d(both.clone(), both.clone())?;
-        mesh(&mut chart, x, y)?;
+        mesh(&mut chart, (x, 5), (y, 6))?;
         let equal = [(both.start, both.start), (both.end, both.end)];
         chart.draw_series(LineSeries::new(equal, INK.mix(0.5)))?;
         if bars {
@@ -336,7 +331,7 @@ pub fn histogram(title: &str, x: &str, values: &[f64], clip: f64) -> Result<Stri
     let range = first * width..(first + counts.len() as f64) * width;
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 66).build_cartesian_2d(range.clone(), 0.0..high)?;
-        mesh(&mut chart, x, "pairs")?;
+        mesh(&mut chart, (x, 5), ("pairs", 6))?;
         let bars = counts.iter().enumerate().map(|(bin, count)| {
             let x = range.start + bin as f64 * width;
             Rectangle::new(
@@ -376,18 +371,7 @@ pub fn named(title: &str, x: &str, rows: &[(String, f64, f64)]) -> Result<String
     draw(height, |area| {
         let mut chart =
             chart(area, title, 128).build_cartesian_2d(range.clone(), (n as f64 - 0.5)..-0.5)?;
-        chart
-            .configure_mesh()
-            .x_desc(x)
-            .disable_y_mesh()
-            .x_labels(5)
-            .y_labels(0)
-            .label_style(TEXT)
-            .axis_desc_style(TEXT)
-            .light_line_style(INK.mix(0.05))
-            .bold_line_style(INK.mix(0.12))
-            .x_label_formatter(&|v| short(*v))
-            .draw()?;
+        mesh(&mut chart, (x, 5), ("", 0))?;
         chart.draw_series(LineSeries::new(
             [(0.0, -0.5), (0.0, n as f64 - 0.5)],
             INK.mix(0.6),
@@ -481,19 +465,8 @@ pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<Strin
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 72)
             .build_cartesian_2d(-0.5..last as f64 + 0.5, (low..1.0).log_scale())?;
-        chart
-            .configure_mesh()
-            .x_desc("active units")
-            .y_desc("probability")
-            .x_labels(6)
-            .y_labels(decades as usize + 1)
-            .label_style(TEXT)
-            .axis_desc_style(TEXT)
-            .light_line_style(INK.mix(0.05))
-            .bold_line_style(INK.mix(0.12))
-            .x_label_formatter(&|v| short(*v))
-            .y_label_formatter(&|v| short(*v))
-            .draw()?;
+        let labels = decades as usize + 1;
+        mesh(&mut chart, ("active units", 6), ("probability", labels))?;
         chart.draw_series([Polygon::new(band(&of_data), BLUE.mix(0.18).filled())])?;
         if shown.iter().any(|c| c.model_error > 0.0) {
             let of_model = |c: &Chance| (c.model, c.model_error);
@@ -534,7 +507,7 @@ pub fn path(title: &str, x: &str, points: &[Point], chosen: f64) -> Result<Strin
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 72)
             .build_cartesian_2d((0.8 * low..1.25 * high).log_scale(), up.clone())?;
-        mesh(&mut chart, x, "held-out objective")?;
+        mesh(&mut chart, (x, 5), ("held-out objective", 6))?;
         let line = [(chosen, up.start), (chosen, up.end)];
         chart.draw_series(LineSeries::new(line, RED.mix(0.7)))?;
         for p in points.iter().filter(|p| p.x > 0.0) {
@@ -560,7 +533,7 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 66)
             .build_cartesian_2d(0.0..last, (0.7 * low..1.5 * high).log_scale())?;
-        mesh(&mut chart, x, "")?;
+        mesh(&mut chart, (x, 5), ("", 6))?;
         for ((name, points), colour) in lines.iter().zip([BLUE, RED]) {
             let shown = points.iter().copied().filter(|p| p.1 > 0.0);
             chart

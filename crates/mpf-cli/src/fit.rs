@@ -6,11 +6,12 @@ mod memory;
 mod messages;
 mod progress;
 mod settings;
+mod time;
 
 use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
-use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
+use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind, Output};
 use args::ErrorsName;
@@ -21,11 +22,12 @@ use messages::{
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
 };
-use mpf_core::Cancel;
+use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Preflight, Samples, Support};
 use progress::Bars;
 use serde::Serialize;
 use std::time::Instant;
+use time::Expected;
 
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, held_out_in_words, polishing_in_words};
@@ -37,6 +39,8 @@ struct Report<'a> {
     /// Without its findings, which may be thousands.
     preflight: Preflight,
     findings: Vec<String>,
+    /// What the fit was expected to take, without polishing that it might not need.
+    expected_seconds: f64,
     fit: &'a FitRecord,
     largest_coupling: f64,
 }
@@ -62,6 +66,22 @@ pub fn run(
     outputs.extend(args.checkpoint.output());
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let cancel = &cancel.within(limit);
+    // Work that the time limit stops reports itself as interrupted.
+    run_until(args, methods, console, cancel).map_err(|failure| match cancel.reason() {
+        Some(StopReason::TimeLimit) if failure.code == INTERRUPTED => Failure::too_late(limit),
+        _ => failure,
+    })
+}
+
+/// Reads the data and fits until `cancel` is set.
+fn run_until(
+    args: &FitArgs,
+    methods: &Methods,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<u8, Failure> {
     let start = Instant::now();
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
@@ -95,8 +115,12 @@ fn make(
     console: Console,
 ) -> Result<u8, Failure> {
     let needed = args.check_memory(recipe, raster, samples)?;
-    let preflight = Preflight::new(samples, raster.names.as_deref())?;
-    tell_preflight(console, raster, &preflight, needed);
+    let cancel = &recipe.options.minimizer.cancel;
+    let start = Instant::now();
+    let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
+    console.stage("preflight", start.elapsed());
+    let expected = Expected::new(recipe, samples, &preflight)?;
+    tell_preflight(console, raster, &preflight, expected, needed);
 
     let states = args.states(raster)?;
     let bars = Bars::new(recipe, samples.n_units(), console);
@@ -140,6 +164,7 @@ fn make(
     console.json(&Report {
         model: args.output.display().to_string(),
         findings: grouped(&preflight.findings),
+        expected_seconds: expected.seconds,
         preflight: Preflight {
             findings: Vec::new(),
             ..preflight

@@ -13,6 +13,7 @@ mod compare;
 mod console;
 mod convert;
 mod data;
+mod dca;
 mod demo;
 mod draw;
 mod edges;
@@ -32,6 +33,7 @@ mod raster_file;
 mod sample;
 mod text;
 
+pub use checkpoint::give_up;
 pub use cli::{command, run};
 
 /// Readers and writers for tests and fuzzing. Not part of the interface: anything here may change.

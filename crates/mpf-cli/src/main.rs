@@ -2,14 +2,27 @@
 
 use mpf_baselines::Methods;
 use mpf_core::Cancel;
-use mpf_report::interrupt::on_interrupt;
+use mpf_report::interrupt::{on_abort, on_interrupt};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// The time in which a command may end by itself after a signal.
+const GRACE: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
+    // Without a handler the end of memory is an abort, with the same message.
+    let _ = on_abort();
     let cancel = Cancel::new();
     let on_signal = cancel.clone();
     // Without a handler Ctrl-C still ends the program, but leaves no checkpoint.
-    let _ = on_interrupt(move || on_signal.cancel());
+    let _ = on_interrupt(move || {
+        on_signal.cancel();
+        // A decomposition, say, hears nothing until it is done.
+        std::thread::spawn(|| {
+            std::thread::sleep(GRACE);
+            mpf_cli::give_up();
+        });
+    });
     ExitCode::from(mpf_cli::run(
         std::env::args_os(),
         &Methods::default(),

@@ -84,11 +84,11 @@ pub(crate) fn read_raster(
         let is_wanted = |name: &str| args.array.as_ref().is_none_or(|wanted| wanted == name);
         if let Some(matrix) = matrix.filter(|matrix| is_wanted(&matrix.name)) {
             if let Some((first, _)) = &found {
-                return Err(Failure::input(format!(
+                let why = format!(
                     "{at}: it holds several matrices: {first:?}, {:?}, …",
                     matrix.name
-                ))
-                .hint("choose one with --array"));
+                );
+                return Err(Failure::input(why).hint("choose one with --array"));
             }
             let packer = elements.numbers(args, room, &matrix, damaged)?;
             found = Some((matrix.name, packer));

@@ -1,17 +1,22 @@
 //! Estimates the memory that a command takes, and refuses what does not fit.
 
-use crate::data::Raster;
+use crate::data::{self, Raster};
 use crate::failure::Failure;
 use mpf_ising::Samples;
 use mpf_ising::internal::bytes_of_fit;
 use mpf_report::text::digits;
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Bytes of the program before it reads anything: its code and its threads.
 const PROGRAM: u64 = 8_000_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
+/// Bytes of a chain: its generator, its state and its list of draws.
+const CHAIN: u64 = 500;
+/// Bytes of a chain per unit.
+const CHAIN_UNIT: u64 = 1;
 
 /// The option that limits memory.
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -28,20 +33,58 @@ impl MemoryLimit {
     }
 }
 
-/// Returns the bytes of a process that fits `samples`, made from `raster`: see [`bytes_of_fit`].
-pub fn of_fit(raster: &Raster, samples: &Samples, n_parameters: usize) -> u64 {
-    let states = &raster.states;
-    let rows = 8 * states.n_samples() * states.words_per_row();
-    let counts = 8 * raster.weights.as_ref().map_or(0, Vec::len);
-    let fit = bytes_of_fit(samples, n_parameters) as u64;
-    (PROGRAM + (rows + counts) as u64).saturating_add(fit)
+/// The bytes of the parts of a fit.
+#[derive(Clone, Copy, Debug)]
+pub struct FitBytes {
+    /// The program, and the data as they were read.
+    pub raster: u64,
+    /// The data as they are fitted.
+    pub samples: u64,
+    /// What a fit takes beside them.
+    pub working: u64,
 }
 
-/// Returns the bytes of a process that draws `n_draws` states of `n_units`. It holds them twice while
-/// it pools the chains, and while it diagnoses every unit beside the numbers of a series.
-pub fn of_draws(n_draws: usize, n_units: usize) -> u64 {
+impl FitBytes {
+    /// Returns the parts of a fit of `samples`, made from `raster`: see [`bytes_of_fit`].
+    pub fn new(raster: &Raster, samples: &Samples, n_parameters: usize) -> Self {
+        let states = &raster.states;
+        let rows = 8 * states.n_samples() * states.words_per_row();
+        let counts = 8 * raster.weights.as_ref().map_or(0, Vec::len);
+        let fit = bytes_of_fit(samples, n_parameters) as u64;
+        let samples = samples.bytes() as u64;
+        Self {
+            raster: PROGRAM + (rows + counts) as u64,
+            samples,
+            working: fit - samples,
+        }
+    }
+
+    /// Returns what the data take, as they were read and as they are fitted.
+    pub fn data(self) -> u64 {
+        (self.raster - PROGRAM).saturating_add(self.samples)
+    }
+
+    /// Returns their sum.
+    pub fn total(self) -> u64 {
+        let data = self.raster.saturating_add(self.samples);
+        data.saturating_add(self.working)
+    }
+}
+
+/// Returns the product, or the largest number.
+pub fn product(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |p: u64, f| p.saturating_mul(*f))
+}
+
+/// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
+/// them twice while it pools the chains, and while it diagnoses every unit beside the numbers of a
+/// series.
+pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
-    PROGRAM.saturating_add((n_draws as u64).saturating_mul(2 * row + DIAGNOSTICS))
+    let chain = CHAIN + CHAIN_UNIT * n_units as u64;
+    PROGRAM
+        .saturating_add(product(&[n_draws as u64, 2 * row + DIAGNOSTICS]))
+        .saturating_add(product(&[n_chains as u64, chain]))
 }
 
 /// Refuses `what` if it needs more than `limit` bytes or, without a limit, more than the machine has
@@ -96,6 +139,32 @@ impl Room {
     }
 }
 
+/// Reads a whole file, or standard input for `-`, of which a quarter of the memory may be taken: what
+/// is made of it takes more. A pipe or device is read no further.
+///
+/// # Errors
+/// A [`Failure`] for a file that cannot be read, or is larger.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unreadable = |e: io::Error| Failure::unreadable(path, &e);
+    let most = Room::new(None).bytes / 4;
+    let file: Box<dyn Read> = if data::is_standard(path) {
+        Box::new(io::stdin())
+    } else {
+        Box::new(fs::File::open(path).map_err(unreadable)?)
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
+    if read.map_err(unreadable)? as u64 > most {
+        return Err(Failure::input(format!(
+            "{}: it has more than {}, a quarter of the memory that this machine has left",
+            path.display(),
+            in_words(most)
+        ))
+        .hint("is it the right file?"));
+    }
+    Ok(bytes)
+}
+
 /// Formats a number of bytes in MB, GB or TB.
 pub fn in_words(bytes: u64) -> String {
     let bytes = bytes as f64;
@@ -105,8 +174,9 @@ pub fn in_words(bytes: u64) -> String {
     format!("{} {unit}", digits(bytes / size))
 }
 
-/// Returns the bytes that can be had without swapping: the least of what the machine and the control
-/// groups of this process have left. `None` on a system that does not say.
+/// Returns the bytes that can be had without swapping: the least of what the machine, the control
+/// groups of this process and its own limits (`ulimit -v`) have left. `None` on a system that does
+/// not say.
 pub fn available() -> Option<u64> {
     let text = |path: &Path| fs::read_to_string(path).ok();
     let machine = text(Path::new("/proc/meminfo")).and_then(|t| of_meminfo(&t));
@@ -120,7 +190,26 @@ pub fn available() -> Option<u64> {
             &read("memory.stat").unwrap_or_default(),
         )
     });
-    machine.into_iter().chain(left).min()
+    let limits = text(Path::new("/proc/self/limits")).zip(text(Path::new("/proc/self/status")));
+    let own = limits.and_then(|(limits, status)| of_limits(&limits, &status));
+    machine.into_iter().chain(left).chain(own).min()
+}
+
+/// Returns what `/proc/self/limits` leaves beside the sizes of `/proc/self/status`.
+fn of_limits(limits: &str, status: &str) -> Option<u64> {
+    let left = [
+        ("Max address space", "VmSize:"),
+        ("Max data size", "VmData:"),
+    ]
+    .map(|(limit, size)| {
+        let limit = limits.lines().find_map(|l| l.strip_prefix(limit))?;
+        let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
+        let size = status.lines().find_map(|l| l.strip_prefix(size))?;
+        let kilobytes: u64 = size.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        // The program that is counted is there already.
+        Some(limit.saturating_sub(1024 * kilobytes) + PROGRAM)
+    });
+    left.into_iter().flatten().min()
 }
 
 /// Parses `MemAvailable` of `/proc/meminfo`.
@@ -186,6 +275,14 @@ mod tests {
         assert_eq!(of_group("1000\n", "900\n", stat), Some(400));
         assert_eq!(of_group("max\n", "900\n", stat), None);
         assert_eq!(of_group("100\n", "900\n", ""), Some(0));
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max data size             unlimited            unlimited            bytes\n\
+                      Max address space         40000000             unlimited            bytes\n";
+        let status = "VmSize:\t   10000 kB\nVmData:\t  1 kB\n";
+        let left = 40_000_000 - 10_240_000 + PROGRAM;
+        assert_eq!(of_limits(limits, status), Some(left));
+        let unlimited = limits.replace("40000000", "unlimited");
+        assert_eq!(of_limits(&unlimited, status), None);
     }
 
     #[test]
@@ -204,7 +301,8 @@ mod tests {
             assert!(check(u64::MAX, None).is_err());
         }
         assert_eq!(check(1, None), Ok(()));
-        assert_eq!(of_draws(usize::MAX, 1000), u64::MAX);
+        assert_eq!(of_draws(usize::MAX, 1000, 4), u64::MAX);
+        assert_eq!(of_draws(1, 1000, usize::MAX), u64::MAX);
         assert_eq!(in_words(31_400_000), "31.40 MB");
         assert_eq!(in_words(23_830_000_000), "23.83 GB");
         assert_eq!(in_words(64_000_000_000_000), "64.00 TB");

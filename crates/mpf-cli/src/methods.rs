@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use mpf_baselines::{Method, MethodOptions, Methods, Recipe, Refine, Takes};
 use mpf_core::{Cancel, MinimizerOptions};
-use mpf_ising::{Neighbourhood, Support};
+use mpf_ising::{CountPotential, Neighbourhood, Support};
 use std::str::FromStr;
 
 /// The name of the default recipe.
@@ -64,6 +64,14 @@ impl FromStr for Strength {
     }
 }
 
+/// Parses a limit. Infinity is none, and no number of a model file.
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("a number that is not negative, and not infinite".into()),
+    }
+}
+
 /// The argument of `--neighbours`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Neighbours {
@@ -107,11 +115,36 @@ pub enum RefineName {
     Ml,
 }
 
+/// The argument of `--model`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ModelName {
+    /// Pairs of units: E = xᵀJx
+    #[default]
+    Ising,
+    /// Pairs, and a potential of the number of active units: E = xᵀJx + V(Σ x)
+    KPairwise,
+}
+
+/// The arithmetic of a fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionName {
+    /// Single precision far from the minimum where that is faster (256 units and more), then double
+    Auto,
+    /// Double precision throughout
+    Double,
+}
+
 /// Options of `mpf fit` and `mpf compare`. Those that are not given are `None`, so that options which
 /// cannot apply are noticed.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Method")]
 pub struct MethodArgs {
+    /// The model that is fitted
+    #[arg(long, value_enum, default_value_t)]
+    pub model: ModelName,
+    /// K-pairwise: γ on ½ΣV''(n)², which makes V smooth [default: 0, V is free]
+    #[arg(long, value_name = "γ", value_parser = not_negative)]
+    pub smooth_potential: Option<f64>,
     /// Refine the fit, starting from its solution, with the same penalty
     #[arg(long, value_enum)]
     pub refine: Option<RefineName>,
@@ -139,13 +172,17 @@ pub struct MethodArgs {
     pub sweeps: Option<usize>,
     /// Converged when no gradient is larger, in standardised units (with a ridge: scaled by its
     /// curvature); below about 1e-8 rounding decides, which counts as converged
-    #[arg(long, value_name = "G", default_value_t = 1e-6)]
+    #[arg(long, value_name = "G", default_value_t = 1e-6, value_parser = not_negative)]
     pub tolerance: f64,
+    /// Arithmetic on the way to the minimum; the result is of double precision in either case
+    #[arg(long, value_enum, default_value_t = PrecisionName::Auto)]
+    pub precision: PrecisionName,
     /// Most iterations
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_iterations: usize,
-    /// Most seconds of learning
-    #[arg(long, value_name = "S")]
+    /// Most seconds of the whole fit: it stops there, and steps after it are left out; with
+    /// `compare`, of each learning
+    #[arg(long, value_name = "S", value_parser = not_negative)]
     pub max_seconds: Option<f64>,
     /// Seed of everything random
     #[arg(long, default_value_t = 0)]
@@ -166,6 +203,22 @@ impl MethodArgs {
     ) -> Result<Recipe, Failure> {
         let method = find(methods, if name == AUTO { "mpf" } else { name })?;
         self.check(method, &support)?;
+        if self.smooth_potential.is_some() && self.model != ModelName::KPairwise {
+            return Err(Failure::input(
+                "--smooth-potential does nothing without --model k-pairwise",
+            )
+            .hint("leave it out, or add --model k-pairwise"));
+        }
+        if self.model == ModelName::KPairwise && self.nodewise {
+            return Err(
+                Failure::input("--model k-pairwise cannot fit every row by itself")
+                    .hint("leave out --nodewise: V belongs to all units"),
+            );
+        }
+        if self.model == ModelName::KPairwise && self.refine == Some(RefineName::Ml) {
+            return Err(Failure::input("--refine ml fits pairs alone")
+                .hint("use --refine pl, and --polish for the likelihood"));
+        }
         let refine = match self.refine {
             None if name == AUTO => Refine::Auto,
             None | Some(RefineName::None) => Refine::Nothing,
@@ -194,12 +247,14 @@ impl MethodArgs {
                 .neighbours
                 .map_or(plain.neighbourhood, Neighbours::rule),
             node_wise: self.nodewise,
+            potential: self.potential(),
             support,
             start: None,
             minimizer: MinimizerOptions {
                 gradient_tolerance: self.tolerance,
                 max_iterations: self.max_iterations,
                 max_seconds: self.max_seconds.unwrap_or(f64::INFINITY),
+                rough_start: self.precision == PrecisionName::Auto,
                 cancel: cancel.clone(),
                 ..Default::default()
             },
@@ -208,6 +263,13 @@ impl MethodArgs {
             sweeps: self.sweeps.unwrap_or(plain.sweeps),
             seed: self.seed,
         }
+    }
+
+    /// Returns the potential that is fitted.
+    fn potential(&self) -> Option<CountPotential> {
+        (self.model == ModelName::KPairwise).then(|| CountPotential {
+            smoothness: self.smooth_potential.unwrap_or(0.0),
+        })
     }
 
     /// Returns the first option that is given and that `method` does not take.
@@ -225,6 +287,11 @@ impl MethodArgs {
                 "--neighbours",
             ),
             (self.nodewise, Takes::NodeWise, "--nodewise"),
+            (
+                self.model == ModelName::KPairwise,
+                Takes::Potential,
+                "--model k-pairwise",
+            ),
             (*support != Support::Full, Takes::Support, "--support"),
             (self.damping.is_some(), Takes::Damping, "--damping"),
             (

@@ -14,14 +14,13 @@ mod tests;
 use crate::console;
 use crate::data::{self, DataRecord};
 use crate::failure::Failure;
+use crate::memory;
 use crate::output;
 use file::{ModelFile, short_rows};
 use mpf_core::Fnv1a;
 use mpf_ising::Couplings;
 use mpf_report::files;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 
 pub use record::{FitRecord, StandardErrors};
@@ -72,11 +71,10 @@ impl Form {
             "json" => Ok(Self::Json),
             "npz" => Ok(Self::Npz),
             "csv" => Ok(Self::Csv),
-            _ => Err(Failure::input(format!(
-                "{}: a model file ends in .json, .npz or .csv",
-                path.display()
-            ))
-            .hint("name it model.json")),
+            _ => {
+                let why = "a model file ends in .json, .npz or .csv";
+                Err(Failure::at(path, why).hint("name it model.json"))
+            }
         }
     }
 }
@@ -119,7 +117,8 @@ impl Model {
     /// Hashes the couplings alone, so that models with different histories compare equal.
     pub fn couplings_fingerprint(&self) -> String {
         let mut hash = Fnv1a::default();
-        for number in self.couplings.as_array() {
+        let potential = self.couplings.potential().unwrap_or(&[]);
+        for number in self.couplings.as_array().iter().chain(potential) {
             hash.add(&number.to_le_bytes());
         }
         hash.to_string()
@@ -161,15 +160,7 @@ impl Model {
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
         Form::of(path)?;
-        let unreadable = |e| Failure::unreadable(path, &e);
-        let bytes = if data::is_standard(path) {
-            let mut bytes = Vec::new();
-            io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
-            bytes
-        } else {
-            fs::read(path).map_err(unreadable)?
-        };
-        Self::from_bytes(path, &bytes, assumed)
+        Self::from_bytes(path, &memory::read_file(path)?, assumed)
     }
 
     /// Reads a model from the bytes of a file; the name of `path` decides the form.
@@ -183,12 +174,12 @@ impl Model {
     ) -> Result<Self, Failure> {
         let form = Form::of(path)?;
         let wrong = |why: String| {
-            let failure = Failure::input(format!("{}: {why}", path.display()));
-            if why.contains("checksum") {
-                failure.hint("if you edited it, remove the checksum; otherwise fit again")
+            let hint = if why.contains("checksum") {
+                "if you edited it, remove the checksum; otherwise fit again"
             } else {
-                failure.hint("docs/model-file.md describes the format; `mpf fit` writes it")
-            }
+                "docs/model-file.md describes the format; `mpf fit` writes it"
+            };
+            Failure::at(path, why).hint(hint)
         };
         let text =
             || std::str::from_utf8(bytes).map_err(|_| wrong("this is no text in UTF-8".into()));

@@ -167,22 +167,18 @@ impl Header {
             '>' => true,
             _ => return Err(unknown()),
         };
-        let kind = match characters.as_str() {
-            "b1" | "?" => Kind::Bool,
-            "u1" => Kind::U8,
-            "u2" => Kind::U16,
-            "u4" => Kind::U32,
-            "u8" => Kind::U64,
-            "i1" => Kind::I8,
-            "i2" => Kind::I16,
-            "i4" => Kind::I32,
-            "i8" => Kind::I64,
-            "f2" => Kind::F16,
-            "f4" => Kind::F32,
-            "f8" => Kind::F64,
+        let (kind, size) = match characters.as_str().as_bytes() {
+            b"b1" | b"?" => (Kind::Bool, 1),
+            [b'u', size @ (b'1' | b'2' | b'4' | b'8')] => (Kind::Unsigned, size - b'0'),
+            [b'i', size @ (b'1' | b'2' | b'4' | b'8')] => (Kind::Signed, size - b'0'),
+            [b'f', size @ (b'2' | b'4' | b'8')] => (Kind::Float, size - b'0'),
             _ => return Err(unknown()),
         };
-        Ok(Dtype { kind, big_endian })
+        Ok(Dtype {
+            kind,
+            size: usize::from(size),
+            big_endian,
+        })
     }
 
     /// Returns the number of entries; `None` if it overflows.
@@ -236,35 +232,24 @@ impl<'a> Literal<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bool,
-    U8,
-    U16,
-    U32,
-    U64,
-    I8,
-    I16,
-    I32,
-    I64,
-    F16,
-    F32,
-    F64,
+    Unsigned,
+    Signed,
+    Float,
 }
 
 /// How a number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dtype {
     kind: Kind,
+    /// 1, 2, 4 or 8 bytes.
+    size: usize,
     big_endian: bool,
 }
 
 impl Dtype {
     /// Returns the bytes of a number.
     pub fn size(self) -> usize {
-        match self.kind {
-            Kind::Bool | Kind::U8 | Kind::I8 => 1,
-            Kind::U16 | Kind::I16 | Kind::F16 => 2,
-            Kind::U32 | Kind::I32 | Kind::F32 => 4,
-            Kind::U64 | Kind::I64 | Kind::F64 => 8,
-        }
+        self.size
     }
 
     /// Calls `f` with each of `n` numbers.
@@ -300,29 +285,26 @@ impl Dtype {
     /// Decodes one number. Integers beyond 2⁵³ are rounded.
     #[inline]
     fn decode(self, bytes: &[u8]) -> f64 {
-        macro_rules! number {
-            ($t:ty) => {{
-                let bytes = bytes.try_into().expect("as many bytes as the type has");
-                if self.big_endian {
-                    <$t>::from_be_bytes(bytes)
-                } else {
-                    <$t>::from_le_bytes(bytes)
-                }
-            }};
-        }
-        match self.kind {
-            Kind::Bool => f64::from(u8::from(bytes[0] != 0)),
-            Kind::U8 => f64::from(bytes[0]),
-            Kind::I8 => f64::from(bytes[0] as i8),
-            Kind::U16 => f64::from(number!(u16)),
-            Kind::I16 => f64::from(number!(i16)),
-            Kind::U32 => f64::from(number!(u32)),
-            Kind::I32 => f64::from(number!(i32)),
-            Kind::U64 => number!(u64) as f64,
-            Kind::I64 => number!(i64) as f64,
-            Kind::F16 => half(number!(u16)),
-            Kind::F32 => f64::from(number!(f32)),
-            Kind::F64 => number!(f64),
+        let bits = match *bytes {
+            [a] => u64::from(a),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            _ => u64::from_le_bytes(bytes.try_into().expect("at most eight bytes")),
+        };
+        let unused = 64 - 8 * self.size;
+        let bits = if self.big_endian {
+            bits.swap_bytes() >> unused
+        } else {
+            bits
+        };
+        match (self.kind, self.size) {
+            (Kind::Bool, _) => f64::from(u8::from(bits != 0)),
+            (Kind::Unsigned, _) => bits as f64,
+            // Shifting left and back copies the sign.
+            (Kind::Signed, _) => ((bits << unused).cast_signed() >> unused) as f64,
+            (Kind::Float, 2) => half(bits as u16),
+            (Kind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
+            (Kind::Float, _) => f64::from_bits(bits),
         }
     }
 }

@@ -57,32 +57,19 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         })?;
         let (stored, length) = (file.compressed_size(), file.size());
         if length > stored.saturating_mul(MOST_EXPANSION) {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "{path}: {stored} bytes are said to hold the {length} of the array {name:?}"
-            ))
-            .hint("the file is damaged; save it again with numpy.savez"));
+            );
+            return Err(
+                Failure::input(why).hint("the file is damaged; save it again with numpy.savez")
+            );
         }
         Ok((file, length))
     }
 
-    /// Checks that an array is whole, if it is there.
-    pub(crate) fn check(&mut self, name: &str) -> Result<(), Failure> {
-        if !self.has(name) {
-            return Ok(());
-        }
-        let path = self.path;
-        match io::copy(&mut self.array(name)?.0, &mut io::sink()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(data::explain_npy(path, npy::Error::Io(error))),
-        }
-    }
-
     /// Returns the shape and the numbers of an array. Allocates no more than it reads.
     pub(crate) fn numbers(&mut self, name: &str) -> Result<(Vec<u64>, Vec<f64>), Failure> {
-        let path = self.path;
-        let (mut file, length) = self.array(name)?;
-        let mut read = || -> Result<_, npy::Error> {
-            let header = npy::Header::read(&mut file)?;
+        self.read_whole(name, |mut file, header, length| {
             let dtype = header.dtype()?;
             let n = entries(&header, dtype.size() as u64, length)?;
             if header.fortran && header.shape.len() > 1 {
@@ -93,18 +80,27 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
                 values.push(value);
                 Ok::<(), npy::Error>(())
             })?;
-            finish(&mut file)?;
             Ok((header.shape, values))
-        };
-        read().map_err(|error| data::explain_npy(path, error))
+        })
+    }
+
+    /// Reads an array from its header to its end.
+    fn read_whole<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut dyn Read, npy::Header, u64) -> Result<T, npy::Error>,
+    ) -> Result<T, Failure> {
+        let path = self.path;
+        let (mut file, length) = self.array(name)?;
+        npy::Header::read(&mut file)
+            .and_then(|header| read(&mut file, header, length))
+            .and_then(|found| finish(&mut file).map(|()| found))
+            .map_err(|error| data::explain_npy(path, error))
     }
 
     /// Returns an array of texts.
     pub(crate) fn texts(&mut self, name: &str) -> Result<Vec<String>, Failure> {
-        let path = self.path;
-        let (mut file, length) = self.array(name)?;
-        let mut read = || -> Result<_, npy::Error> {
-            let header = npy::Header::read(&mut file)?;
+        self.read_whole(name, |file, header, length| {
             // Characters of four bytes, or of one.
             let wide = header.descr.strip_prefix("<U").map(|w| (w, 4));
             let narrow = || header.descr.strip_prefix("|S").map(|w| (w, 1));
@@ -131,10 +127,8 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
                 }
                 texts.push(text);
             }
-            finish(&mut file)?;
             Ok(texts)
-        };
-        read().map_err(|error| data::explain_npy(path, error))
+        })
     }
 }
 
@@ -164,11 +158,8 @@ pub(crate) fn read_raster(
     let path = &args.data;
     let mut archive = Archive::open(path, file)?;
     if archive.zip.index_for_name("xl/workbook.xml").is_some() {
-        return Err(Failure::input(format!(
-            "{}: this is a spreadsheet, which mpf does not read",
-            path.display()
-        ))
-        .hint("save the sheet as .csv"));
+        let why = "this is a spreadsheet, which mpf does not read";
+        return Err(Failure::at(path, why).hint("save the sheet as .csv"));
     }
     let mut arrays = archive.names();
     arrays.retain(|name| name != "names");
@@ -179,13 +170,8 @@ pub(crate) fn read_raster(
             (Some(name), _) => name.clone(),
             (None, [only]) => only.clone(),
             (None, several) => {
-                return Err(Failure::input(format!(
-                    "{}: it holds {} arrays: {}",
-                    path.display(),
-                    several.len(),
-                    several.join(", ")
-                ))
-                .hint("choose one with --array"));
+                let why = format!("it holds {} arrays: {}", several.len(), several.join(", "));
+                return Err(Failure::at(path, why).hint("choose one with --array"));
             }
         };
         let (mut array, length) = archive.array(&chosen)?;

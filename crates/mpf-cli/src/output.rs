@@ -4,9 +4,10 @@ use crate::data;
 use crate::failure::{Failure, plain};
 use crate::model::Model;
 use clap::Args;
+use mpf_report::files;
 use serde::Serialize;
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// The option of every command that writes files.
@@ -109,7 +110,8 @@ struct Identity {
 impl Identity {
     fn of(path: &Path) -> Self {
         let mut missing = Vec::new();
-        let mut at = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = files::target(path).unwrap_or_else(|_| path.to_owned());
+        let mut at = std::path::absolute(&path).unwrap_or(path);
         let found = loop {
             match fs::canonicalize(&at) {
                 Ok(found) => break found,
@@ -205,11 +207,18 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     if data::is_standard(path) {
         return Ok(());
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let wrong = |why: String| Failure::input(format!("cannot write {}: {why}", path.display()));
+    let target = match files::target(path) {
+        Ok(target) => target,
+        Err(error) => return Err(wrong(plain(&error)).hint("choose another name")),
+    };
+    let folder = files::folder(&target);
+    match fs::symlink_metadata(&target) {
+        Err(error) if error.kind() == ErrorKind::InvalidFilename => {
+            return Err(wrong(plain(&error)).hint("choose a shorter name"));
+        }
+        _ => {}
+    }
     if path.is_dir() {
         return Err(wrong("it is a folder".into()).hint("name a file in it"));
     }
@@ -221,6 +230,10 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     if fs::metadata(path).is_ok_and(|m| m.permissions().readonly()) {
         return Err(wrong("the file there is write-protected".into())
             .hint("choose another name, or make it writable"));
+    }
+    // Pipes and devices are written directly.
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        return Ok(());
     }
     match tempfile::tempfile_in(folder) {
         Ok(_) => Ok(()),

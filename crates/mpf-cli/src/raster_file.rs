@@ -9,6 +9,7 @@ use crate::packer::Coding;
 use mpf_ising::States;
 use mpf_ising::get_bit;
 use mpf_report::files;
+use mpf_report::text::guarded;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -28,11 +29,10 @@ fn separator(path: &Path) -> Result<Option<u8>, Failure> {
         "csv" => Ok(Some(b',')),
         "tsv" => Ok(Some(b'\t')),
         "txt" | "dat" => Ok(Some(b' ')),
-        _ => Err(Failure::input(format!(
-            "{}: data end in .npy, .csv, .tsv or .txt",
-            path.display()
-        ))
-        .hint("name it x.npy")),
+        _ => {
+            let why = "data end in .npy, .csv, .tsv or .txt";
+            Err(Failure::at(path, why).hint("name it x.npy"))
+        }
     }
 }
 
@@ -85,8 +85,9 @@ fn write_text(
     if separator != b' ' {
         let mut header = csv::WriterBuilder::new()
             .delimiter(separator)
+            .comment(Some(b'#'))
             .from_writer(&mut *file);
-        header.write_record(names)?;
+        header.write_record(names.iter().map(|name| guarded(name).into_owned()))?;
         header.flush()?;
     }
     let zero: &[u8] = match coding {

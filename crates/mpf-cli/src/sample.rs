@@ -11,8 +11,8 @@ use crate::raster_file;
 use clap::Args;
 use mpf_core::{Cancel, Settings};
 use mpf_report::text::digits;
-use mpf_samplers::diagnostics::{RunDiagnostics, Summary};
-use serde::Serialize;
+use mpf_samplers::diagnostics::Summary;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Options of `mpf sample`.
@@ -62,15 +62,6 @@ impl SampleArgs {
             .with("--thin", self.thin)
             .with("--seed", self.seed)
     }
-}
-
-#[derive(Serialize)]
-struct Report<'a> {
-    output: String,
-    n_samples: usize,
-    sampler: String,
-    remark: Option<&'a str>,
-    diagnostics: Option<&'a RunDiagnostics>,
 }
 
 /// Runs the command; returns the exit code.
@@ -147,12 +138,12 @@ fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> R
         }
     }
     console.result(&text)?;
-    console.json(&Report {
-        output: args.output.display().to_string(),
-        n_samples: args.n,
-        sampler: how.sampler.name(),
-        remark: how.remark.as_deref(),
-        diagnostics: how.diagnostics.as_ref(),
-    })?;
+    console.json(&json!({
+        "output": args.output.display().to_string(),
+        "n_samples": args.n,
+        "sampler": how.sampler.name(),
+        "remark": how.remark,
+        "diagnostics": how.diagnostics,
+    }))?;
     Ok(0)
 }

@@ -3,8 +3,9 @@
 use crate::data::{DataArgs, Delimiter, check_units};
 use crate::failure::Failure;
 use crate::memory::{self, Room};
-use crate::packer::{Packer, Problem};
+use crate::packer::{Packer, Problem, Values};
 use csv::StringRecord;
+use mpf_report::text::unguarded;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// The memory that a line of text takes, per byte: its fields are at least two bytes long, and each
@@ -204,7 +205,8 @@ impl Reader<'_> {
             check_units(args, self.room, record.len().saturating_sub(others))?;
         }
         if first && self.is_header(record) {
-            self.header = Some(record.iter().map(str::to_owned).collect());
+            let names = record.iter().map(unguarded);
+            self.header = Some(names.map(str::to_owned).collect());
             return Ok(());
         }
         // Where rows are units, a name may stand before the numbers.
@@ -221,13 +223,7 @@ impl Reader<'_> {
                 }
                 _ => args.columns(None)?,
             };
-            self.packer = Some(Packer::new(
-                args.values(),
-                args.missing.unwrap_or_default(),
-                args.transpose,
-                columns,
-                self.room.bytes,
-            ));
+            self.packer = Some(args.packer(args.transpose, columns, self.room));
         }
         let mut packer = self.packer.take().expect("it was just made");
         if args.transpose {
@@ -254,12 +250,11 @@ impl Reader<'_> {
                 continue;
             }
             let Some(value) = self.value(field) else {
-                return Err(Failure::input(format!(
-                    "{}: {}: found {field:?}, which is no number",
-                    args.data.display(),
+                let why = format!(
+                    "{}: found {field:?}, which is no number",
                     self.place(line, column)
-                ))
-                .hint(if column == 0 {
+                );
+                return Err(Failure::at(&args.data, why).hint(if column == 0 {
                     "if the first column holds labels of the rows, pass --index"
                 } else {
                     "only the first line may hold names; --drop leaves out a column"
@@ -325,22 +320,15 @@ impl Reader<'_> {
     /// Parses a number, a truth value or a word for a missing entry, which is NaN.
     fn value(&self, field: &str) -> Option<f64> {
         let is = |words: &[&str]| words.iter().any(|word| field.eq_ignore_ascii_case(word));
-        let truth = |truth: bool| match (self.args.levels, self.args.spins) {
-            (Some((zero, one)), _) => {
-                if truth {
-                    one
-                } else {
-                    zero
-                }
-            }
-            (None, true) if !truth => -1.0,
-            _ => f64::from(u8::from(truth)),
+        let (zero, one) = match self.args.values() {
+            Values::Levels(zero, one) => (zero, one),
+            Values::Above(_) => (0.0, 1.0),
         };
         match field {
             "0" => Some(0.0),
             "1" => Some(1.0),
-            _ if is(&["true", "yes", "y"]) => Some(truth(true)),
-            _ if is(&["false", "no", "n"]) => Some(truth(false)),
+            _ if is(&["true", "yes", "y"]) => Some(one),
+            _ if is(&["false", "no", "n"]) => Some(zero),
             _ if is(&["", "na", "n/a", "nan", "null", "?"]) => Some(f64::NAN),
             other => other.parse().ok(),
         }
@@ -350,8 +338,8 @@ impl Reader<'_> {
         let args = self.args;
         let path = args.data.display();
         let Some(packer) = self.packer else {
-            return Err(Failure::input(format!("{path}: there are no data in it"))
-                .hint("at least one row and one unit are needed"));
+            let why = format!("{path}: there are no data in it");
+            return Err(Failure::input(why).hint("at least one row and one unit are needed"));
         };
         let names = if args.transpose {
             let is_there = |wanted: &&String| {
@@ -365,11 +353,8 @@ impl Reader<'_> {
                 0 => None,
                 n if n == packer.lines() => Some(self.unit_names),
                 n => {
-                    return Err(Failure::input(format!(
-                        "{path}: {n} of {} rows begin with a name",
-                        packer.lines()
-                    ))
-                    .hint("name all units or none"));
+                    let why = format!("{path}: {n} of {} rows begin with a name", packer.lines());
+                    return Err(Failure::input(why).hint("name all units or none"));
                 }
             }
         } else {
@@ -379,25 +364,17 @@ impl Reader<'_> {
             return Ok((packer, None));
         };
         if packer.n_columns().is_some_and(|n| n != names.len()) {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "{path}: line 1 has {} names, but the other lines have {} entries",
                 names.len(),
                 packer.n_columns().unwrap_or_default()
-            ))
-            .hint("every column needs a name"));
+            );
+            return Err(Failure::input(why).hint("every column needs a name"));
         }
         // Columns of counts and labels are not units.
         let units = names.into_iter().enumerate();
         let units = units.filter(|(column, _)| packer.columns().is_unit(*column));
         let names: Vec<String> = units.map(|(_, name)| name).collect();
-        let mut sorted: Vec<&String> = names.iter().collect();
-        sorted.sort_unstable();
-        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(
-                Failure::input(format!("{path}: two units are named {:?}", twice[0]))
-                    .hint("units need names of their own"),
-            );
-        }
         Ok((packer, Some(names)))
     }
 }

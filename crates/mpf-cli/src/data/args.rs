@@ -1,8 +1,8 @@
 //! Options that say where data are and how to read them, and messages about wrong entries.
 
 use crate::failure::Failure;
-use crate::memory;
-use crate::packer::{Coding, Columns, Missing, Problem, Values};
+use crate::memory::{self, Room};
+use crate::packer::{Coding, Columns, Missing, Packer, Problem, Values};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -114,6 +114,12 @@ impl DataArgs {
         }
     }
 
+    /// Returns a packer for lines that are samples, or units.
+    pub(crate) fn packer(&self, by_unit: bool, columns: Columns, room: Room) -> Packer {
+        let missing = self.missing.unwrap_or_default();
+        Packer::new(self.values(), missing, by_unit, columns, room.bytes)
+    }
+
     /// Returns the columns that are not units, given the names of all columns.
     pub(crate) fn columns(&self, names: Option<&[String]>) -> Result<Columns, Failure> {
         let find = |wanted: &String, option: &str| {
@@ -135,22 +141,17 @@ impl DataArgs {
         dropped.sort_unstable();
         dropped.dedup();
         if let Some(column) = counts.filter(|column| dropped.contains(column)) {
-            return Err(Failure::input(format!(
-                "{}: column {column} is to hold the counts and is not to be read",
-                self.data.display()
-            ))
-            .hint("--counts, --drop and --index must name different columns"));
+            let why = format!("column {column} is to hold the counts and is not to be read");
+            return Err(Failure::at(&self.data, why)
+                .hint("--counts, --drop and --index must name different columns"));
         }
         Ok(Columns { counts, dropped })
     }
 
     /// A column that an option names and the file does not have.
     pub(crate) fn no_column(&self, wanted: &str, option: &str) -> Failure {
-        Failure::input(format!(
-            "{}: there is no column {wanted:?} for {option}",
-            self.data.display()
-        ))
-        .hint("columns are counted from 0")
+        let why = format!("there is no column {wanted:?} for {option}");
+        Failure::at(&self.data, why).hint("columns are counted from 0")
     }
 
     /// Explains what is wrong with a number at `place`, and what to do about it.

@@ -51,11 +51,8 @@ impl Shape {
     /// Returns a packer for the lines of the array. Refuses what memory cannot hold.
     pub(crate) fn packer(&self, args: &DataArgs, room: Room) -> Result<Packer, Failure> {
         if args.index && args.transpose {
-            return Err(Failure::input(format!(
-                "{}: --index with --transpose is for texts",
-                args.data.display()
-            ))
-            .hint("save the array without the labels"));
+            let why = "--index with --transpose is for texts";
+            return Err(Failure::at(&args.data, why).hint("save the array without the labels"));
         }
         let columns = args.columns(None)?;
         let (samples, units) = if args.transpose {
@@ -63,30 +60,18 @@ impl Shape {
         } else {
             (self.rows, self.columns)
         };
-        check_units(
-            args,
-            room,
-            columns.n_units(usize::try_from(units).unwrap_or(usize::MAX)),
-        )?;
+        let all = usize::try_from(units).unwrap_or(usize::MAX);
+        check_units(args, room, columns.n_units(all))?;
         let bytes = samples.saturating_mul(units.div_ceil(64)).saturating_mul(8);
+        let at = args.data.display();
         room.check(
-            &format!(
-                "{}: {samples} samples of {units} units",
-                args.data.display()
-            ),
+            &format!("{at}: {samples} samples of {units} units"),
             bytes,
             "read fewer samples; --memory-limit sets another limit",
         )?;
         // Rows are samples unless transposed; lines of columns turn this once more.
         let by_unit = self.by_column != args.transpose;
-        let missing = args.missing.unwrap_or_default();
-        Ok(Packer::new(
-            args.values(),
-            missing,
-            by_unit,
-            columns,
-            room.bytes,
-        ))
+        Ok(args.packer(by_unit, columns, room))
     }
 }
 
@@ -110,20 +95,16 @@ pub(crate) fn read_npy(
 ) -> Result<Packer, Failure> {
     let path = &args.data;
     let broken = |error: npy::Error| explain_npy(path, error);
-    let mut counted = Counted {
-        inner: &mut file,
-        read: 0,
-    };
+    let mut counted = file.by_ref().take(u64::MAX);
     let header = npy::Header::read(&mut counted).map_err(broken)?;
-    let header_length = counted.read;
+    let header_length = u64::MAX - counted.limit();
     let dtype = header.dtype().map_err(broken)?;
     let &[rows, columns] = &header.shape[..] else {
-        return Err(Failure::input(format!(
-            "{}: the array has {} dimensions, but samples × units are two",
-            path.display(),
+        let why = format!(
+            "the array has {} dimensions, but samples × units are two",
             header.shape.len()
-        ))
-        .hint("save a two-dimensional array"));
+        );
+        return Err(Failure::at(path, why).hint("save a two-dimensional array"));
     };
     let shape = Shape {
         rows,
@@ -135,37 +116,31 @@ pub(crate) fn read_npy(
         .and_then(|n| n.checked_mul(dtype.size() as u64))
         .and_then(|n| n.checked_add(header_length));
     let (Some(n_entries), Some(expected)) = (n_entries, expected) else {
-        return Err(Failure::input(format!(
-            "{}: the header claims {rows} × {columns} entries, more than any file can hold",
-            path.display()
-        ))
-        .hint("the header is damaged"));
+        let why =
+            format!("the header claims {rows} × {columns} entries, more than any file can hold");
+        return Err(Failure::at(path, why).hint("the header is damaged"));
     };
-    let too_long = |more: String| {
-        Failure::input(format!(
-            "{}: {more} the {rows} × {columns} array",
-            path.display()
-        ))
-        .hint("save one array per .npy file")
+    let too_long = |more: &str| {
+        let why = format!("{more} the {rows} × {columns} array");
+        Failure::at(path, why).hint("save one array per .npy file")
     };
     if let Some(length) = length.filter(|_| n_entries > 0) {
         if length < expected {
             let whole = length.saturating_sub(header_length) / dtype.size() as u64;
             let width = shape.width();
-            return Err(Failure::input(format!(
-                "{}: {} is missing: the file has {length} bytes of {expected}",
-                path.display(),
+            let why = format!(
+                "{} is missing: the file has {length} bytes of {expected}",
                 shape.place(whole / width, whole % width)
-            ))
-            .hint("the file is truncated; copy or save it again"));
+            );
+            return Err(Failure::at(path, why).hint("the file is truncated; copy or save it again"));
         }
         if length > expected {
-            return Err(too_long(format!("{} bytes follow", length - expected)));
+            return Err(too_long(&format!("{} bytes follow", length - expected)));
         }
     }
     let packer = read_entries(args, room, &shape, dtype, &mut file)?;
     if length.is_none() && npy::fill(&mut file, &mut [0]).map_err(|e| broken(e.into()))? > 0 {
-        return Err(too_long("more bytes follow".into()));
+        return Err(too_long("more bytes follow"));
     }
     Ok(packer)
 }
@@ -249,14 +224,13 @@ pub(crate) fn read_sparse(
     }
     let outside = entries.iter().find(|e| e.0 >= n_lines || e.1 >= width);
     if let Some(&(line, position, _)) = outside {
-        return Err(Failure::input(format!(
-            "{}: the sparse array of {} × {} has an entry at {}",
-            args.data.display(),
+        let why = format!(
+            "the sparse array of {} × {} has an entry at {}",
             shape.rows,
             shape.columns,
             shape.place(line, position)
-        ))
-        .hint("the file is damaged; save it again"));
+        );
+        return Err(Failure::at(&args.data, why).hint("the file is damaged; save it again"));
     }
     entries.sort_by_key(|&(line, position, _)| (line, position));
     let mut entries = entries.into_iter().peekable();
@@ -289,19 +263,5 @@ pub(crate) fn explain_npy(path: &Path, error: npy::Error) -> Failure {
         .hint("convert first, for example with x.astype('uint8')"),
         npy::Error::Truncated(n) => Failure::input(format!("{at}: it ends after {n} numbers")),
         npy::Error::Io(error) => Failure::unreadable(path, &error),
-    }
-}
-
-/// Counts the bytes that are read through it.
-struct Counted<'a, R> {
-    inner: &'a mut R,
-    read: u64,
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.read += n as u64;
-        Ok(n)
     }
 }

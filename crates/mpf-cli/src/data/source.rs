@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use flate2::read::MultiGzDecoder;
 use mpf_core::Cancel;
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
         } else {
             let metadata = fs::metadata(path).map_err(unreadable)?;
             if metadata.is_dir() {
-                return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+                return Err(unreadable(ErrorKind::IsADirectory.into()));
             }
             if metadata.is_file() {
                 let file = File::open(path).map_err(unreadable)?;
@@ -95,7 +95,9 @@ impl Read for Cancellable<'_> {
                 return Err(io::Error::other("interrupted"));
             }
             match self.0.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                // A signal may interrupt a read; not every reader tries again.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
                 outcome => return outcome,
             }
         }
@@ -126,7 +128,7 @@ impl Pipe {
                     chunk
                 });
                 let is_over =
-                    is_last || matches!(&read, Err(e) if e.kind() != io::ErrorKind::Interrupted);
+                    is_last || matches!(&read, Err(e) if e.kind() != ErrorKind::Interrupted);
                 if sender.send(read).is_err() || is_over {
                     return;
                 }
@@ -150,7 +152,7 @@ impl Read for Pipe {
                 self.chunk = Cursor::new(chunk?);
                 self.chunk.read(buffer)
             }
-            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(RecvTimeoutError::Timeout) => Err(ErrorKind::TimedOut.into()),
             Err(RecvTimeoutError::Disconnected) => Ok(0),
         }
     }

@@ -1,5 +1,6 @@
 //! The numbers of an evaluation, and the warnings that they give rise to.
 
+use super::{BLOCK_TIMES, MIN_BLOCKS};
 use crate::data::Raster;
 use crate::draw::How;
 use crate::failure::Failure;
@@ -12,6 +13,9 @@ use serde::Serialize;
 use std::f64::consts::LN_2;
 use std::fmt;
 use std::path::Path;
+
+/// The fewest effective draws of a model that a verdict is based on.
+const FEWEST_DRAWS: f64 = MIN_BLOCKS as f64 * BLOCK_TIMES;
 
 /// The moments of a model beside those of data. Triplets are left out: there are too many.
 #[derive(Serialize)]
@@ -92,14 +96,18 @@ impl ExactScores {
         let mut rows = vec![
             (
                 "log₂-likelihood",
-                format!("{:.4} ± {:.4}", likelihood.value, likelihood.standard_error),
+                format!(
+                    "{} ± {}",
+                    digits(likelihood.value),
+                    digits(likelihood.standard_error)
+                ),
             ),
             (
                 "of independent units",
-                format!("{:.4}", self.independent_log_likelihood),
+                digits(self.independent_log_likelihood),
             ),
-            ("KL(data ‖ model)", format!("{:.4}", self.kl_data_model)),
-            ("of it by chance, about", format!("{:.4}", self.kl_bias)),
+            ("KL(data ‖ model)", digits(self.kl_data_model)),
+            ("of it by chance, about", digits(self.kl_bias)),
         ];
         if let Some(share) = self.multi_information_share {
             rows.push((
@@ -140,7 +148,8 @@ impl fmt::Display for Verdict {
             Self::Agrees => "verdict: the model agrees with the data",
             Self::Disagrees => "verdict: the model does not agree with the data",
             Self::CannotJudge => {
-                "verdict: cannot judge, as the draws from the model do not agree with each other"
+                "verdict: cannot judge, as the draws from the model are too few or do not agree with \
+                 each other"
             }
         })
     }
@@ -212,7 +221,8 @@ impl Evaluation {
         if let Some(how) = &how {
             warnings.extend(how.remark.clone());
             warnings.extend(how.diagnostics.iter().flat_map(|d| d.warnings.clone()));
-            trusted = how.diagnostics.as_ref().is_some_and(|found| found.agree);
+            trusted = how.diagnostics.as_ref().is_some_and(|found| found.agree)
+                && how.effective_draws() >= FEWEST_DRAWS;
         }
         let missed = disagreements(goodness);
         let verdict = match (trusted, missed.is_empty()) {
@@ -292,10 +302,9 @@ impl Evaluation {
     ];
 }
 
-/// Lists the kinds of moments that the model misses by far more than chance.
+/// Lists the kinds of moments that the model misses by more than chance.
 fn disagreements(goodness: &GoodnessOfFit) -> Vec<String> {
-    let misses = |of: &Agreement| of.within_two_errors < 0.8 && of.largest_z > 5.0;
-    let share = |of: &Agreement| format!("{:.0} %", 100.0 * of.within_two_errors);
+    let limit = goodness.chance_limit();
     let fitted = "the model does not reproduce what it was fitted to";
     let predicted = "pairwise couplings do not explain all of these data";
     let kinds = [
@@ -304,12 +313,15 @@ fn disagreements(goodness: &GoodnessOfFit) -> Vec<String> {
         ("triplets", &goodness.triplets, predicted),
         ("chances of n active units", &goodness.n_active, predicted),
     ];
-    let missed = kinds.into_iter().filter(|(_, of, _)| misses(of));
+    let missed = kinds.into_iter().filter(|(_, of, _)| of.largest_z > limit);
     missed
         .map(|(what, of, meaning)| {
             format!(
-                "only {} of the {what} are within two standard errors of the data's: {meaning}",
-                share(of)
+                "the {what} differ from the data's by up to {} standard errors (up to {} by \
+                 chance); {:.0} % are within two: {meaning}",
+                digits(of.largest_z),
+                digits(limit),
+                100.0 * of.within_two_errors
             )
         })
         .collect()

@@ -5,8 +5,9 @@ use crate::failure::Failure;
 use crate::figures::network::{Edge, network};
 use crate::figures::{self, Chance, Matrix, Point, clusters};
 use crate::fit::{drift_in_words, held_out_in_words, polishing_in_words};
-use crate::model::{FitRecord, Model};
+use crate::model::{FitRecord, Model, StandardErrors};
 use mpf_baselines::GoodnessOfFit;
+use mpf_ising::SpinCouplings;
 use mpf_report::report::Page;
 use mpf_report::text::{digits, duration};
 
@@ -171,9 +172,35 @@ fn pairs(model: &Model) -> Vec<(usize, usize, f64)> {
         .collect()
 }
 
-fn error_of(model: &Model, i: usize, j: usize) -> f64 {
-    let errors = model.errors.as_ref();
-    errors.map_or(f64::NAN, |e| e.couplings[i][j])
+/// Where the intervals of the couplings are. Those of a penalised fit are around the estimate without
+/// the penalty.
+struct Intervals<'a> {
+    errors: Option<&'a StandardErrors>,
+    centres: SpinCouplings,
+}
+
+impl<'a> Intervals<'a> {
+    fn of(model: &'a Model) -> Self {
+        let errors = model.errors.as_ref();
+        let corrected = errors.and_then(|e| e.corrected.as_ref());
+        Self {
+            errors,
+            centres: corrected.unwrap_or(&model.couplings).to_spins(),
+        }
+    }
+
+    fn is_corrected(&self) -> bool {
+        self.errors.is_some_and(|e| e.corrected.is_some())
+    }
+
+    fn centre(&self, i: usize, j: usize) -> f64 {
+        self.centres.couplings[[i, j]]
+    }
+
+    /// Returns NaN without error bars, and ∞ for a coupling that the data do not determine.
+    fn error(&self, i: usize, j: usize) -> f64 {
+        self.errors.map_or(f64::NAN, |e| e.couplings[i][j])
+    }
 }
 
 fn strongest_pairs(model: &Model, most: usize) -> Vec<(usize, usize, f64)> {
@@ -262,18 +289,24 @@ fn couplings(
             all.len()
         ),
     ));
+    let intervals = Intervals::of(model);
+    let around = if intervals.is_corrected() {
+        " Points and bars are of the estimate without the penalty; the table has both."
+    } else {
+        ""
+    };
     let rows: Vec<_> = strongest_pairs(model, STRONGEST)
         .into_iter()
-        .map(|(i, j, k)| {
+        .map(|(i, j, _)| {
             let name = format!("{} – {}", model.names[i], model.names[j]);
-            (name, k, error_of(model, i, j))
+            (name, intervals.centre(i, j), intervals.error(i, j))
         })
         .collect();
     if !rows.is_empty() {
         let bars = match &model.errors {
             Some(errors) => format!(
-                "Bars are two standard errors ({}). The data do not determine couplings of pairs of \
-                 which some joint value never occurs.",
+                "Bars are two standard errors ({}).{around} The data do not determine couplings of \
+                 pairs of which some joint value never occurs.",
                 errors.method
             ),
             None => "For error bars fit with --errors sandwich or bootstrap.".to_owned(),
@@ -284,40 +317,48 @@ fn couplings(
         let true_spins = truth.couplings.to_spins();
         let points: Vec<Point> = pairs(model)
             .into_iter()
-            .map(|(i, j, k)| Point {
+            .map(|(i, j, _)| Point {
                 x: true_spins.couplings[[i, j]],
-                y: k,
+                y: intervals.centre(i, j),
                 x_error: 0.0,
-                y_error: error_of(model, i, j),
+                y_error: intervals.error(i, j),
             })
             .collect();
         figures.push((
             figures::scatter("fitted against true", "true K", "fitted K", &points)?,
-            "The couplings that made the data, and those that were found.".to_owned(),
+            format!("The couplings that made the data, and those that were found.{around}"),
         ));
     }
     Ok(figures)
 }
 
 fn strongest(page: &mut Page, model: &Model) {
+    let intervals = Intervals::of(model);
+    let mut header = vec!["pair", "K", "± error", "J (0/1)"];
+    if intervals.is_corrected() {
+        header.insert(2, "K without the penalty");
+    }
     let rows: Vec<Vec<String>> = strongest_pairs(model, STRONGEST)
         .into_iter()
         .map(|(i, j, k)| {
-            let error = error_of(model, i, j);
-            vec![
+            let mut row = vec![
                 format!("{} – {}", model.names[i], model.names[j]),
                 format!("{k:.3}"),
-                match error {
+                match intervals.error(i, j) {
                     f64::INFINITY => "undetermined".to_owned(),
                     e if e.is_nan() => "–".to_owned(),
                     e => format!("{e:.3}"),
                 },
                 format!("{:.3}", model.couplings.get(i, j)),
-            ]
+            ];
+            if intervals.is_corrected() {
+                row.insert(2, format!("{:.3}", intervals.centre(i, j)));
+            }
+            row
         })
         .collect();
     if !rows.is_empty() {
-        page.table(&["pair", "K", "± error", "J (0/1)"], &rows);
+        page.table(&header, &rows);
     }
 }
 

@@ -119,33 +119,23 @@ pub struct FitArgs {
 impl FitArgs {
     /// Refuses options that contradict each other or cannot apply.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let useless = |given: bool, option: &str, needs: &str| {
-            if given {
-                Err(
-                    Failure::input(format!("{option} does nothing without {needs}"))
-                        .hint(format!("leave it out, or add {needs}")),
-                )
-            } else {
-                Ok(())
-            }
-        };
         let no_path = self.path_of().is_none();
         let no_bootstrap = self.errors != ErrorsName::Bootstrap;
-        useless(
-            self.rule.is_some() && no_path,
-            "--rule",
-            "--l1 auto or --l2 auto",
-        )?;
-        useless(
-            self.folds.is_some() && no_path,
-            "--folds",
-            "--l1 auto or --l2 auto",
-        )?;
-        useless(
-            self.resamples.is_some() && no_bootstrap,
-            "--resamples",
-            "--errors bootstrap",
-        )?;
+        let path = "--l1 auto or --l2 auto";
+        for (is_useless, option, needs) in [
+            (self.rule.is_some() && no_path, "--rule", path),
+            (self.folds.is_some() && no_path, "--folds", path),
+            (
+                self.resamples.is_some() && no_bootstrap,
+                "--resamples",
+                "--errors bootstrap",
+            ),
+        ] {
+            if is_useless {
+                let why = format!("{option} does nothing without {needs}");
+                return Err(Failure::input(why).hint(format!("leave it out, or add {needs}")));
+            }
+        }
         if self.options.l1 == Some(Strength::Auto) && self.options.l2 == Some(Strength::Auto) {
             return Err(Failure::input("--l1 auto and --l2 auto at the same time")
                 .hint("choose one of them and fix the other"));
@@ -157,11 +147,8 @@ impl FitArgs {
             );
         }
         if !(0.0..=0.9).contains(&self.held_out) {
-            return Err(Failure::input(format!(
-                "--held-out {}: a part of the samples",
-                self.held_out
-            ))
-            .hint("give a fraction from 0 to 0.9, such as 0.2"));
+            let why = format!("--held-out {}: a part of the samples", self.held_out);
+            return Err(Failure::input(why).hint("give a fraction from 0 to 0.9, such as 0.2"));
         }
         Ok(())
     }
@@ -189,18 +176,21 @@ impl FitArgs {
         let d = raster.states.n_units();
         let last = recipe.last(d).describe();
         if d > last.max_units {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "{} is for up to {} units, and the data have {d}",
                 last.title, last.max_units
-            ))
-            .hint("use --method auto or pl, and no --refine ml"));
+            );
+            return Err(Failure::input(why).hint("use --method auto or pl, and no --refine ml"));
         }
         if self.errors == ErrorsName::Sandwich && !last.takes.contains(&Takes::Sandwich) {
-            return Err(Failure::input(format!(
-                "the method {} has no --errors sandwich",
-                last.name
-            ))
-            .hint("use --errors bootstrap"));
+            let why = format!("the method {} has no --errors sandwich", last.name);
+            return Err(Failure::input(why).hint("use --errors bootstrap"));
+        }
+        if self.errors == ErrorsName::Sandwich && recipe.options.potential.is_some() {
+            return Err(
+                Failure::input("--errors sandwich knows no --model k-pairwise")
+                    .hint("use --errors bootstrap"),
+            );
         }
         if self.errors != ErrorsName::None {
             let n = raster.states.n_samples();
@@ -267,10 +257,10 @@ impl FitArgs {
             .hint("leave out --neighbours, or use --errors bootstrap"));
         }
         if is_joint && n_parameters > limit {
-            return Err(Failure::input(format!(
+            let why = format!(
                 "--errors sandwich: {n_parameters} parameters, and a joint fit may have {limit}"
-            ))
-            .hint("add --nodewise, or use --errors bootstrap"));
+            );
+            return Err(Failure::input(why).hint("add --nodewise, or use --errors bootstrap"));
         }
         Ok(())
     }

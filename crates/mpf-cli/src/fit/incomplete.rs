@@ -10,22 +10,9 @@ use crate::methods::{AUTO, RefineName, Strength};
 use crate::model::{Convention, FitRecord, Model};
 use mpf_baselines::{Methods, Polish, Pseudolikelihood};
 use mpf_core::{Cancel, StopReason};
-use mpf_ising::{
-    FitOptions, Fitter, Incomplete, IncompleteFit, MissingRule, Mode, Mpf, States, Support,
-};
-use serde::Serialize;
+use mpf_ising::{Fitter, Incomplete, IncompleteFit, MissingRule, Mpf, States, Support};
+use serde_json::json;
 use std::time::Instant;
-
-/// The output of `--json`.
-#[derive(Serialize)]
-struct Report<'a> {
-    model: String,
-    unknown_fraction: f64,
-    left_out_fraction: f64,
-    rounds: usize,
-    fit: &'a FitRecord,
-    largest_coupling: f64,
-}
 
 /// Fits, writes the model and prints a summary; returns the exit code.
 pub(super) fn run(
@@ -43,10 +30,9 @@ pub(super) fn run(
         Some(weights) => Incomplete::weighted(&raster.states, unknown, weights)?,
     };
     if data.means().iter().all(|mean| *mean == 0.0 || *mean == 1.0) {
-        return Err(
-            Failure::input(format!("{}: all units are constant", raster.file))
-                .hint("a model needs units that change; is the threshold of the data right?"),
-        );
+        let why = format!("{}: all units are constant", raster.file);
+        return Err(Failure::input(why)
+            .hint("a model needs units that change; is the threshold of the data right?"));
     }
     let by_mpf = args.method == "mpf";
     let name = if by_mpf { "mpf" } else { "pl" };
@@ -62,18 +48,7 @@ pub(super) fn run(
         .as_ref()
         .map_or(raster.states.n_samples() as f64, |w| w.iter().sum());
     let n_free_couplings = chosen.support.pairs(unknown.n_units())?.len();
-    let options = FitOptions {
-        l1: chosen.l1,
-        l2: chosen.l2.unwrap_or(1.0 / total),
-        support: chosen.support,
-        mode: if chosen.node_wise {
-            Mode::NodeWise
-        } else {
-            Mode::Joint
-        },
-        minimizer: chosen.minimizer,
-        ..Default::default()
-    };
+    let options = chosen.fit_options(total);
     let (l1, l2) = (options.l1, options.l2);
     console.note(&format!(
         "{}: {} samples × {} units, {:.1} % of the entries missing",
@@ -93,7 +68,7 @@ pub(super) fn run(
     } else {
         Fitter::new(Pseudolikelihood, options)?.fit_incomplete(&data, rule)?
     };
-    if found.fit.stop == StopReason::Cancelled || cancel.is_cancelled() {
+    if cancel.reason() == Some(StopReason::Cancelled) {
         return Err(Failure::interrupted());
     }
     let mut record = FitRecord::new(&found.fit, &raster.names_or_numbers());
@@ -119,14 +94,14 @@ pub(super) fn run(
     record.warnings.iter().for_each(|w| console.warning(w));
     let largest = largest_coupling(&model);
     console.result(&summary(args, &model, &record, None, largest))?;
-    console.json(&Report {
-        model: args.output.display().to_string(),
-        unknown_fraction: data.unknown_fraction(),
-        left_out_fraction: found.left_out_fraction,
-        rounds: found.rounds,
-        fit: &record,
-        largest_coupling: largest,
-    })?;
+    console.json(&json!({
+        "model": args.output.display().to_string(),
+        "unknown_fraction": data.unknown_fraction(),
+        "left_out_fraction": found.left_out_fraction,
+        "rounds": found.rounds,
+        "fit": record,
+        "largest_coupling": largest,
+    }))?;
     Ok(if record.converged { 0 } else { NOT_CONVERGED })
 }
 
@@ -153,17 +128,15 @@ fn refuse_options(args: &FitArgs) -> Result<(), Failure> {
     ];
     let methods = [AUTO, "mpf", "pl"];
     if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
-        return Err(Failure::input(format!(
-            "{option} cannot go with --missing mask where entries are missing"
-        ))
-        .hint("leave it out, or use --missing drop"));
+        let why = format!("{option} cannot go with --missing mask where entries are missing");
+        return Err(Failure::input(why).hint("leave it out, or use --missing drop"));
     }
     if !methods.contains(&args.method.as_str()) {
-        return Err(Failure::input(format!(
+        let why = format!(
             "the method {} cannot fit samples with missing entries",
             args.method
-        ))
-        .hint("use --method mpf or pl, or --missing drop"));
+        );
+        return Err(Failure::input(why).hint("use --method mpf or pl, or --missing drop"));
     }
     Ok(())
 }

@@ -1,11 +1,39 @@
 //! The memory that the steps of a fit take.
+//!
+//! ```text
+//! fit       raster + samples + working + what a checkpoint copies
+//! writing   20 matrices of d × d, most of them as text
+//! held out  beside the data, a fit to a part of them
+//! penalty   samples of all folds, and a fit on every thread
+//! sandwich  joint: 4 matrices of p × p;  node-wise: two Hessians per unit
+//!           then the inverse, and scores of 64 blocks on every thread
+//! bootstrap a fit on every thread, and the couplings of every resample in both conventions
+//! ```
 
 use super::FitArgs;
 use crate::data::Raster;
 use crate::failure::Failure;
-use crate::memory;
-use mpf_baselines::{ErrorBarsBy, Recipe};
+use crate::memory::{self, FitBytes, product};
+use mpf_baselines::{ErrorBarsBy, Recipe, Takes};
 use mpf_ising::Samples;
+
+/// Bytes per parameter of a checkpoint: L-BFGS's memory as numbers, encoded, among the other entries,
+/// and sealed.
+const CHECKPOINT: u64 = 900;
+/// Samples, or blocks of them, whose scores are held at a time.
+const TILE: u64 = 64;
+/// Bytes per sample while equal ones are merged.
+const MERGED: u64 = 40;
+/// Chains that contrastive divergence moves at a time.
+const CHUNK: u64 = 512;
+/// Matrices of d × d numbers that a model takes while it becomes a text: its rows, and the text with
+/// and without line breaks.
+const WRITTEN: u64 = 20;
+/// Bytes of the tables of an evaluation on one thread, and the units from which on there are such.
+const TABLES: u64 = 3 << 20;
+const FEW_UNITS: u64 = 64;
+/// Matrices of d × d numbers in a decomposition, and in what is made of it.
+const DECOMPOSITION: u64 = 9;
 
 impl FitArgs {
     /// Returns the bytes of the largest step; refuses what does not fit into memory.
@@ -16,13 +44,16 @@ impl FitArgs {
         samples: &Samples,
     ) -> Result<u64, Failure> {
         let room = self.memory.bytes();
-        let n_units = samples.n_units();
-        let n_couplings = recipe.options.support.most_pairs(n_units);
-        let options = &recipe.options;
-        let n_parameters = recipe
-            .last(n_units)
-            .n_parameters(n_units, n_couplings, options);
-        let fit = memory::of_fit(raster, samples, n_parameters);
+        let bytes = self.bytes_of_fit(recipe, raster, samples);
+        let d = samples.n_units() as u64;
+        let data = bytes.raster.saturating_add(bytes.samples);
+        let written = data.saturating_add(product(&[WRITTEN, 8, d, d]));
+        // The tables of the evaluation that the preflight times are still allocated.
+        let written = written.saturating_add(match d {
+            0..=FEW_UNITS => 0,
+            _ => product(&[TABLES, rayon::current_num_threads() as u64]),
+        });
+        let fit = bytes.total().max(written);
         memory::check(
             "this fit",
             fit,
@@ -30,45 +61,123 @@ impl FitArgs {
             "fit fewer units, give the couplings that may differ from zero with --support, or fit \
              every row by itself with --nodewise; --memory-limit sets another limit",
         )?;
-        // All folds and all data are fitted at the same time.
-        let fits = recipe.choose.as_ref().map_or(0, |path| path.n_folds as u64);
-        let choice = fit.saturating_mul(fits.saturating_add(1));
+        let held_out = if recipe.held_out > 0.0 {
+            // The first part in both forms, and a fit to it.
+            let part = (bytes.samples as f64 * (1.0 - recipe.held_out)) as u64;
+            fit.saturating_add(part)
+        } else {
+            0
+        };
+        memory::check(
+            "the fit to a part of the samples",
+            held_out,
+            room,
+            "leave it out with --held-out 0; --memory-limit sets another limit",
+        )?;
+        let choice = bytes_of_choice(recipe, bytes, d);
         memory::check(
             "choosing the penalty",
             choice,
             room,
             "use fewer --folds, or give a penalty; --memory-limit sets another limit",
         )?;
-        let errors = bytes_of_errors(recipe, fit, n_units as u64, n_couplings as u64);
+        let errors = self.bytes_of_errors(recipe, bytes, samples);
         memory::check(
             "the error bars",
             errors,
             room,
             "use fewer --resamples, or leave out --errors; --memory-limit sets another limit",
         )?;
-        Ok(choice.max(errors))
+        Ok([fit, held_out, choice, errors]
+            .into_iter()
+            .fold(0, u64::max))
+    }
+
+    /// Returns the parts of the memory of the fit itself.
+    fn bytes_of_fit(&self, recipe: &Recipe, raster: &Raster, samples: &Samples) -> FitBytes {
+        let d = samples.n_units();
+        let n_couplings = recipe.options.support.most_pairs(d);
+        let last = recipe.last(d);
+        let n_parameters = last.n_parameters(d, n_couplings, &recipe.options);
+        let mut bytes = FitBytes::new(raster, samples, n_parameters);
+        if self.checkpoint.is_given() {
+            bytes.working = bytes
+                .working
+                .saturating_add(product(&[CHECKPOINT, n_parameters as u64]));
+        }
+        let takes = last.describe().takes;
+        let square = product(&[8, d as u64, d as u64]);
+        if takes.contains(&Takes::Updates) {
+            // Moments of every chunk of chains, and the states that these reach.
+            let chunks = (samples.n_distinct() as u64).div_ceil(CHUNK);
+            let moments = product(&[12, chunks, (d + n_couplings) as u64]);
+            bytes.working = bytes
+                .working
+                .saturating_add(moments)
+                .saturating_add(bytes.samples);
+        } else if takes.contains(&Takes::Damping) {
+            bytes.working = bytes.working.max(product(&[DECOMPOSITION, square]));
+        }
+        bytes
+    }
+
+    /// Returns the bytes of a process that computes the error bars.
+    fn bytes_of_errors(&self, recipe: &Recipe, bytes: FitBytes, samples: &Samples) -> u64 {
+        let d = samples.n_units() as u64;
+        let n_couplings = recipe.options.support.most_pairs(samples.n_units()) as u64;
+        let threads = rayon::current_num_threads() as u64;
+        let data = bytes.raster.saturating_add(bytes.samples);
+        match recipe.errors {
+            ErrorBarsBy::Nothing => 0,
+            ErrorBarsBy::Sandwich => {
+                let last = recipe.last(samples.n_units());
+                let p = d + n_couplings;
+                // A unit's bias and couplings.
+                let row = 1 + n_couplings.saturating_mul(2).div_ceil(d);
+                let hessians = product(&[8, d, row, row]);
+                let (inverse, inverting) = match last.steps(samples.n_units(), &recipe.options).0 {
+                    "units" => (hessians, hessians),
+                    _ => (product(&[8, p, p]), product(&[4, 8, p, p])),
+                };
+                let blocks = samples.n_observed() as u64 / self.block_length.unwrap_or(1) as u64;
+                let width = d.saturating_mul(row);
+                let row = width.saturating_mul(2).saturating_add(p);
+                let scores = product(&[8, TILE.min(blocks), row, threads]);
+                let sums = product(&[8, blocks.div_ceil(TILE), width]);
+                let second = inverse.saturating_add(scores).saturating_add(sums);
+                data.saturating_add(second.max(hessians.saturating_add(inverting)))
+            }
+            ErrorBarsBy::Bootstrap(resamples) => {
+                let resamples = resamples as u64;
+                // Counts of the samples, and the table that merges them.
+                let merging = product(&[MERGED, samples.n_observed() as u64]);
+                let fit = bytes
+                    .samples
+                    .saturating_add(bytes.working)
+                    .saturating_add(merging);
+                let fits = fit.saturating_mul(resamples.min(threads));
+                let couplings = product(&[16, d, d, resamples]);
+                data.saturating_add(fits).saturating_add(couplings)
+            }
+        }
     }
 }
 
-/// Returns the bytes of a process that computes the error bars of a fit of `fit` bytes.
-fn bytes_of_errors(recipe: &Recipe, fit: u64, d: u64, n_couplings: u64) -> u64 {
-    match recipe.errors {
-        ErrorBarsBy::Nothing => 0,
-        // A Hessian per unit and its inverse, over the unit's bias and couplings.
-        ErrorBarsBy::Sandwich => {
-            let row = 1 + n_couplings.saturating_mul(2).div_ceil(d);
-            let hessians = row.saturating_mul(row).saturating_mul(16 * d);
-            fit.saturating_add(hessians)
-        }
-        // A fit per thread, and the couplings of every resample in both conventions.
-        ErrorBarsBy::Bootstrap(resamples) => {
-            let resamples = resamples as u64;
-            let at_once = resamples.min(rayon::current_num_threads() as u64);
-            let couplings = d
-                .saturating_mul(d)
-                .saturating_mul(16)
-                .saturating_mul(resamples);
-            fit.saturating_mul(1 + at_once).saturating_add(couplings)
-        }
-    }
+/// Returns the bytes of a process that chooses a penalty: every fold holds its samples, and as many
+/// fits as there are threads run at a time.
+fn bytes_of_choice(recipe: &Recipe, bytes: FitBytes, d: u64) -> u64 {
+    let Some(path) = &recipe.choose else {
+        return 0;
+    };
+    let folds = path.n_folds as u64;
+    let fits = folds
+        .saturating_add(1)
+        .min(rayon::current_num_threads() as u64);
+    // Of every λ the couplings, and of every fold those that the next fit starts from.
+    let couplings = product(&[8, d, d, folds.saturating_add(path.n_lambdas as u64)]);
+    bytes
+        .raster
+        .saturating_add(product(&[bytes.samples, folds.saturating_add(2)]))
+        .saturating_add(product(&[bytes.working, fits]))
+        .saturating_add(couplings)
 }

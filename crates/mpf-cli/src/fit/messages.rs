@@ -1,6 +1,7 @@
 //! Messages of `mpf fit` before and after the fit.
 
 use super::FitArgs;
+use super::time::Expected;
 use crate::console::Console;
 use crate::data::Raster;
 use crate::failure::Failure;
@@ -35,6 +36,7 @@ pub(super) fn tell_preflight(
     console: Console,
     raster: &Raster,
     preflight: &Preflight,
+    expected: Expected,
     needed: u64,
 ) {
     console.note(&format!(
@@ -45,9 +47,13 @@ pub(super) fn tell_preflight(
         preflight.n_distinct,
         100.0 * preflight.silent_fraction
     ));
+    let polishing = match expected.polishing {
+        0.0 => String::new(),
+        more => format!(" ({} more if it needs polishing)", duration(more)),
+    };
     console.note(&format!(
-        "a plain MPF fit takes about {}, this one {}",
-        duration(preflight.seconds),
+        "this fit takes about {}{polishing} and {}",
+        duration(expected.seconds),
         memory::in_words(needed)
     ));
     if preflight.n_units > preflight.n_samples {
@@ -63,21 +69,22 @@ pub(super) fn tell_preflight(
 
 /// Words findings, those of one kind together: the first few places, and how many more there are.
 pub(super) fn grouped(findings: &[Finding]) -> Vec<String> {
-    let mut groups: Vec<(&'static str, Vec<String>)> = Vec::new();
+    let mut groups: Vec<(&'static str, Vec<&Finding>)> = Vec::new();
     for finding in findings {
         let consequence = finding.consequence();
-        let place = finding.to_string();
-        let place = place
-            .strip_suffix(consequence)
-            .map_or(place.as_str(), |rest| rest.trim_end_matches([':', ' ']));
         match groups.iter_mut().find(|(kind, _)| *kind == consequence) {
-            Some((_, places)) => places.push(place.to_owned()),
-            None => groups.push((consequence, vec![place.to_owned()])),
+            Some((_, group)) => group.push(finding),
+            None => groups.push((consequence, vec![finding])),
         }
     }
-    let words = groups.into_iter().map(|(consequence, places)| {
-        let more = places.len().saturating_sub(PLACES);
-        let shown = places[..places.len() - more].join(", ");
+    let words = groups.into_iter().map(|(consequence, group)| {
+        let place = |finding: &&Finding| {
+            let text = finding.to_string();
+            let place = text.strip_suffix(consequence).unwrap_or(&text);
+            place.trim_end_matches([':', ' ']).to_owned()
+        };
+        let shown: Vec<String> = group.iter().take(PLACES).map(place).collect();
+        let (more, shown) = (group.len() - shown.len(), shown.join(", "));
         let more = if more > 0 {
             format!(" and {more} more like it")
         } else {
@@ -291,7 +298,7 @@ pub(super) fn doubts(trained: &Trained) -> Vec<String> {
         ));
     }
     if let Some(held_out) = &trained.held_out
-        && held_out.gain.value < 0.0
+        && held_out.gain.value < -held_out.gain.standard_error
     {
         doubts.push(format!(
             "on held-out samples the model is worse than independent units, by {:.3} ± {:.3} bits \

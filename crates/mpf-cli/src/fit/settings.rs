@@ -1,6 +1,6 @@
 //! The settings that the result of a fit depends on.
 
-use super::args::{ErrorsName, FitArgs, RuleName};
+use super::args::FitArgs;
 use crate::checkpoint;
 use crate::data::Raster;
 use crate::methods::Strength;
@@ -19,14 +19,9 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
     };
     let number = |n: Option<f64>| n.map_or("not given".to_owned(), |n| n.to_string());
     let count = |n: Option<usize>| n.map_or("not given".to_owned(), |n| n.to_string());
-    let name = |value: Option<clap::builder::PossibleValue>| {
-        value.map_or_else(String::new, |v| v.get_name().to_owned())
-    };
-    let data = raster.record();
-    let data = format!(
-        "{} × {}, {}",
-        data.n_samples, data.n_units, data.fingerprint
-    );
+    let record = raster.record();
+    let (n_samples, n_units) = (record.n_samples, record.n_units);
+    let data = format!("{n_samples} × {n_units}, {}", record.fingerprint);
     let polish = match args.polish.0 {
         Polish::IfDrifting => "auto".to_owned(),
         Polish::Updates(updates) => updates.to_string(),
@@ -34,25 +29,19 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
     checkpoint::settings("fit")
         .with("the data", data)
         .with("--method", &args.method)
-        .with(
-            "--refine",
-            name(options.refine.and_then(|r| r.to_possible_value())),
-        )
+        .with("--model", name(options.model))
+        .with("--smooth-potential", number(options.smooth_potential))
+        .with("--refine", options.refine.map_or_else(String::new, name))
         .with("--held-out", args.held_out)
         .with("--l1", strength(options.l1))
         .with("--l2", strength(options.l2))
-        .with(
-            "--rule",
-            name(RuleName::to_possible_value(&args.rule_or_default())),
-        )
+        .with("--rule", name(args.rule_or_default()))
         .with("--folds", args.n_folds())
-        .with(
-            "--neighbours",
-            options.neighbours.unwrap_or_default().as_str(),
-        )
+        .with("--neighbours", name(options.neighbours.unwrap_or_default()))
         .with("--nodewise", options.nodewise)
         .with("--support", edges(support))
         .with("--tolerance", options.tolerance)
+        .with("--precision", name(options.precision))
         .with("--max-iterations", options.max_iterations)
         .with(
             "--max-seconds",
@@ -63,12 +52,15 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
         .with("--sweeps", count(options.sweeps))
         .with("--seed", options.seed)
         .with("--polish", polish)
-        .with(
-            "--errors",
-            name(ErrorsName::to_possible_value(&args.errors)),
-        )
+        .with("--errors", name(args.errors))
         .with("--resamples", count(args.resamples))
         .with("--block-length", count(args.block_length))
+}
+
+/// Returns the name of a value on the command line.
+fn name(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |v| v.get_name().to_owned())
 }
 
 /// Describes the free pairs, not the file that lists them.

@@ -6,6 +6,7 @@
 use super::file::{FORMAT, ModelFile, VERSION};
 use super::{Convention, Model};
 use csv::{ReaderBuilder, WriterBuilder};
+use mpf_report::text::{guarded, unguarded};
 
 pub(super) fn write(model: &Model, convention: Convention) -> String {
     let file = model.file(convention);
@@ -22,24 +23,20 @@ pub(super) fn write(model: &Model, convention: Convention) -> String {
              the diagonal"
         }
     };
-    let mut table = WriterBuilder::new().from_writer(Vec::new());
+    let mut table = WriterBuilder::new()
+        .comment(Some(b'#'))
+        .from_writer(Vec::new());
     let mut line = |cells: Vec<String>| table.write_record(cells).expect("memory can be written");
-    line(
-        std::iter::once("unit".to_owned())
-            .chain(file.units.clone())
-            .collect(),
-    );
+    let names: Vec<String> = file.units.iter().map(|n| guarded(n).into_owned()).collect();
+    line([vec!["unit".to_owned()], names.clone()].concat());
     for (i, row) in file.couplings.iter().enumerate() {
         let number = |(j, v): (usize, &f64)| match &file.fields {
             Some(fields) if i == j => fields[i].to_string(),
             _ => v.to_string(),
         };
-        let numbers = row.iter().enumerate().map(number);
-        line(
-            std::iter::once(file.units[i].clone())
-                .chain(numbers)
-                .collect(),
-        );
+        let mut cells = vec![names[i].clone()];
+        cells.extend(row.iter().enumerate().map(number));
+        line(cells);
     }
     let table = table.into_inner().expect("memory can be written");
     let table = String::from_utf8(table).expect("names are text");
@@ -58,7 +55,8 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
         .trim(csv::Trim::All)
         .from_reader(text.as_bytes());
     let names = reader.headers().map_err(|e| e.to_string())?;
-    let names: Vec<String> = names.iter().skip(1).map(str::to_owned).collect();
+    let names: Vec<&str> = names.iter().skip(1).map(unguarded).collect();
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|e| e.to_string())?;
@@ -72,7 +70,7 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
                 )
             })?);
         }
-        if record.get(0) != names.get(rows.len()).map(String::as_str) {
+        if record.get(0).map(unguarded) != names.get(rows.len()).map(String::as_str) {
             return Err(format!(
                 "line {line} is of {:?}, but the column of that number is of {:?}",
                 record.get(0).unwrap_or_default(),
@@ -95,18 +93,18 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
                 format_version: VERSION,
                 program: Model::this_program(),
                 convention,
-                checksum: None,
                 units: names.clone(),
-                fields: None,
-                biases: None,
-                couplings: Vec::new(),
-                standard_errors: None,
-                fit: None,
-                data: None,
+                ..ModelFile::default()
             }
         }
     };
-    if file.units != names {
+    // Blanks around a name are lost in a table, and none is kept there.
+    if !file
+        .units
+        .iter()
+        .map(|unit| unit.trim())
+        .eq(names.iter().map(|name| name.trim()))
+    {
         return Err("the names in the table are not those of the model".into());
     }
     if file.convention == Convention::Spins {

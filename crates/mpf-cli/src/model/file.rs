@@ -6,6 +6,7 @@ use crate::data::DataRecord;
 use mpf_ising::{Couplings, SpinCouplings};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// The value of `format` in every model file.
 pub(super) const FORMAT: &str = "mpf-model";
@@ -45,7 +46,7 @@ fn is_one(n: &usize) -> bool {
 }
 
 /// The fields of a model file.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelFile {
     pub(super) format: String,
@@ -64,6 +65,9 @@ pub(super) struct ModelFile {
     /// J or K; empty where the matrix is kept elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) couplings: Vec<Vec<f64>>,
+    /// V(0), …, V(d) of a K-pairwise model, in either convention.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) potential: Vec<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) standard_errors: Option<ErrorsFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +160,7 @@ impl ModelFile {
                 Some(spins) => rows(&spins.couplings),
                 None => rows(model.couplings.as_array()),
             },
+            potential: model.couplings.potential().unwrap_or(&[]).to_vec(),
             standard_errors: model.errors.as_ref().map(ErrorsFile::new),
             fit: model.fit.clone(),
             data: model.data.clone(),
@@ -174,10 +179,22 @@ impl ModelFile {
             ));
         }
         let d = self.units.len();
+        let mut numbers = HashMap::new();
+        for (i, name) in self.units.iter().enumerate() {
+            if let Some(other) = numbers.insert(name.as_str(), i) {
+                return Err(format!("units {other} and {i} are both named {name:?}"));
+            }
+        }
         let matrix = square(&self.couplings, d)?;
         let couplings = match self.convention {
             Convention::Binary => Couplings::new(matrix).map_err(|e| e.to_string())?,
             Convention::Spins => from_spins(matrix, self.fields, self.biases)?,
+        };
+        let couplings = match self.potential.is_empty() {
+            true => couplings,
+            false => couplings
+                .with_potential(self.potential)
+                .map_err(|e| e.to_string())?,
         };
         let model = Model {
             program: self.program,
@@ -218,6 +235,13 @@ fn from_spins(
     biases: Option<Vec<f64>>,
 ) -> Result<Couplings, String> {
     let fields = fields.ok_or("a model in spins needs its fields")?;
+    let diagonal = couplings.diag();
+    if let Some(i) = (0..diagonal.len()).find(|&i| diagonal[i] != 0.0) {
+        return Err(format!(
+            "K[{i}, {i}] is {}, but a spin has no coupling to itself: its field is in `fields`",
+            diagonal[i]
+        ));
+    }
     let spins = SpinCouplings {
         fields: Array1::from(fields),
         couplings,
@@ -245,44 +269,26 @@ fn from_spins(
 
 /// Puts lists of numbers on one line each: a matrix then looks like one.
 pub(super) fn short_rows(pretty: &str) -> String {
-    let mut out = String::with_capacity(pretty.len());
-    let mut list: Option<String> = None;
+    let mut lines: Vec<String> = Vec::new();
+    // Where the innermost list began, if nothing but numbers and texts is in it so far.
+    let mut list: Option<usize> = None;
     for line in pretty.lines() {
         let trimmed = line.trim();
-        let opens = trimmed.ends_with('[');
-        match &mut list {
-            // A list within a list: the outer one is not flat.
-            Some(open) if opens => {
-                out.push_str(open);
-                out.push('\n');
-                *open = line.to_owned();
-            }
-            Some(open) if trimmed.starts_with(']') => {
-                out.push_str(open);
-                out.push_str(trimmed);
-                out.push('\n');
-                list = None;
-            }
-            Some(open) if trimmed.ends_with('{') => {
-                out.push_str(open);
-                out.push('\n');
-                out.push_str(line);
-                out.push('\n');
-                list = None;
-            }
-            Some(open) => {
-                open.push_str(trimmed);
-                if trimmed.ends_with(',') {
-                    open.push(' ');
-                }
-            }
-            None if opens => list = Some(line.to_owned()),
-            None => {
-                out.push_str(line);
-                out.push('\n');
-            }
+        if trimmed.starts_with(']')
+            && let Some(start) = list.take()
+        {
+            let entries: Vec<String> = lines.drain(start + 1..).collect();
+            let entries: Vec<&str> = entries.iter().map(|entry| entry.trim()).collect();
+            lines[start].push_str(&entries.join(" "));
+            lines[start].push_str(trimmed);
+            continue;
         }
+        if trimmed.ends_with('[') {
+            list = Some(lines.len());
+        } else if trimmed.ends_with('{') {
+            list = None;
+        }
+        lines.push(line.to_owned());
     }
-    out.truncate(out.trim_end().len());
-    out
+    lines.join("\n")
 }

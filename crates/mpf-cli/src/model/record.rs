@@ -2,6 +2,7 @@
 
 use mpf_baselines::{Drift, HeldOut, Polishing, Stage};
 use mpf_core::{StopReason, TracePoint};
+use mpf_ising::internal::Vectors;
 use mpf_ising::{Couplings, CrossValidation, ErrorBars, Fit, Penalty, Warning};
 use serde::{Deserialize, Serialize};
 
@@ -97,8 +98,14 @@ pub struct FitRecord {
     pub iterations: usize,
     /// Evaluations of the objective.
     pub evaluations: usize,
+    /// Those of them in single precision, far from the minimum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single_precision_evaluations: Option<usize>,
     /// Learning time in seconds.
     pub seconds: f64,
+    /// The vector instructions that computed the sums: another machine may give other last digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<String>,
     /// Warnings of the fit.
     pub warnings: Vec<String>,
     /// The learning curve, at most about 500 points of it.
@@ -136,7 +143,10 @@ impl FitRecord {
             kkt_residual: is_learned.then_some(fit.kkt_residual),
             iterations: fit.iterations,
             evaluations: fit.evaluations,
+            single_precision_evaluations: Some(fit.single_precision_evaluations)
+                .filter(|evaluations| *evaluations > 0),
             seconds: fit.seconds,
+            vectors: Some(Vectors::default().to_string()),
             warnings: fit.warnings.iter().map(|w| w.with_names(names)).collect(),
             trace: thinned(&fit.trace),
             ..Self::default()

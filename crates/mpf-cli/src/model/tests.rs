@@ -4,6 +4,7 @@ use super::*;
 use mpf_core::TracePoint;
 use ndarray::{Array2, array};
 use rayon::prelude::*;
+use std::fs;
 
 fn example() -> Model {
     Model {
@@ -178,4 +179,96 @@ fn spins_without_biases_are_read() {
     let edited = text.replace("[0.5, 0.25]", "[0.5, 0.25], \"biases\": [1.0, 1.0]");
     let error = serde_json::from_str::<ModelFile>(&edited).unwrap().read();
     assert!(error.unwrap_err().contains("disagree at unit 1"));
+}
+
+#[test]
+fn names_of_any_kind_are_read_back() {
+    let names = [
+        "=1+1",
+        "-a",
+        "'@x",
+        "''+b",
+        "-1",
+        "#c",
+        " d ",
+        "e\nf",
+        "\u{1b}[31m",
+        "\t=g",
+        "",
+        "\0",
+    ];
+    let d = names.len();
+    let couplings = Couplings::new(Array2::eye(d)).unwrap();
+    let model = Model::unfitted(couplings, names.map(str::to_owned).to_vec());
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["m.json", "m.npz", "m.csv"] {
+        let path = folder.path().join(name);
+        model.write(&path, Convention::Binary).unwrap();
+        let back = Model::read(&path, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(back.names, model.names, "{name}");
+    }
+    let table = fs::read_to_string(folder.path().join("m.csv")).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[2].starts_with("unit,'=1+1,'-a,"), "{}", lines[2]);
+}
+
+#[test]
+fn models_that_contradict_themselves_are_refused() {
+    let spins = r#"{"format": "mpf-model", "format_version": 1, "units": ["a", "b"],
+        "convention": "p(s) = exp(sum_i h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s in {-1,+1}^d",
+        "fields": [0.5, 0.25], "couplings": [[0, 1], [1, 0]]}"#;
+    for (changed, expected) in [
+        (spins.replace("[1, 0]]", "[1, 0.5]]"), "K[1, 1] is 0.5"),
+        (
+            spins.replace("\"b\"", "\"a\""),
+            "units 0 and 1 are both named \"a\"",
+        ),
+    ] {
+        let outcome = serde_json::from_str::<ModelFile>(&changed).unwrap().read();
+        let error = outcome.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn arrays_of_one_model_must_agree() {
+    use crate::npz::ArchiveWriter;
+    use std::io::Cursor;
+    let couplings = Couplings::new(array![[1.0, -0.5], [-0.5, 2.0]]).unwrap();
+    let model = Model::unfitted(couplings, vec!["a".into(), "b".into()]);
+    let about = ModelFile {
+        couplings: Vec::new(),
+        ..model.file(Convention::Binary)
+    };
+    let about = serde_json::to_string(&about).unwrap();
+    let read = |h: &[f64], k: &[f64], names: &[&str]| {
+        let mut archive = ArchiveWriter::new(Cursor::new(Vec::new()));
+        let j = [1.0, -0.5, -0.5, 2.0];
+        archive.numbers("J", &[2, 2], &j).unwrap();
+        archive.numbers("h", &[h.len()], h).unwrap();
+        archive.numbers("K", &[2, k.len() / 2], k).unwrap();
+        archive.texts("names", &[names.len()], names).unwrap();
+        archive.texts("about", &[], &[&about]).unwrap();
+        let bytes = archive.finish().unwrap().into_inner();
+        Model::from_bytes(Path::new("m.npz"), &bytes, None)
+    };
+    // K_ij = −J_ij/2, h_i = −½ Σ_j J_ij.
+    let (h, k) = ([-0.25, -0.75], [0.0, 0.25, 0.25, 0.0]);
+    assert_eq!(read(&h, &k, &["a", "b"]).unwrap(), model);
+    for (outcome, expected) in [
+        (
+            read(&[-0.25, 0.75], &k, &["a", "b"]),
+            "h[1] is 0.75, but J gives -0.75",
+        ),
+        (
+            read(&h, &[0.0, 0.3, 0.3, 0.0], &["a", "b"]),
+            "K[0, 1] is 0.3, but J gives 0.25",
+        ),
+        (read(&h, &k, &["a", "c"]), "names[1] is \"c\""),
+        (read(&h, &k, &["a"]), "1 names for 2 units"),
+        (read(&[0.0], &k, &["a", "b"]), "h is [1]"),
+    ] {
+        let failure = outcome.unwrap_err();
+        assert!(failure.message.contains(expected), "{failure}");
+    }
 }

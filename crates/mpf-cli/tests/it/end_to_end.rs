@@ -152,6 +152,42 @@ fn a_report_shows_names_and_exact_scores() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains('\u{1b}') && !page.contains("<b>"));
+    assert!(!page.contains("without the penalty"));
+}
+
+#[test]
+fn a_report_shows_the_estimate_that_intervals_are_around() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    data()
+        .write_npy(File::create(path.join("x.npy")).unwrap())
+        .unwrap();
+    run(
+        path,
+        "fit x.npy --method pl --l2 0.2 --errors sandwich -o m.json",
+    );
+    run(path, "evaluate m.json x.npy -o r.html");
+    let model = json(path, "m.json");
+    let number = |matrix: &Value, i: usize, j: usize| matrix[i][j].as_f64().unwrap();
+    let d = model["units"].as_array().unwrap().len();
+    let pairs = (0..d).flat_map(|i| (i + 1..d).map(move |j| (i, j)));
+    let strength = |&(i, j): &(usize, usize)| number(&model["couplings"], i, j).abs();
+    let (i, j) = pairs
+        .max_by(|a, b| strength(a).total_cmp(&strength(b)))
+        .unwrap();
+    let errors = &model["standard_errors"];
+    let shrunken = -0.5 * number(&model["couplings"], i, j);
+    let corrected = -0.5 * number(&errors["corrected"], i, j);
+    assert!(
+        corrected.abs() > shrunken.abs() + 0.01,
+        "{corrected} {shrunken}"
+    );
+    let row = format!(
+        "<td>{shrunken:.3}</td><td>{corrected:.3}</td><td>{:.3}</td>",
+        number(&errors["couplings"], i, j)
+    );
+    let page = fs::read_to_string(path.join("r.html")).unwrap();
+    assert!(page.contains(&row), "{row}");
 }
 
 #[test]
@@ -209,9 +245,9 @@ fn a_model_that_misses_the_pairs_is_told_so() {
     run(at, "demo -n 5000 -o r.npy --truth t.json");
     run(at, "fit r.npy --method independent -o m.json");
     let outcome = mpf(at, "evaluate m.json r.npy -o report.html");
-    let told = |text: &str| text.contains("of the pairs are within two standard errors");
+    let told = |text: &str| text.contains("the pairs differ from");
     assert!(told(&outcome.stderr), "{}", outcome.stderr);
-    assert!(!outcome.stderr.contains("of the means are within"));
+    assert!(!outcome.stderr.contains("the means differ"));
     assert!(told(&fs::read_to_string(at.join("report.html")).unwrap()));
     // The model that made them does not.
     assert!(!told(&mpf(at, "evaluate t.json r.npy").stderr));
@@ -361,5 +397,72 @@ fn every_command_has_help_json_and_completions() {
             "{arguments}"
         );
         let _: Value = serde_json::from_str(&outcome.stdout).expect("one JSON value");
+    }
+}
+
+#[test]
+fn k_pairwise_models_go_all_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // 0 to 4 of 6 units active, never 5 or 6.
+    let x = Array2::from_shape_fn((400, 6), |(m, i)| {
+        u8::from((m * (2 * i + 3) + m / (i + 2)) % 7 < 2 && (m + i) % 3 > 0)
+    });
+    x.write_npy(File::create(here.join("x.npy")).unwrap())
+        .unwrap();
+    run(here, "fit x.npy -o m.json --model k-pairwise");
+    let potential = json(here, "m.json")["potential"].clone();
+    assert_eq!(potential.as_array().unwrap().len(), 7);
+    // Every form and convention keeps V.
+    run(here, "convert m.json --to spins -o s.json");
+    run(here, "convert s.json -o m.npz");
+    run(here, "convert m.npz -o m.csv");
+    run(here, "convert m.csv -o back.json");
+    assert_eq!(json(here, "back.json")["potential"], potential);
+    assert_eq!(
+        json(here, "back.json")["couplings"],
+        json(here, "m.json")["couplings"]
+    );
+    // Draws follow V: hardly any with 5 or 6 active.
+    run(here, "sample m.json -n 4000 -o draws.npy");
+    let draws = Array2::<u8>::read_npy(File::open(here.join("draws.npy")).unwrap()).unwrap();
+    let many = draws
+        .rows()
+        .into_iter()
+        .filter(|row| row.sum() >= 5)
+        .count();
+    assert!(many <= 20, "{many}");
+    run(here, "evaluate m.json x.npy");
+    let compared = run(
+        here,
+        "compare x.npy --methods auto,mpf --model k-pairwise --folds 2",
+    );
+    assert!(compared.contains("MPF"));
+    for (arguments, words) in [
+        (
+            "fit x.npy -o n.json --smooth-potential 1",
+            "--model k-pairwise",
+        ),
+        (
+            "fit x.npy -o n.json --model k-pairwise --nodewise",
+            "V belongs to all units",
+        ),
+        (
+            "fit x.npy -o n.json --model k-pairwise --method tap",
+            "no --model k-pairwise",
+        ),
+        (
+            "fit x.npy -o n.json --model k-pairwise --errors sandwich",
+            "bootstrap",
+        ),
+        ("sample m.json --sampler sw -o n.npy", "K-pairwise"),
+    ] {
+        let outcome = mpf(here, arguments);
+        assert_ne!(outcome.code, 0, "{arguments}");
+        assert!(
+            outcome.stderr.contains(words),
+            "{arguments}: {}",
+            outcome.stderr
+        );
     }
 }

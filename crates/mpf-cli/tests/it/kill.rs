@@ -122,7 +122,7 @@ fn check_names(folder: &Path, known: &[&str]) {
 
 /// The checkpoint is not there, or whole: only its settings keep another run from resuming it.
 fn check_checkpoint(path: &Path) {
-    let file = CheckpointFile::new(path, |_| {});
+    let file = CheckpointFile::new(path, u64::MAX, |_| {}).unwrap();
     let settings = Settings::new("another");
     let checkpoint = Checkpoint::new(file, settings, Duration::MAX, &Cancel::new());
     if let Err(error) = checkpoint.load() {

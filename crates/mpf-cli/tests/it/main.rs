@@ -1,9 +1,13 @@
 //! The integration tests of mpf-cli, in one program: it links once.
 
 mod common;
+mod corpus;
 #[cfg(unix)]
 mod data_formats;
+mod dca;
 mod end_to_end;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod faults;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod fuzz;
@@ -11,6 +15,8 @@ mod fuzz;
 mod hostile_sizes;
 #[cfg(unix)]
 mod kill;
+#[cfg(target_os = "linux")]
+mod limits;
 #[cfg(target_os = "linux")]
 mod memory;
 mod own_method;

@@ -53,22 +53,78 @@ fn peak(folder: &Path, arguments: &str) -> (f64, String) {
     (1.024e-3 * kilobytes, said)
 }
 
+/// The megabytes that a fit is said to take.
+fn announced(said: &str) -> f64 {
+    let line = said.lines().find(|l| l.starts_with("this fit takes about"));
+    let bytes = line.and_then(|l| l.rsplit_once(" and ")).unwrap().1;
+    bytes.strip_suffix(" MB").unwrap().parse().unwrap()
+}
+
+fn check(folder: &Path, arguments: &str) {
+    let (peak, said) = peak(folder, arguments);
+    let estimate = announced(&said);
+    assert!(
+        (0.75..1.25).contains(&(estimate / peak)),
+        "{arguments}: {estimate} MB announced, {peak} MB taken"
+    );
+}
+
 #[test]
 fn the_estimate_is_within_a_quarter_of_the_peak() {
     let folder = tempfile::tempdir().unwrap();
     for active in [0.5, 0.05] {
         write_data(&folder.path().join("x.npy"), 100_000, 200, active);
         // Further iterations fill L-BFGS's corrections, which are a small part.
-        let (peak, said) = peak(
+        check(
             folder.path(),
             "fit x.npy --max-iterations 2 --tolerance 0 --polish 0 -o m.json",
         );
-        let words: Vec<&str> = said.split_whitespace().collect();
-        let at = words.windows(2).position(|w| w == ["this", "one"]).unwrap();
-        let estimate: f64 = words[at + 2].parse().unwrap();
+    }
+}
+
+/// Steps that take more than the fit itself, each with few iterations.
+#[test]
+fn every_step_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (n_samples, d, options) in [
+        (
+            2000,
+            400,
+            "--method mpf --checkpoint c --checkpoint-every 0 --max-iterations 15",
+        ),
+        (5000, 50, "--method pl --errors sandwich"),
+        (2000, 120, "--method pl --nodewise --errors sandwich"),
+        (60_000, 100, "--method cd --updates 3"),
+        (1000, 300, "--method tap"),
+        (50_000, 60, "--method mpf --l1 auto --max-iterations 2"),
+        (
+            50_000,
+            60,
+            "--method mpf --errors bootstrap --resamples 4 --max-iterations 2",
+        ),
+    ] {
+        write_data(&path.join("x.npy"), n_samples, d, 0.3);
+        check(
+            path,
+            &format!("fit x.npy {options} --polish 0 --held-out 0 --tolerance 0 -o m.json"),
+        );
+    }
+}
+
+#[test]
+fn a_comparison_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n_samples, d) in [(100_000, 60), (3000, 200)] {
+        write_data(&folder.path().join("x.npy"), n_samples, d, 0.3);
+        let arguments = "compare x.npy --methods mpf,tap --folds 3";
+        let refused = mpf(folder.path(), &format!("{arguments} --memory-limit 1"));
+        let said = refused.stderr.split_once("would take about ").unwrap().1;
+        let estimate: f64 = said.split_once(" MB").unwrap().0.parse().unwrap();
+        let (peak, _) = peak(folder.path(), &format!("{arguments} --tolerance 0.1"));
         assert!(
             (0.75..1.25).contains(&(estimate / peak)),
-            "activity {active}: {estimate} MB announced, {peak} MB taken"
+            "{n_samples} × {d}: {estimate} MB announced, {peak} MB taken"
         );
     }
 }
@@ -81,11 +137,11 @@ fn what_does_not_fit_is_refused_before_it_begins() {
         let arguments = format!("fit x.npy {options} -o m.json --force --held-out 0");
         mpf(folder.path(), &arguments)
     };
-    let refused = fit("--memory-limit 20");
+    let refused = fit("--memory-limit 40");
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert_eq!(refused.stdout, "");
     assert!(
-        refused.stderr.contains("--memory-limit allows only 20"),
+        refused.stderr.contains("--memory-limit allows only 40"),
         "{}",
         refused.stderr
     );
@@ -94,8 +150,8 @@ fn what_does_not_fit_is_refused_before_it_begins() {
     // What the hint says does help.
     fs::write(folder.path().join("edges.txt"), "0 1\n1 2\n").unwrap();
     for options in [
-        "--memory-limit 20 --support edges.txt --max-iterations 2",
-        "--memory-limit 20 --nodewise --max-iterations 2 --polish 0",
+        "--memory-limit 40 --support edges.txt --max-iterations 2",
+        "--memory-limit 40 --nodewise --max-iterations 2 --polish 0",
         "--memory-limit 500 --max-iterations 2 --polish 0",
     ] {
         let outcome = fit(options);

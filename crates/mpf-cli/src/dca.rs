@@ -1,0 +1,520 @@
+//! `mpf dca`: contacts of a family of aligned sequences.
+
+mod args;
+mod page;
+
+pub use args::DcaArgs;
+use args::{AmbiguousName, MethodName, ModeName, UnitsName};
+
+use crate::console::Console;
+use crate::data::Source;
+use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED};
+use crate::memory::{self, Room};
+use crate::npz::ArchiveWriter;
+use crate::output::{self, Kind, MARK, Output};
+use mpf_core::{Cancel, StopReason};
+use mpf_potts::{
+    Alignment, Alphabet, Ambiguous, ContactRule, Distances, Fit, FitOptions, FitProgress, Loss,
+    Mode, Pair, Penalties, ReadOptions, Scores, Sequences, bytes_of_fit, fit, judged, precision,
+    seconds_of_evaluation,
+};
+use mpf_report::files;
+use mpf_report::progress::{bar, spinner};
+use mpf_report::text::{csv, digits, duration};
+use serde_json::{Value, json};
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::time::Instant;
+
+/// The iterations that fits usually take, for the estimate of the time.
+const USUAL_EVALUATIONS: f64 = 40.0;
+
+/// What a run found, for all outputs.
+struct Outcome<'a> {
+    alignment: &'a Alignment,
+    sequences: &'a Sequences,
+    options: &'a FitOptions,
+    fit: &'a Fit,
+    scores: &'a Scores,
+    ranked: &'a [Pair],
+    distances: Option<&'a Distances>,
+    judged: Option<Vec<(Pair, bool)>>,
+    rule: ContactRule,
+}
+
+/// Runs the command; returns the exit code.
+///
+/// # Errors
+/// Wrong inputs, and those of the file system.
+pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
+    let console = match args
+        .output
+        .iter()
+        .find(|path| crate::data::is_standard(path))
+    {
+        Some(path) => console.beside(path)?,
+        None => console,
+    };
+    check_files(args)?;
+    let distances = args.structure.as_deref();
+    let distances = distances
+        .map(|path| read_distances(path, args))
+        .transpose()?;
+    let alignment = read_alignment(args, cancel)?;
+    let start = Instant::now();
+    let weights = alignment.weights(args.theta);
+    let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
+    let sequences = alignment
+        .sequences(&weights, args.ignore_gaps)
+        .map_err(wrong)?;
+    console.stage("weights", start.elapsed());
+    let options = fit_options(args, &sequences, cancel)?;
+    announce(&alignment, &sequences, &options, console);
+
+    let fit = run_fit(&sequences, &options, console)?;
+    if fit.stop == StopReason::Cancelled {
+        return Err(Failure::interrupted());
+    }
+    let gap = (alignment.alphabet().has_gap() && !args.ignore_gaps).then_some(0);
+    let scores = Scores::new(&fit.model, gap);
+    let ranked = scores.ranked();
+    let rule = ContactRule {
+        nearer_than: args.distance,
+        separation: args.separation,
+    };
+    let judged = distances.as_ref();
+    let judged = judged.map(|d| judged_pairs(args, &scores, &alignment, d, rule));
+    let outcome = Outcome {
+        alignment: &alignment,
+        sequences: &sequences,
+        options: &options,
+        fit: &fit,
+        scores: &scores,
+        ranked: &ranked,
+        distances: distances.as_ref(),
+        judged: judged.transpose()?,
+        rule,
+    };
+    let summary = outcome.summary(args);
+    for path in &args.output {
+        outcome.write(path, &summary)?;
+    }
+    if let Some(path) = &args.mutations {
+        outcome.write_mutations(path, args.ignore_gaps)?;
+    }
+    console.result(&outcome.text(args))?;
+    console.json(&summary)?;
+    if fit.stop.is_converged() {
+        return Ok(0);
+    }
+    console.warning(&format!("the fit did not converge: {}", fit.stop));
+    Ok(match fit.stop {
+        StopReason::Cancelled => INTERRUPTED,
+        _ => NOT_CONVERGED,
+    })
+}
+
+fn check_files(args: &DcaArgs) -> Result<(), Failure> {
+    for path in args.output.iter().filter(|p| !crate::data::is_standard(p)) {
+        output::check_extension(path, &["csv", "npz", "html", "json"])?;
+    }
+    let mut outputs = output::reports(&args.output);
+    for output in &mut outputs {
+        if output::extension(output.path) == "npz" {
+            output.kind = Kind::Raster;
+        }
+    }
+    if let Some(path) = &args.mutations {
+        output::check_extension(path, &["csv"])?;
+        outputs.push(Output {
+            path,
+            kind: Kind::Report,
+        });
+    }
+    let mut inputs = vec![args.family.as_path()];
+    inputs.extend(args.structure.as_deref());
+    output::check(&inputs, &outputs, args.force)
+}
+
+fn read_distances(path: &Path, args: &DcaArgs) -> Result<Distances, Failure> {
+    let text = String::from_utf8(memory::read_file(path)?)
+        .map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
+    let is_pdb = matches!(output::extension(path).as_str(), "pdb" | "ent");
+    let distances = if is_pdb {
+        Distances::from_pdb(&text, args.chain)
+    } else {
+        Distances::from_list(&text)
+    };
+    distances.map_err(|error| {
+        Failure::at(path, error).hint(
+            "a structure is a PDB file (.pdb or .ent), or lines of two numbers and a distance; \
+             mmCIF is not read",
+        )
+    })
+}
+
+fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure> {
+    let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
+    let alphabet = args.alphabet.as_deref().map(|name| match name {
+        "protein" => Ok(Alphabet::protein()),
+        "rna" => Ok(Alphabet::rna()),
+        "dna" => Ok(Alphabet::dna()),
+        "binary" => Ok(Alphabet::binary()),
+        letters => Alphabet::custom(letters).map_err(|error| {
+            Failure::input(error.to_string())
+                .hint("name protein, rna, dna or binary, or list the letters with the gap first")
+        }),
+    });
+    let options = ReadOptions {
+        alphabet: alphabet.transpose()?,
+        focus: args.focus.clone(),
+        most_gaps_in_column: args.column_gaps,
+        most_gaps_in_sequence: args.sequence_gaps,
+        ambiguous: match args.ambiguous {
+            AmbiguousName::Gap => Ambiguous::Gap,
+            AmbiguousName::Drop => Ambiguous::Drop,
+        },
+    };
+    let room = Room::new(args.memory.bytes()).bytes / 4;
+    let mut text = Vec::new();
+    let source = Source::open(&args.family, cancel)?;
+    let read = source.bytes.take(room).read_to_end(&mut text);
+    read.map_err(|error| Failure::unreadable(&args.family, &error))?;
+    if text.len() as u64 >= room {
+        return Err(Failure::at(
+            &args.family,
+            "it is larger than a quarter of the memory",
+        ));
+    }
+    Alignment::read(&text, &options).map_err(wrong)
+}
+
+/// Returns the options of the fit, whose memory was checked.
+fn fit_options(
+    args: &DcaArgs,
+    sequences: &Sequences,
+    cancel: &Cancel,
+) -> Result<FitOptions, Failure> {
+    let loss = match args.method {
+        MethodName::Pl => Loss::Pseudolikelihood,
+        MethodName::Mpf => Loss::Flow,
+    };
+    let mut options = FitOptions::new(loss);
+    let defaults = options.penalties;
+    options.penalties = match args.units {
+        UnitsName::Mean => Penalties {
+            couplings: args.l2.unwrap_or(defaults.couplings),
+            fields: args.l2_fields.unwrap_or(defaults.fields),
+            group: args.group,
+        },
+        UnitsName::Plmc => {
+            let (Some(couplings), Some(fields)) = (args.l2, args.l2_fields) else {
+                return Err(Failure::input("--units plmc needs --l2 and --l2-fields")
+                    .hint("plmc's own example has --l2 16 --l2-fields 0.01"));
+            };
+            Penalties::from_plmc(couplings, fields, args.group, sequences.total_weight())
+        }
+    };
+    let penalties = options.penalties;
+    for (name, value) in [
+        ("--l2", penalties.couplings),
+        ("--l2-fields", penalties.fields),
+        ("--group", penalties.group),
+    ] {
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(Failure::input(format!("{name} is {value}"))
+                .hint("a penalty is finite and not negative"));
+        }
+    }
+    options.minimizer.gradient_tolerance = args.tolerance;
+    options.minimizer.max_iterations = args.max_iterations;
+    options.minimizer.cancel = cancel.clone();
+    let bytes = |mode| {
+        let (n, q) = (sequences.n_sites(), sequences.n_states());
+        bytes_of_fit(n, q, mode, options.minimizer.memory) as u64
+    };
+    let room = Room::new(args.memory.bytes());
+    let (joint, node_wise) = (bytes(Mode::Joint), bytes(Mode::NodeWise));
+    options.mode = match args.mode {
+        Some(ModeName::Joint) => Mode::Joint,
+        Some(ModeName::NodeWise) => Mode::NodeWise,
+        None if joint <= room.bytes => Mode::Joint,
+        None => Mode::NodeWise,
+    };
+    match options.mode {
+        Mode::Joint => room.check(
+            "a joint fit",
+            joint,
+            "leave out --mode joint: node-wise fits take less",
+        )?,
+        Mode::NodeWise => room.check(
+            "this fit",
+            node_wise,
+            "fewer sites take less: --focus, --column-gaps 0.5, or --ignore-gaps",
+        )?,
+    }
+    Ok(options)
+}
+
+fn announce(alignment: &Alignment, sequences: &Sequences, options: &FitOptions, console: Console) {
+    if console.json || console.quiet {
+        return;
+    }
+    let dropped = alignment.n_read() - alignment.n_sequences();
+    if dropped > 0 {
+        console.note(&format!(
+            "{dropped} of {} sequences are left out",
+            alignment.n_read()
+        ));
+    }
+    let (n, q) = (sequences.n_sites(), sequences.n_states());
+    let mode = match options.mode {
+        Mode::Joint => "joint",
+        Mode::NodeWise => "node-wise",
+    };
+    let bytes = bytes_of_fit(n, q, options.mode, options.minimizer.memory) as u64;
+    let seconds = USUAL_EVALUATIONS * 2.0 * seconds_of_evaluation(sequences, options.loss);
+    console.note(&format!(
+        "{} sequences ({} effective) × {n} sites × {q} states; {mode} fit: about {}, {}",
+        alignment.n_sequences(),
+        digits(sequences.total_weight()),
+        memory::in_words(bytes),
+        duration(seconds),
+    ));
+}
+
+fn run_fit(sequences: &Sequences, options: &FitOptions, console: Console) -> Result<Fit, Failure> {
+    let shown = !console.quiet && !console.json;
+    let progress = match options.mode {
+        Mode::Joint => spinner("fit"),
+        Mode::NodeWise => bar(sequences.n_sites() as u64).with_prefix("sites"),
+    };
+    let result = fit(sequences, options, |step| match step {
+        _ if !shown => {}
+        FitProgress::Joint {
+            iteration,
+            value,
+            gradient,
+        } => progress.set_message(format!(
+            "iteration {iteration}: objective {}, gradient {}",
+            digits(value),
+            digits(gradient)
+        )),
+        FitProgress::Nodes { done, .. } => progress.set_position(done as u64),
+    });
+    progress.finish_and_clear();
+    let fit = result.map_err(|error| {
+        Failure::system(error.to_string()).hint("try a larger --l2 or --l2-fields")
+    })?;
+    console.note(&format!(
+        "{} after {} iterations, {}",
+        fit.stop,
+        fit.iterations,
+        duration(fit.seconds)
+    ));
+    Ok(fit)
+}
+
+/// Judges the pairs, and refuses a structure that shares no sites with the alignment.
+fn judged_pairs(
+    args: &DcaArgs,
+    scores: &Scores,
+    alignment: &Alignment,
+    distances: &Distances,
+    rule: ContactRule,
+) -> Result<Vec<(Pair, bool)>, Failure> {
+    let judged = judged(scores, alignment.sites(), distances, rule);
+    if judged.is_empty() {
+        let path = args.structure.as_deref().unwrap_or(Path::new(""));
+        return Err(
+            Failure::at(path, "it knows no distance of two sites of the model")
+                .hint("its numbers must be those of the residues of --focus, or of the columns"),
+        );
+    }
+    Ok(judged)
+}
+
+impl Outcome<'_> {
+    fn write(&self, path: &Path, summary: &Value) -> Result<(), Failure> {
+        let contents = match output::extension(path).as_str() {
+            "npz" => self.archive().map_err(|e| Failure::unwritten(path, &e))?,
+            "html" => page::html(self, summary)
+                .map_err(|error| Failure::undrawn(error.as_ref()))?
+                .into_bytes(),
+            "json" => output::json_report(summary).into_bytes(),
+            _ => self.table().into_bytes(),
+        };
+        if crate::data::is_standard(path) {
+            return crate::console::print(&String::from_utf8_lossy(&contents));
+        }
+        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
+    }
+
+    fn site(&self, k: usize) -> mpf_potts::Site {
+        self.alignment.sites()[k]
+    }
+
+    /// Returns the ranked pairs as a table, after a comment that says who wrote it.
+    fn table(&self) -> String {
+        let mut header = vec![
+            "rank", "i", "letter_i", "j", "letter_j", "column_i", "column_j",
+        ];
+        header.extend(["norm", "score"]);
+        if self.distances.is_some() {
+            header.push("distance");
+        }
+        let rows = self.ranked.iter().enumerate().map(|(k, pair)| {
+            let (i, j) = (self.site(pair.i), self.site(pair.j));
+            let mut row = vec![
+                (k + 1).to_string(),
+                i.number.to_string(),
+                i.letter.to_string(),
+                j.number.to_string(),
+                j.letter.to_string(),
+                i.column.to_string(),
+                j.column.to_string(),
+                format!("{:.6}", pair.norm),
+                format!("{:.6}", pair.score),
+            ];
+            if let Some(distances) = self.distances {
+                let distance = distances.get(i.number, j.number);
+                row.push(distance.map_or(String::new(), |d| format!("{d:.3}")));
+            }
+            row
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        format!(
+            "# {MARK} {}\n{}",
+            env!("CARGO_PKG_VERSION"),
+            csv(&header, &rows)
+        )
+    }
+
+    /// Returns `scores` (L × L), `fields` (L × q), `couplings` (pairs × q × q) with their `pairs`, and
+    /// what the sites and states are.
+    fn archive(&self) -> io::Result<Vec<u8>> {
+        let model = self.fit.model.zero_sum();
+        let (n, q) = (model.n_sites(), model.n_states());
+        let mut matrix = vec![0.0; n * n];
+        for pair in self.ranked {
+            matrix[pair.i * n + pair.j] = pair.score;
+            matrix[pair.j * n + pair.i] = pair.score;
+        }
+        let pairs = (0..n).flat_map(|i| (i + 1..n).flat_map(move |j| [i as f64, j as f64]));
+        let pairs: Vec<f64> = pairs.collect();
+        let numbers: Vec<f64> = self
+            .alignment
+            .sites()
+            .iter()
+            .map(|s| s.number as f64)
+            .collect();
+        let letters = self.alignment.alphabet().letters();
+        let states = &letters[letters.len() - q..];
+        let mut archive = ArchiveWriter::new(Cursor::new(Vec::new()));
+        archive.numbers("scores", &[n, n], &matrix)?;
+        archive.numbers("fields", &[n, q], model.fields())?;
+        archive.numbers("couplings", &[pairs.len() / 2, q, q], model.couplings())?;
+        archive.numbers("pairs", &[pairs.len() / 2, 2], &pairs)?;
+        archive.numbers("numbers", &[n], &numbers)?;
+        archive.texts("states", &[], &[states])?;
+        Ok(archive.finish()?.into_inner())
+    }
+
+    /// Returns the precision at L/5, L/2, L and 2L, as far as so many pairs can be judged.
+    fn precisions(&self) -> Vec<(&'static str, usize, f64)> {
+        let n = self.scores.n_sites();
+        let Some(judged) = &self.judged else {
+            return Vec::new();
+        };
+        let ranks = [("L/5", n / 5), ("L/2", n / 2), ("L", n), ("2L", 2 * n)];
+        let known = ranks
+            .into_iter()
+            .filter_map(|(name, rank)| precision(judged, rank).map(|part| (name, rank, part)));
+        known.collect()
+    }
+
+    fn summary(&self, args: &DcaArgs) -> Value {
+        let penalties = self.options.penalties;
+        let top = self.ranked.iter().take(20).map(|pair| {
+            let (i, j) = (self.site(pair.i), self.site(pair.j));
+            json!({"i": i.number, "letter_i": i.letter, "j": j.number, "letter_j": j.letter, "score": pair.score})
+        });
+        let precisions = self
+            .precisions()
+            .into_iter()
+            .map(|(name, rank, part)| json!({"at": name, "rank": rank, "precision": part}));
+        json!({
+            "family": args.family.display().to_string(),
+            "method": match args.method { MethodName::Pl => "pl", MethodName::Mpf => "mpf" },
+            "mode": match self.options.mode { Mode::Joint => "joint", Mode::NodeWise => "node-wise" },
+            "n_read": self.alignment.n_read(),
+            "n_sequences": self.alignment.n_sequences(),
+            "n_effective": self.sequences.total_weight(),
+            "n_sites": self.sequences.n_sites(),
+            "n_states": self.sequences.n_states(),
+            "alphabet": self.alignment.alphabet().letters(),
+            "theta": args.theta,
+            "ignore_gaps": args.ignore_gaps,
+            "l2": penalties.couplings,
+            "l2_fields": penalties.fields,
+            "group": penalties.group,
+            "stop": self.fit.stop,
+            "iterations": self.fit.iterations,
+            "evaluations": self.fit.evaluations,
+            "gradient": self.fit.gradient,
+            "seconds": self.fit.seconds,
+            "top": top.collect::<Vec<_>>(),
+            "precision": precisions.collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self, args: &DcaArgs) -> String {
+        let mut text = String::new();
+        for path in &args.output {
+            text += &format!("{}\n", path.display());
+        }
+        let best = self.ranked.iter().take(5).map(|pair| {
+            let (i, j) = (self.site(pair.i), self.site(pair.j));
+            format!(
+                "{}{}-{}{} {:.3}",
+                i.letter, i.number, j.letter, j.number, pair.score
+            )
+        });
+        text += &format!("best pairs: {}\n", best.collect::<Vec<_>>().join(", "));
+        for (name, rank, part) in self.precisions() {
+            text += &format!("precision of the first {name} = {rank}: {part:.3}\n");
+        }
+        text
+    }
+
+    /// Writes E(mutant) − E(focus) of every site and letter.
+    fn write_mutations(&self, path: &Path, ignore_gaps: bool) -> Result<(), Failure> {
+        let Some(focus) = self.alignment.focus() else {
+            return Err(Failure::input(
+                "the focus sequence was left out for its letters or gaps",
+            ));
+        };
+        let states = self.alignment.states(focus, ignore_gaps);
+        let q = self.fit.model.n_states();
+        let letters = self.alignment.alphabet().letters();
+        let letters: Vec<char> = letters[letters.len() - q..].chars().collect();
+        let changes = self.fit.model.mutations(&states);
+        let sites = self.alignment.sites().iter().zip(changes.chunks_exact(q));
+        let rows = sites.flat_map(|(site, changes)| {
+            let others = letters.iter().zip(changes);
+            let others = others.filter(move |(letter, _)| **letter != site.letter);
+            others.map(move |(letter, change)| {
+                vec![
+                    site.number.to_string(),
+                    site.letter.to_string(),
+                    letter.to_string(),
+                    format!("{change:.6}"),
+                ]
+            })
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        let table = csv(&["site", "from", "to", "energy_change"], &rows);
+        let table = format!("# {MARK} {}\n{table}", env!("CARGO_PKG_VERSION"));
+        files::write(path, table.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
+    }
+}

@@ -1,0 +1,135 @@
+//! The options of `mpf dca`.
+
+use crate::memory::MemoryLimit;
+use crate::output::ForceArg;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Options of `mpf dca`.
+#[derive(Args, Clone, Debug)]
+pub struct DcaArgs {
+    /// The alignment: FASTA, a2m, a3m, Stockholm or one sequence a line, gzipped or not; `-` reads
+    /// standard input
+    pub(super) family: PathBuf,
+    /// File to write, repeatable: .csv has the ranked pairs, .npz the matrix and the parameters,
+    /// .html the report, .json the summary
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub(super) output: Vec<PathBuf>,
+    /// File for the energy change of every single mutation of the focus sequence
+    #[arg(long, value_name = "CSV", requires = "focus")]
+    pub(super) mutations: Option<PathBuf>,
+    /// Pseudolikelihood, or minimum probability flow
+    #[arg(long, value_enum, default_value_t = MethodName::Pl)]
+    pub(super) method: MethodName,
+    /// Take the residues of this sequence as sites; the beginning of its name suffices
+    #[arg(long, value_name = "NAME", help_heading = "Alignment")]
+    pub(super) focus: Option<String>,
+    /// protein, rna, dna, binary, or the letters themselves, the gap first; by default guessed
+    #[arg(long, value_name = "LETTERS", help_heading = "Alignment")]
+    pub(super) alphabet: Option<String>,
+    /// Sequences that differ in at most this part of the sites share a weight; -1 gives all the
+    /// weight 1
+    #[arg(
+        long,
+        default_value_t = 0.2,
+        allow_hyphen_values = true,
+        help_heading = "Alignment"
+    )]
+    pub(super) theta: f64,
+    /// Model the letters alone; by default the gap is a state
+    #[arg(long, help_heading = "Alignment")]
+    pub(super) ignore_gaps: bool,
+    /// Leave out columns with a larger part of gaps
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value_t = 1.0,
+        help_heading = "Alignment"
+    )]
+    pub(super) column_gaps: f64,
+    /// Leave out sequences with a larger part of gaps
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value_t = 1.0,
+        help_heading = "Alignment"
+    )]
+    pub(super) sequence_gaps: f64,
+    /// Read ambiguous letters such as X as gaps, or drop their sequences
+    #[arg(long, value_enum, default_value_t, help_heading = "Alignment")]
+    pub(super) ambiguous: AmbiguousName,
+    /// λ on ½ΣJ² [default: 0.01 for pl, 0.05 for mpf]
+    #[arg(long, value_name = "λ", help_heading = "Fit")]
+    pub(super) l2: Option<f64>,
+    /// λ on ½Σh² [default: 0.01]
+    #[arg(long, value_name = "λ", help_heading = "Fit")]
+    pub(super) l2_fields: Option<f64>,
+    /// λ on Σ‖J_ij‖, which empties whole pairs
+    #[arg(long, value_name = "λ", default_value_t = 0.0, help_heading = "Fit")]
+    pub(super) group: f64,
+    /// Units of the three penalties: of a mean over sequences, or those of plmc's -le, -lh and -lg
+    #[arg(long, value_enum, default_value_t, help_heading = "Fit")]
+    pub(super) units: UnitsName,
+    /// One fit of all sites, or one for each; by default joint if it fits into memory
+    #[arg(long, value_enum, help_heading = "Fit")]
+    pub(super) mode: Option<ModeName>,
+    /// Converged when no entry of the gradient is larger
+    #[arg(long, value_name = "G", default_value_t = 1e-3, help_heading = "Fit")]
+    pub(super) tolerance: f64,
+    /// Most iterations; for a node-wise fit of each site
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        help_heading = "Limits"
+    )]
+    pub(super) max_iterations: usize,
+    #[command(flatten)]
+    pub(super) memory: MemoryLimit,
+    /// Known distances: a PDB file (.pdb, .ent; Cβ atoms), or lines of two numbers of sites and a
+    /// distance
+    #[arg(long, value_name = "FILE", help_heading = "Contacts")]
+    pub(super) structure: Option<PathBuf>,
+    /// The chain of the PDB file; by default the first
+    #[arg(long, help_heading = "Contacts")]
+    pub(super) chain: Option<char>,
+    /// Contacts are nearer than this
+    #[arg(
+        long,
+        value_name = "Å",
+        default_value_t = 8.0,
+        help_heading = "Contacts"
+    )]
+    pub(super) distance: f64,
+    /// Pairs this far apart in the sequence, or nearer, are not judged
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Contacts")]
+    pub(super) separation: usize,
+    #[command(flatten)]
+    pub(super) force: ForceArg,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MethodName {
+    Pl,
+    Mpf,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum AmbiguousName {
+    #[default]
+    Gap,
+    Drop,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum UnitsName {
+    #[default]
+    Mean,
+    Plmc,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ModeName {
+    Joint,
+    NodeWise,
+}

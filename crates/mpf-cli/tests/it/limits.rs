@@ -1,0 +1,285 @@
+//! Limits of time, names and locks: found before the work where that is possible, and heard in every
+//! step of it.
+use crate::common::mpf;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn folder(n_samples: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = mpf(
+        folder.path(),
+        &format!("demo -n {n_samples} -o r.npy --truth t.json"),
+    );
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    folder
+}
+
+fn start(folder: &Path, arguments: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_mpf"))
+        .args(arguments.split_whitespace())
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs")
+}
+
+fn terminate(mut child: Child) -> (Option<i32>, String) {
+    let sent = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(sent.unwrap().success());
+    let stderr = child.stderr.take().unwrap();
+    let said = std::io::read_to_string(stderr).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+fn wait_for(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "no {path:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn two_jobs_do_not_share_a_checkpoint() {
+    let folder = folder(2000);
+    let path = folder.path();
+    let fit = "fit r.npy --method cd --updates 1000000 --checkpoint c --checkpoint-every 0 -o";
+    let first = start(path, &format!("{fit} a.json"));
+    wait_for(&path.join("c"));
+    for other in [fit.to_owned(), fit.replace("-o", "--resume -o")] {
+        let second = mpf(path, &format!("{other} b.json"));
+        assert_eq!(second.code, 2, "{}", second.stderr);
+        let holder = format!("c: process {} on ", first.id());
+        assert!(second.stderr.contains(&holder), "{}", second.stderr);
+        assert!(second.stderr.contains("is working with it"));
+    }
+    let (code, said) = terminate(first);
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(names(path), ["c", "r.npy", "t.json"]);
+    // A job that is killed leaves a lock that nobody holds.
+    let mut killed = start(path, &format!("{fit} a.json --resume"));
+    wait_for(&path.join(".mpf-c.lock"));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let third = start(path, &format!("{fit} a.json --resume"));
+    wait_for(&path.join(".mpf-c.lock"));
+    std::thread::sleep(Duration::from_millis(200));
+    let (code, said) = terminate(third);
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("resuming from c"), "{said}");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_reported_to_the_quiet_too() {
+    let folder = folder(1000);
+    for quiet in ["-q", "--json"] {
+        let fit = format!(
+            "trap '' XFSZ; ulimit -f 200; exec \"$0\" fit r.npy --method independent --errors \
+             bootstrap --resamples 40 -o m.json --checkpoint c --checkpoint-every 0 {quiet}"
+        );
+        let output = Command::new("bash")
+            .args(["-c", &fit])
+            .arg(env!("CARGO_BIN_EXE_mpf"))
+            .current_dir(folder.path())
+            .output()
+            .expect("there is a shell");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let warnings = said.matches("warning: cannot write c").count();
+        assert_eq!(warnings, 1, "{quiet}: {said}");
+    }
+}
+
+#[test]
+fn names_and_numbers_that_cannot_work_are_found_before_the_work() {
+    let folder = folder(200);
+    let path = folder.path();
+    let fit = "fit r.npy --method independent";
+    for length in [245, 255] {
+        let name = "x".repeat(length - 5) + ".json";
+        let outcome = mpf(path, &format!("{fit} -o {name} --checkpoint {name}.c"));
+        // The checkpoint has two bytes more.
+        let expected = if length == 245 { 0 } else { 2 };
+        assert_eq!(outcome.code, expected, "{}", outcome.stderr);
+        let outcome = mpf(path, &format!("{fit} -o {name}"));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        assert_eq!(mpf(path, &format!("convert {name} -o m.npz")).code, 0);
+    }
+    let name = "x".repeat(251) + ".json";
+    let outcome = mpf(path, &format!("{fit} -o {name}"));
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("choose a shorter name"),
+        "{}",
+        outcome.stderr
+    );
+    for option in ["--tolerance", "--max-seconds"] {
+        for number in ["inf", "nan", "-1"] {
+            let outcome = mpf(path, &format!("{fit} -o m.json {option}={number}"));
+            assert_eq!(outcome.code, 2, "{option} {number}");
+            assert!(
+                outcome.stderr.contains("not negative"),
+                "{}",
+                outcome.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn a_link_to_the_output_stays() {
+    let folder = folder(200);
+    let path = folder.path();
+    fs::create_dir(path.join("results")).unwrap();
+    std::os::unix::fs::symlink("results/m.json", path.join("m.json")).unwrap();
+    for _ in 0..2 {
+        let outcome = mpf(path, "fit r.npy --method independent -o m.json");
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    }
+    assert!(
+        fs::symlink_metadata(path.join("m.json"))
+            .unwrap()
+            .is_symlink()
+    );
+    assert_eq!(names(&path.join("results")), ["m.json"]);
+    // A loop, and a link into a folder that is not there.
+    std::os::unix::fs::symlink("loop.json", path.join("loop.json")).unwrap();
+    std::os::unix::fs::symlink("none/m.json", path.join("lost.json")).unwrap();
+    for name in ["loop.json", "lost.json"] {
+        let outcome = mpf(path, &format!("fit r.npy --method independent -o {name}"));
+        assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(
+        path.join("x.csv"),
+        "a\x1b[31m,b\x07,c\n0,1,1\n1,0,1\n1,1,1\n0,0,1\n",
+    )
+    .unwrap();
+    let outcome = mpf(path, "fit x.csv -o m.json --polish 0");
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let hidden = |text: &str| text.chars().any(|c| c.is_control() && c != '\n');
+    assert!(!hidden(&outcome.stderr) && !hidden(&outcome.stdout));
+    assert!(
+        outcome.stderr.contains("a\\u{1b}[31m"),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(mpf(path, "sample m.json -n 10 -o y.csv").code, 0);
+    let header = fs::read_to_string(path.join("y.csv")).unwrap();
+    assert!(header.starts_with("a\x1b[31m,b\x07,c\n"));
+}
+
+/// The first step that the limit cuts is different for each.
+#[test]
+fn the_time_limit_is_that_of_all_steps() {
+    let folder = folder(5000);
+    let path = folder.path();
+    for (options, expected) in [
+        (
+            "--errors bootstrap --resamples 2000 --polish 0",
+            "the error bars failed: the time limit was reached",
+        ),
+        (
+            "--polish 1000000",
+            "the check on held-out samples failed: the time limit was reached",
+        ),
+        (
+            "--l1 auto --method pl --folds 50",
+            "the choice of the penalty failed: the time limit was reached",
+        ),
+    ] {
+        let fit = format!("fit r.npy {options} --max-seconds 2 -o m.json");
+        let outcome = mpf(path, &fit);
+        assert_eq!(outcome.code, 4, "{options}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains(expected),
+            "{options}: {}",
+            outcome.stderr
+        );
+        assert_eq!(mpf(path, "convert m.json -o m.npz").code, 0);
+        fs::remove_file(path.join("m.json")).unwrap();
+    }
+    let outcome = mpf(path, "fit r.npy --max-seconds 0 -o m.json");
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("--max-seconds 0 passed"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(!path.join("m.json").exists());
+}
+
+/// Tuning a ladder of many units hears nothing: the program ends all the same.
+#[test]
+fn a_step_that_is_deaf_does_not_hold_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let d = 800;
+    let names: Vec<String> = (0..d).map(|i| format!("u{i}")).collect();
+    let mut table = format!("unit,{}\n", names.join(","));
+    for (i, name) in names.iter().enumerate() {
+        let row = (0..d).map(|j| if i == j { "0" } else { "-0.001" });
+        table += &format!("{name},{}\n", row.collect::<Vec<_>>().join(","));
+    }
+    fs::write(path.join("m.csv"), table).unwrap();
+    assert_eq!(mpf(path, "convert m.csv --assume binary -o m.json").code, 0);
+    let sample = "sample m.json -n 100000 --sampler tempering -o x.npy --checkpoint c";
+    let child = start(path, sample);
+    wait_for(&path.join(".mpf-c.lock"));
+    std::thread::sleep(Duration::from_millis(300));
+    let (code, said) = terminate(child);
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("the work is kept in c"), "{said}");
+    assert_eq!(names_without_lock(path), ["c", "m.csv", "m.json"]);
+}
+
+fn names_without_lock(folder: &Path) -> Vec<String> {
+    let mut names = names(folder);
+    names.retain(|name| !name.ends_with(".lock"));
+    names
+}
+
+#[test]
+fn separable_data_end_the_descent_of_the_logarithm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut text = String::new();
+    let mut state = 1u64;
+    for _ in 0..12 {
+        let row: Vec<&str> = (0..20)
+            .map(|_| {
+                state = mpf_core::rng::next_seed(state);
+                if state >> 63 == 1 { "1" } else { "0" }
+            })
+            .collect();
+        text += &(row.join(",") + "\n");
+    }
+    fs::write(path.join("x.csv"), text).unwrap();
+    let outcome = mpf(
+        path,
+        "fit x.csv --method logrise --l2 0 --polish 0 --held-out 0 -o m.json",
+    );
+    assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("the data are separable"),
+        "{}",
+        outcome.stderr
+    );
+}
