@@ -1,9 +1,11 @@
-"""The plain computation of K and its gradient in numpy, and a fit of it by scipy.
+"""The plain computation of K and its gradient in numpy, a fit of it by scipy, and logistic
+regressions by scikit-learn.
 
 Called by `cargo xtask compare-peers`, which sets the number of BLAS threads. Prints one JSON line.
 
     plain.py time DATA.npy COUPLINGS.npy REPEATS
     plain.py fit DATA.npy binary|standardised TARGET_VALUE
+    plain.py nodes DATA.npy
 """
 
 import json
@@ -107,8 +109,28 @@ def fit(data, basis, target):
     }
 
 
+def fit_nodes(data):
+    """J by a logistic regression of every unit on the others, averaged over both directions."""
+    from sklearn.linear_model import LogisticRegression
+
+    x = np.load(data).astype(float)
+    n, d = x.shape
+    slopes = np.zeros((d, d))
+    start = time.perf_counter()
+    for i in range(d):
+        others = np.arange(d) != i
+        model = LogisticRegression(C=np.inf, max_iter=1000)
+        model.fit(x[:, others], x[:, i])
+        slopes[i, others] = model.coef_[0]
+    seconds = time.perf_counter() - start
+    # ln odds = -J_ii - 2 sum_j J_ij x_j.
+    return {"seconds": seconds, "couplings": (-0.25 * (slopes + slopes.T)).tolist()}
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "time":
+    if sys.argv[1] == "nodes":
+        result = fit_nodes(sys.argv[2])
+    elif sys.argv[1] == "time":
         result = time_objective(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
         result = fit(sys.argv[2], sys.argv[3], float(sys.argv[4]))

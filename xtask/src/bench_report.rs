@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::output::{Machine, OutputArgs, digits, markdown_table, workspace};
 use crate::plot::{INK, STYLES, TEXT, TITLE};
+use mpf_ising::internal::{Vectors, flops_per_second};
 use plotters::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -42,6 +43,8 @@ type Groups = BTreeMap<String, BTreeMap<String, Vec<Point>>>;
 #[derive(Serialize)]
 struct Report<'a> {
     machine: Machine,
+    /// The widest vectors of the machine, and their peak.
+    vectors: String,
     peak_gflops: f64,
     groups: &'a Groups,
     exponents: Vec<(String, String, f64)>,
@@ -66,10 +69,12 @@ pub fn run(args: &Args) -> Result {
         let place = folder.display();
         return Err(format!("no results in {place}: run `cargo bench`, or pass --run").into());
     }
-    let peak = mpf_ising::internal::flops_per_second();
+    let vectors = Vectors::default();
+    let peak = flops_per_second(vectors);
     let output = args.output.open("bench-report")?;
     let report = Report {
         machine: Machine::this(),
+        vectors: vectors.to_string(),
         peak_gflops: 1e-9 * peak,
         exponents: exponents(&groups),
         groups: &groups,
@@ -85,8 +90,10 @@ pub fn run(args: &Args) -> Result {
             "the algorithm that is chosen takes at most {worst:.2} times as long as the better one"
         ));
     }
-    let peak_note = format!("peak of this core: {:.1} GFLOP/s", report.peak_gflops);
-    notes.push(peak_note);
+    notes.push(format!(
+        "peak of this core, {vectors}: {:.1} GFLOP/s in double precision",
+        report.peak_gflops
+    ));
     output.show(&table(&groups, peak), &notes)
 }
 
@@ -253,11 +260,12 @@ fn page(report: &Report<'_>) -> Result<String> {
     let machine = &report.machine;
     write!(
         html,
-        "<p>{}, {} threads; measured peak of one core {:.1} GFLOP/s; mpf {}. Times are \
-         criterion's medians.</p>",
+        "<p>{}, {} threads; measured peak of one core {:.1} GFLOP/s ({}, double precision); mpf \
+         {}. Times are criterion's medians.</p>",
         machine.processor.as_deref().unwrap_or("unknown processor"),
         machine.threads,
         report.peak_gflops,
+        report.vectors,
         machine.version
     )?;
     html.push_str("<h2>Exponents</h2><table><tr><th>bench<th>series<th>cost grows as");
@@ -378,6 +386,7 @@ mod tests {
         assert!((found[0].2 - 1.0).abs() < 1e-12);
         let report = Report {
             machine: Machine::this(),
+            vectors: "AVX2".into(),
             peak_gflops: 1.0,
             exponents: found,
             groups: &groups,

@@ -4,7 +4,7 @@
 //! sample. The default must be within .05 bits of the best of independent units, plain MPF and plain
 //! pseudolikelihood, and never worse than independent units.
 
-use crate::output::markdown_table;
+use crate::output::{Output, digits, markdown_table};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_baselines::{MethodOptions, Methods, Recipe};
@@ -46,17 +46,17 @@ struct Score {
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let settings = settings("check-defaults", args)?;
-    args.run
-        .run("check-defaults", settings, cancel, |output, checkpoint| {
-            let Some((table, failures)) = table(args, checkpoint, cancel)? else {
-                return Ok(());
-            };
-            output.show(&table, &failures)?;
-            match failures.len() {
-                0 => Ok(()),
-                n => Err(format!("{n} of the data sets missed the mark").into()),
-            }
-        })
+    let work = |output: &Output, checkpoint: &Checkpoint| {
+        let Some((table, failures)) = table(args, checkpoint, cancel)? else {
+            return Ok(());
+        };
+        output.show(&table, &failures)?;
+        match failures.len() {
+            0 => Ok(()),
+            n => Err(format!("{n} of the data sets missed the mark").into()),
+        }
+    };
+    args.run.run("check-defaults", settings, cancel, work)
 }
 
 /// Returns `None` when cancelled.
@@ -111,7 +111,10 @@ fn table(
             name.clone(),
             format!("{} × {}", states.n_samples(), states.n_units()),
         ];
-        row.extend(scores.iter().map(|s| format!("{:.3}", s.bits)));
+        row.extend(scores.iter().map(|s| match s.bits {
+            large if large >= 1e3 => digits(large),
+            bits => format!("{bits:.3}"),
+        }));
         row.push(format!("{:.3}", default.error));
         row.push(format!("{off:+.3}"));
         row.push(duration(default.seconds));

@@ -10,8 +10,8 @@ use mpf_core::{
     ScoreMatching, score_closed_form,
 };
 use mpf_ica::{
-    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, NeighbourRule,
-    Stochastic, Trainer, Trajectory, Whitening, WhiteningMethod, amari_index,
+    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, NeighbourRule, Trainer,
+    Trajectory, Whitening, WhiteningMethod, amari_index,
 };
 use ndarray::{Array2, ArrayView2};
 use rand::RngExt;
@@ -30,7 +30,7 @@ pub struct Args {
     /// Patches, and samples of synthetic sources.
     #[arg(long, default_value_t = 100_000)]
     samples: usize,
-    /// Folder of photographs to check as well.
+    /// Folder of photographs to check as well, as they are and with normalised contrast.
     #[arg(long)]
     images: Option<PathBuf>,
     #[command(flatten)]
@@ -320,76 +320,87 @@ fn image_patches(args: &Args, run: &Run<'_>, checks: &mut Checks) -> Result {
         seeds: 1,
         run: RunArgs::default(),
     };
-    let photographs = args.images.is_some().then(|| fig3::Args {
-        images: args.images.clone(),
-        normalise: true,
-        ..base.clone()
-    });
+    let mut sets = vec![("dead leaves", base.clone(), 0.3)];
+    if args.images.is_some() {
+        for (what, normalise, bound) in [
+            ("photographs", false, 0.95),
+            ("photographs, normalised", true, 0.3),
+        ] {
+            let images = args.images.clone();
+            let photographs = fig3::Args {
+                images,
+                normalise,
+                ..base.clone()
+            };
+            sets.push((what, photographs, bound));
+        }
+    }
     for seed in args.seed..args.seed + args.seeds {
-        checks.gather(run, &format!("dead leaves, seed {seed}"), |checks| {
-            let (data, _) = fig3::patches(&base, seed)?;
-            let found = patches(&data, "dead leaves", 0.5, seed, run.cancel, checks)?;
-            let Some(found) = found else { return Ok(()) };
-            reversibility(&found.filters, &data, seed, checks)
-        })?;
-        if let Some(photographs) = &photographs {
-            checks.gather(run, &format!("photographs, seed {seed}"), |checks| {
-                let (data, _) = fig3::patches(photographs, seed)?;
-                patches(&data, "photographs", 0.4, seed, run.cancel, checks)?;
-                Ok(())
+        for (what, set, bound) in &sets {
+            let name = format!("{what}, seed {seed}");
+            checks.gather(run, &name, |checks| {
+                let data = fig3::patches(set, seed)?.white;
+                let found = patches(&data, &name, *bound, seed, run.cancel, checks)?;
+                match found {
+                    Some(found) if set.images.is_none() => {
+                        reversibility(&found.filters, &data, seed, checks)
+                    }
+                    _ => Ok(()),
+                }
             })?;
         }
     }
     Ok(())
 }
 
-/// Checks the gap with and without the Metropolis phase.
+/// Checks the gap to maximum likelihood, and that the last phase was kept only where it helps.
 fn patches(
     data: &Array2<f64>,
-    what: &str,
+    name: &str,
     bound: f64,
     seed: u64,
     cancel: &Cancel,
     checks: &mut Checks,
 ) -> Result<Option<Fit>> {
     let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
-    let without = Stochastic {
-        metropolis: None,
-        ..Default::default()
-    };
-    // The photographs' bound is for the trainer without its last phase.
-    let trainers = [
-        ("with its last phase", Stochastic::default(), bound),
-        (
-            "without its last phase",
-            without,
-            if bound < 0.5 { bound } else { 0.9 },
-        ),
-    ];
-    let mut first = None;
-    for (name, trainer, bound) in trainers {
-        let found = fit(Trainer::Stochastic(trainer), data.view(), seed, cancel)?;
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
-        let setting = format!("{what}, seed {seed}, {name}");
-        let gap = best.log_likelihood - found.log_likelihood;
-        checks.at_most(format!("{setting}: gap in nats"), gap, bound);
-        let part = found.smallest_singular_value / found.median_singular_value;
-        checks.at_least(
-            format!("{setting}: σ_min over the median"),
-            part,
-            Fit::LOST_RATIO,
+    let found = fit(Trainer::stochastic(), data.view(), seed, cancel)?;
+    if cancel.is_cancelled() {
+        return Ok(None);
+    }
+    let gap = |nats: f64| best.log_likelihood - nats;
+    checks.at_most(
+        format!("{name}: gap in nats"),
+        gap(found.log_likelihood),
+        bound,
+    );
+    let part = found.smallest_singular_value / found.median_singular_value;
+    checks.at_least(
+        format!("{name}: σ_min over the median"),
+        part,
+        Fit::LOST_RATIO,
+    );
+    if let Some(phase) = &found.last_phase {
+        let (before, after) = (phase.log_likelihood_before, phase.log_likelihood_after);
+        checks.at_most(
+            format!("{name}: nats that the other choice of phase would have gained"),
+            before.max(after) - found.log_likelihood,
+            0.1,
         );
         eprintln!(
-            "       {} filters rescued, {:.1} s of learning (ML {:.1} s)",
-            found.rescued.len(),
-            found.seconds,
-            best.seconds
+            "       last phase: flow {:+.3} ± {:.3}, gap {:.2} before it, {:.2} after it",
+            phase.flow_after - phase.flow_before,
+            phase.standard_error,
+            gap(before),
+            gap(after)
         );
-        first.get_or_insert(found);
     }
-    Ok(first)
+    eprintln!(
+        "       {} filters rescued, {:.1} s of learning (ML {:.1} s)",
+        found.rescued.len(),
+        found.seconds,
+        best.seconds
+    );
+    Ok(Some(found))
 }
 
 /// Checks that the dynamics are reversible, to 1e-9 for 99.9 % of the samples.

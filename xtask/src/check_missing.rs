@@ -3,7 +3,7 @@
 //! The models are lattices with J ~ N(0, 1); entries are missing completely at random. The slope
 //! Σ K̂K / ΣK² over the true couplings is 1 without a bias.
 
-use crate::output::{digits, markdown_table};
+use crate::output::{Output, digits, markdown_table};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
@@ -45,12 +45,12 @@ struct Setting {
     side: usize,
     lattice_only: bool,
     rule: MissingRule,
-    pseudolikelihood: bool,
+    by_pl: bool,
 }
 
 fn lines() -> Vec<Setting> {
     let mut lines = Vec::new();
-    for pseudolikelihood in [false, true] {
+    for by_pl in [false, true] {
         for (side, lattice_only, rule) in [
             (6, true, MissingRule::LeaveOut),
             (4, false, MissingRule::LeaveOut),
@@ -60,7 +60,7 @@ fn lines() -> Vec<Setting> {
                 side,
                 lattice_only,
                 rule,
-                pseudolikelihood,
+                by_pl,
             });
         }
     }
@@ -84,7 +84,7 @@ impl Setting {
             },
             ..Default::default()
         };
-        let found = if self.pseudolikelihood {
+        let found = if self.by_pl {
             Fitter::new(Pseudolikelihood, options)?.fit_incomplete(&data, self.rule)?
         } else {
             Fitter::new(Mpf::default(), options)?.fit_incomplete(&data, self.rule)?
@@ -103,15 +103,11 @@ impl Setting {
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let settings = settings("check-missing", args)?;
-    args.run.run(
-        "check-missing",
-        settings,
-        cancel,
-        |output, checkpoint| match table(args, checkpoint, cancel)? {
-            Some(table) => output.show(&table, &[]),
-            None => Ok(()),
-        },
-    )
+    let work = |output: &Output, checkpoint: &Checkpoint| {
+        let table = table(args, checkpoint, cancel)?;
+        table.map_or(Ok(()), |table| output.show(&table, &[]))
+    };
+    args.run.run("check-missing", settings, cancel, work)
 }
 
 /// Returns `None` when cancelled.
@@ -136,27 +132,20 @@ fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option
                 product += found.product;
                 square += found.square;
             }
+            let estimator = if setting.by_pl { "PL" } else { "MPF" };
+            let couplings = if setting.lattice_only {
+                "lattice"
+            } else {
+                "all"
+            };
+            let rule = match setting.rule {
+                MissingRule::LeaveOut => "flips left out",
+                MissingRule::Complete { .. } => "completed",
+            };
             rows.push(vec![
-                if setting.pseudolikelihood {
-                    "PL"
-                } else {
-                    "MPF"
-                }
-                .into(),
-                format!(
-                    "{0} × {0}, {1}",
-                    setting.side,
-                    if setting.lattice_only {
-                        "lattice couplings"
-                    } else {
-                        "all couplings"
-                    }
-                ),
-                match setting.rule {
-                    MissingRule::LeaveOut => "flips left out",
-                    MissingRule::Complete { .. } => "completed",
-                }
-                .into(),
+                estimator.into(),
+                format!("{0} × {0}, {couplings} couplings", setting.side),
+                rule.into(),
                 format!("{:.0} %", 100.0 * share),
                 digits(error),
                 format!("{:.3}", product / square),

@@ -1,23 +1,35 @@
-//! Counts the verdicts of `mpf evaluate` on models that made the data.
+//! Counts the verdicts of `mpf evaluate` on models that made the data, and on models that did not.
 //!
-//! Every model is evaluated on exact draws from itself, so "disagrees" is false; the command fails if
-//! there is one.
+//! First every model is evaluated on exact draws from itself, so "disagrees" is false; the command
+//! fails if there is one. Then models that are wrong by known amounts are evaluated on exact draws
+//! from the right one; the command fails if the most wrong of a kind is not always found.
 
 use crate::Result;
 use crate::output::markdown_table;
 use mpf_core::Cancel;
+use mpf_core::rng::stream;
+use mpf_ising::{Couplings, States};
 use mpf_report::progress;
-use mpf_testkit::{JudgedModel, judged_models};
+use rand::RngExt;
+use rayon::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+// xtask may not depend on the test kit, which is not published: `cargo package --workspace` would fail.
+#[path = "../../crates/mpf-testkit/src/judged.rs"]
+mod judged;
+use judged::{JudgedModel, judged_models};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Data sets per model.
     #[arg(long, default_value_t = 10)]
     seeds: u64,
+    /// Data sets per wrong model.
+    #[arg(long, default_value_t = 10)]
+    wrong_seeds: u64,
     /// Samples per data set.
     #[arg(long, default_value_t = 5000)]
     samples: usize,
@@ -26,79 +38,224 @@ pub struct Args {
 const VERDICTS: [&str; 3] = ["agrees", "cannot-judge", "disagrees"];
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "mpf-cli"]);
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    if !build.status()?.success() {
-        return Err("cannot build mpf".into());
-    }
-    let program = std::env::current_exe()?.with_file_name("mpf");
-    let folder = tempfile::tempdir()?;
-    let models = judged_models();
-    let bar = progress::bar(models.len() as u64 * args.seeds).with_prefix("verdicts");
-    let mut rows = Vec::new();
-    let mut false_verdicts = 0;
-    for model in &models {
-        let (mut counts, mut tempered) = ([0; 3], 0);
-        for seed in 0..args.seeds {
-            if cancel.is_cancelled() {
-                return Ok(());
-            }
-            let found = evaluate(&program, folder.path(), model, args.samples, seed)?;
-            let verdict = VERDICTS.iter().position(|v| found["verdict"] == *v);
-            counts[verdict.ok_or("mpf evaluate gave no verdict")?] += 1;
-            let by = found["model_moments_by"].as_str().unwrap_or_default();
-            tempered += usize::from(by.contains("tempering"));
-            bar.inc(1);
-        }
-        false_verdicts += counts[2];
-        let numbers = counts.iter().chain([&tempered]);
-        let mut row = vec![model.name.to_owned()];
-        row.extend(numbers.map(ToString::to_string));
-        rows.push(row);
-    }
-    bar.finish_and_clear();
-    let header = ["model", "agrees", "cannot judge", "disagrees", "tempered"];
-    println!("{}", markdown_table(&header, &rows));
-    match false_verdicts {
-        0 => Ok(()),
-        n => Err(format!("{n} true models were condemned").into()),
+    let program = crate::program::build()?;
+    let judge = Judge {
+        program: &program,
+        samples: args.samples,
+        cancel,
+    };
+    let Some(false_verdicts) = right_models(&judge, args.seeds)? else {
+        return Ok(());
+    };
+    let Some(missed) = wrong_models(&judge, args.wrong_seeds)? else {
+        return Ok(());
+    };
+    match (false_verdicts, missed) {
+        (0, 0) => Ok(()),
+        (0, n) => Err(format!("{n} models that are wrong by far were not found").into()),
+        (n, _) => Err(format!("{n} true models were condemned").into()),
     }
 }
 
-/// Runs `mpf evaluate` in `folder` and returns what it prints.
-fn evaluate(
-    program: &Path,
-    folder: &Path,
-    model: &JudgedModel,
-    samples: usize,
-    seed: u64,
-) -> Result<Value> {
-    let couplings = model.couplings.as_array();
-    let table = couplings.rows().into_iter().map(|row| {
-        let cells: Vec<String> = row.iter().map(ToString::to_string).collect();
-        cells.join(",")
+/// Counts the verdicts on models that made the data, and returns how many are false; `None` when
+/// cancelled.
+fn right_models(judge: &Judge<'_>, seeds: u64) -> Result<Option<usize>> {
+    let models = judged_models();
+    let bar = progress::bar(models.len() as u64 * seeds).with_prefix("right models");
+    let counts = models.par_iter().map(|model| {
+        let draw = |seed| model.draw(judge.samples, seed);
+        judge.counts(&model.couplings, draw, seeds, &bar)
     });
-    let names: Vec<String> = (0..couplings.nrows()).map(|i| format!("u{i}")).collect();
-    let mut text = format!("unit,{}\n", names.join(","));
-    for (name, row) in names.iter().zip(table) {
-        text += &format!("{name},{row}\n");
+    let Some(counts) = counts.collect::<Result<Option<Vec<Counts>>>>()? else {
+        return Ok(None);
+    };
+    bar.finish_and_clear();
+    let rows: Vec<_> = models
+        .iter()
+        .zip(&counts)
+        .map(|(model, counts)| counts.row(model.name))
+        .collect();
+    println!("{}", markdown_table(&HEADER, &rows));
+    Ok(Some(counts.iter().map(|c| c.verdicts[2]).sum()))
+}
+
+/// Counts the verdicts on models that did not make the data, and returns how many of those that
+/// must always be found are not; `None` when cancelled.
+fn wrong_models(judge: &Judge<'_>, seeds: u64) -> Result<Option<usize>> {
+    let wrong = all_wrong()?;
+    let bar = progress::bar(wrong.len() as u64 * seeds).with_prefix("wrong models");
+    let counts = wrong.par_iter().map(|one| {
+        let draw = |seed| (one.draw)(judge.samples, seed);
+        judge.counts(&one.model, draw, seeds, &bar)
+    });
+    let Some(counts) = counts.collect::<Result<Option<Vec<Counts>>>>()? else {
+        return Ok(None);
+    };
+    bar.finish_and_clear();
+    let both = || wrong.iter().zip(&counts);
+    let rows: Vec<_> = both().map(|(one, counts)| counts.row(&one.name)).collect();
+    let mut header = HEADER;
+    header[0] = "wrong model";
+    println!("{}", markdown_table(&header, &rows));
+    let missed = both().filter(|(one, c)| one.is_found && c.verdicts[2] < seeds as usize);
+    Ok(Some(missed.count()))
+}
+
+/// A model, and data that it did not make.
+struct Wrong {
+    name: String,
+    model: Couplings,
+    draw: Box<dyn Fn(usize, u64) -> States + Send + Sync>,
+    /// Whether it must be found for every seed.
+    is_found: bool,
+}
+
+/// Returns wrong models of six kinds, each kind from nearly right to wrong by far.
+fn all_wrong() -> Result<Vec<Wrong>> {
+    const WARM: (usize, usize) = (5, 5);
+    const COLD: (usize, usize) = (4, 6);
+    let lattice = |side, k, h| JudgedModel::on_lattice("", side, k, h);
+    let mut wrong = Vec::new();
+    let mut add = |name: String, model: Couplings, truth: JudgedModel, is_found| {
+        wrong.push(Wrong {
+            name,
+            model,
+            draw: Box::new(move |n, seed| truth.draw(n, seed)),
+            is_found,
+        });
+    };
+    for (off, is_found) in [(0.02, false), (0.05, false), (0.1, true)] {
+        let name = format!("warm lattice, all K too large by {off}");
+        let model = lattice(WARM, 0.2 + off, 0.1).couplings;
+        add(name, model, lattice(WARM, 0.2, 0.1), is_found);
     }
-    fs::write(folder.join("table.csv"), text)?;
-    ndarray_npy::write_npy(folder.join("x.npy"), &model.draw(samples, seed).to_binary())?;
-    let mpf = |arguments: &str| -> Result<Vec<u8>> {
-        let mut command = Command::new(program);
+    for (off, is_found) in [(0.05, false), (0.1, false), (0.2, true)] {
+        let mut spins = lattice(WARM, 0.2, 0.1).couplings.to_spins();
+        spins.couplings[[6, 7]] += off;
+        spins.couplings[[7, 6]] += off;
+        let name = format!("warm lattice, one K too large by {off}");
+        let model = Couplings::from_spins(&spins)?;
+        add(name, model, lattice(WARM, 0.2, 0.1), is_found);
+    }
+    for (k, is_found) in [(0.05, false), (0.1, false), (0.2, true)] {
+        let name = format!("independent units, data of a lattice with K = {k}");
+        let model = lattice(WARM, 0.0, 0.0).couplings;
+        add(name, model, lattice(WARM, k, 0.0), is_found);
+    }
+    for (h, is_found) in [(0.02, false), (0.0, true)] {
+        let name = format!("ferromagnet, h = {h} for .03 (modes 4 : 1)");
+        let model = lattice(COLD, 0.8, h).couplings;
+        add(name, model, lattice(COLD, 0.8, 0.03), is_found);
+    }
+    for (k, is_found) in [(-1.1, false), (-0.9, true)] {
+        let name = format!("antiferromagnet, K = {k} for -1.2");
+        let model = lattice(COLD, k, 0.0).couplings;
+        add(name, model, lattice(COLD, -1.2, 0.0), is_found);
+    }
+    for (t, is_found) in [(0.05, false), (0.1, false), (0.2, true)] {
+        wrong.push(Wrong {
+            name: format!("no interaction of three spins, data with T = {t}"),
+            model: Couplings::zeros(TRIPLET_UNITS)?,
+            draw: Box::new(move |n, seed| with_triplet(t, n, seed)),
+            is_found,
+        });
+    }
+    Ok(wrong)
+}
+
+const TRIPLET_UNITS: usize = 22;
+
+/// Draws from p ∝ exp(T s_0 s_1 s_2): all means and pairs are those of independent fair units.
+fn with_triplet(t: f64, n: usize, seed: u64) -> States {
+    let mut rng = stream(seed, 0);
+    let mut states = States::new(TRIPLET_UNITS).expect("a few units");
+    for _ in 0..n {
+        let mut row = rng.random_range(0..1u64 << TRIPLET_UNITS) & !1;
+        // The product of three spins is 1 with an odd number of active ones.
+        let is_odd = rng.random::<f64>() < 0.5 * (1.0 + t.tanh());
+        let others = (row >> 1 & 1) ^ (row >> 2 & 1);
+        row |= others ^ u64::from(is_odd);
+        states.push(&[row]);
+    }
+    states
+}
+
+const HEADER: [&str; 5] = ["model", "agrees", "cannot judge", "disagrees", "tempered"];
+
+/// How often each verdict was given, and how often parallel tempering drew.
+#[derive(Default)]
+struct Counts {
+    verdicts: [usize; 3],
+    tempered: usize,
+}
+
+impl Counts {
+    fn row(&self, name: &str) -> Vec<String> {
+        let numbers = self.verdicts.iter().chain([&self.tempered]);
+        let numbers = numbers.map(ToString::to_string);
+        [name.to_owned()].into_iter().chain(numbers).collect()
+    }
+}
+
+/// The program, and what it is run with.
+struct Judge<'a> {
+    program: &'a Path,
+    samples: usize,
+    cancel: &'a Cancel,
+}
+
+impl Judge<'_> {
+    /// Evaluates `model` on the data of every seed; `None` when cancelled.
+    fn counts(
+        &self,
+        model: &Couplings,
+        draw: impl Fn(u64) -> States,
+        seeds: u64,
+        bar: &indicatif::ProgressBar,
+    ) -> Result<Option<Counts>> {
+        let folder = tempfile::tempdir()?;
+        let at = folder.path();
+        self.write_model(at, model)?;
+        let mut counts = Counts::default();
+        for seed in 0..seeds {
+            if self.cancel.is_cancelled() {
+                return Ok(None);
+            }
+            ndarray_npy::write_npy(at.join("x.npy"), &draw(seed).to_binary())?;
+            let said = self.mpf(at, &format!("--json evaluate m.json x.npy --seed {seed}"))?;
+            let found: Value = serde_json::from_slice(&said)?;
+            let verdict = VERDICTS.iter().position(|v| found["verdict"] == *v);
+            counts.verdicts[verdict.ok_or("mpf evaluate gave no verdict")?] += 1;
+            let by = found["model_moments_by"].as_str().unwrap_or_default();
+            counts.tempered += usize::from(by.contains("tempering"));
+            bar.inc(1);
+        }
+        Ok(Some(counts))
+    }
+
+    /// Writes `m.json` to a folder.
+    fn write_model(&self, at: &Path, model: &Couplings) -> Result {
+        let couplings = model.as_array();
+        let names: Vec<String> = (0..couplings.nrows()).map(|i| format!("u{i}")).collect();
+        let mut text = format!("unit,{}\n", names.join(","));
+        for (name, row) in names.iter().zip(couplings.rows()) {
+            let cells: Vec<String> = row.iter().map(ToString::to_string).collect();
+            text += &format!("{name},{}\n", cells.join(","));
+        }
+        fs::write(at.join("table.csv"), text)?;
+        self.mpf(at, "convert table.csv -o m.json --assume binary --force")?;
+        Ok(())
+    }
+
+    /// Runs `mpf` in a folder and returns what it prints.
+    fn mpf(&self, at: &Path, arguments: &str) -> Result<Vec<u8>> {
+        let mut command = Command::new(self.program);
         command.args(arguments.split_whitespace());
-        let output = command.current_dir(folder).output()?;
+        let output = command.current_dir(at).output()?;
         if output.status.success() {
             Ok(output.stdout)
         } else {
             Err(String::from_utf8_lossy(&output.stderr).into())
         }
-    };
-    mpf("convert table.csv -o m.json --assume binary --force")?;
-    let said = mpf(&format!("--json evaluate m.json x.npy --seed {seed}"))?;
-    Ok(serde_json::from_slice(&said)?)
+    }
 }

@@ -3,17 +3,17 @@
 //! The problems are a ±K lattice, where the graph is to be found, and the paper's cold spin glass,
 //! where couplings run away without a penalty. All couplings are free; folds are five blocks.
 
-use crate::output::{digits, markdown_table};
+use crate::output::{Output, digits, markdown_table};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, Checkpoint, rng};
+use mpf_ising::internal::pairs;
 use mpf_ising::{
-    Boundary, Couplings, CrossValidation, Estimator, FitOptions, Fitter, FoldAssignment, Lattice,
-    Mode, Mpf, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
+    Boundary, Couplings, CrossValidation, FitOptions, Fitter, FoldAssignment, Lattice, Mode, Mpf,
+    PathOptions, PathProgress, PenaltyPath, Rule, SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
-use ndarray::{Array1, Array2};
 use rand::RngExt;
 use serde::Serialize;
 use std::time::Instant;
@@ -87,15 +87,12 @@ impl Problem {
 
 /// Draws K_ij = ±`size` on the edges of a lattice, without field.
 fn plus_minus(lattice: &Lattice, size: f64, rng: &mut impl rand::Rng) -> Result<Couplings> {
-    let d = lattice.n_units();
-    let mut couplings = Array2::zeros((d, d));
-    for (i, j) in lattice.edges() {
-        let k = if rng.random::<bool>() { size } else { -size };
-        couplings[[i, j]] = k;
-        couplings[[j, i]] = k;
-    }
-    let fields = Array1::zeros(d);
-    Ok(Couplings::from_spins(&SpinCouplings { fields, couplings })?)
+    let edges = lattice.edges();
+    let mut sign = || if rng.random::<bool>() { size } else { -size };
+    let couplings: Vec<f64> = edges.iter().map(|_| sign()).collect();
+    let fields = vec![0.0; lattice.n_units()];
+    let spins = SpinCouplings::of_pairs(&fields, &edges, &couplings);
+    Ok(Couplings::from_spins(&spins)?)
 }
 
 impl Method {
@@ -119,41 +116,32 @@ impl Method {
         if self == Self::Rise {
             options.mode = Mode::NodeWise;
         }
-        match self {
-            Self::Pl => cross_validate(&Fitter::new(Pseudolikelihood, options)?, states, args),
-            _ => cross_validate(&Fitter::new(Mpf::default(), options)?, states, args),
-        }
+        let path = PenaltyPath::new(PathOptions {
+            n_lambdas: args.lambdas,
+            n_folds: 5,
+            assignment: FoldAssignment::Blocks,
+            ..Default::default()
+        })?;
+        let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
+        let step = |_: &PathProgress| bar.inc(1);
+        let found = match self {
+            Self::Pl => {
+                path.cross_validate(&Fitter::new(Pseudolikelihood, options)?, states, step)?
+            }
+            _ => path.cross_validate(&Fitter::new(Mpf::default(), options)?, states, step)?,
+        };
+        bar.finish_and_clear();
+        Ok(found)
     }
-}
-
-fn cross_validate<E: Estimator>(
-    fitter: &Fitter<E>,
-    states: &States,
-    args: &Args,
-) -> Result<CrossValidation> {
-    let path = PenaltyPath::new(PathOptions {
-        n_lambdas: args.lambdas,
-        n_folds: 5,
-        assignment: FoldAssignment::Blocks,
-        ..Default::default()
-    })?;
-    let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
-    let found = path.cross_validate(fitter, states, |_| bar.inc(1))?;
-    bar.finish_and_clear();
-    Ok(found)
 }
 
 /// Counts true edges that were missed, and false edges.
 fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
-    let d = truth.n_units();
-    let pairs = (0..d).flat_map(|i| (i + 1..d).map(move |j| (i, j)));
-    pairs.fold((0, 0), |(missed, false_ones), (i, j)| {
-        let (is, was) = (found.get(i, j) != 0.0, truth.get(i, j) != 0.0);
-        (
-            missed + usize::from(was && !is),
-            false_ones + usize::from(is && !was),
-        )
-    })
+    let count = |of: &Couplings, not_of: &Couplings| {
+        let edges = pairs(truth.n_units()).filter(|&(i, j)| of.get(i, j) != 0.0);
+        edges.filter(|&(i, j)| not_of.get(i, j) == 0.0).count()
+    };
+    (count(truth, found), count(found, truth))
 }
 
 /// Runs one method on one model and returns a row for every rule.
@@ -200,15 +188,11 @@ const HEADER: [&str; 9] = [
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let settings = settings("choose-penalty", args)?;
-    args.run.run(
-        "choose-penalty",
-        settings,
-        cancel,
-        |output, checkpoint| match tables(args, checkpoint, cancel)? {
-            Some(tables) => output.show(&tables, &[]),
-            None => Ok(()),
-        },
-    )
+    let work = |output: &Output, checkpoint: &Checkpoint| {
+        let tables = tables(args, checkpoint, cancel)?;
+        tables.map_or(Ok(()), |tables| output.show(&tables, &[]))
+    };
+    args.run.run("choose-penalty", settings, cancel, work)
 }
 
 /// Returns `None` when cancelled.

@@ -3,7 +3,7 @@
 //! Both estimators get the same independent samples, options and minimiser; only the function of
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².
 
-use crate::output::{Output, check_expectations, digits, markdown_table};
+use crate::output::{Output, check_expectations, digits, markdown_table, tabulate};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
@@ -55,6 +55,20 @@ struct Comparison {
     pl_wins: f64,
 }
 
+/// All couplings of a warm spin glass.
+const WARM: Comparison = Comparison {
+    number: 3,
+    title: "all couplings, σ² = 1, M = 2e4, no penalty",
+    variance: 1.0,
+    n_samples: 20_000,
+    seeds: 10,
+    lattice_only: false,
+    l2: 0.0,
+    mpf_band: 0.001..=0.004,
+    pl_below: f64::INFINITY,
+    pl_wins: 1.0,
+};
+
 const COMPARISONS: [Comparison; 3] = [
     Comparison {
         number: 2,
@@ -68,29 +82,13 @@ const COMPARISONS: [Comparison; 3] = [
         pl_below: 0.015,
         pl_wins: 17.0 / 20.0,
     },
-    Comparison {
-        number: 3,
-        title: "all couplings, σ² = 1, M = 2e4, no penalty",
-        variance: 1.0,
-        n_samples: 20_000,
-        seeds: 10,
-        lattice_only: false,
-        l2: 0.0,
-        mpf_band: 0.001..=0.004,
-        pl_below: f64::INFINITY,
-        pl_wins: 1.0,
-    },
+    WARM,
     Comparison {
         number: 4,
         title: "all couplings, σ² = 2.5, M = 2e4, no penalty",
         variance: 2.5,
-        n_samples: 20_000,
-        seeds: 10,
-        lattice_only: false,
-        l2: 0.0,
         mpf_band: 0.006..=0.06,
-        pl_below: f64::INFINITY,
-        pl_wins: 1.0,
+        ..WARM
     },
 ];
 
@@ -246,33 +244,20 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 
 /// Writes the section of a comparison; also returns how many of its expectations do not hold.
 fn report(comparison: &Comparison, pairs: &[Pair]) -> (String, usize) {
-    let header = [
-        "seed",
-        "ε_J MPF",
-        "ε_J PL",
-        "iterations MPF",
-        "PL",
-        "seconds MPF",
-        "PL",
-        "stopped MPF",
-        "PL",
-    ];
-    let mut rows: Vec<Vec<String>> = pairs
-        .iter()
-        .map(|p| {
-            vec![
-                p.seed.to_string(),
-                digits(p.mpf.error),
-                digits(p.pl.error),
-                p.mpf.iterations.to_string(),
-                p.pl.iterations.to_string(),
-                format!("{:.2}", p.mpf.seconds),
-                format!("{:.2}", p.pl.seconds),
-                p.mpf.stop.to_string(),
-                p.pl.stop.to_string(),
-            ]
-        })
-        .collect();
+    let (header, mut rows) = tabulate(
+        pairs,
+        &[
+            ("seed", &|p| p.seed.to_string()),
+            ("ε_J MPF", &|p| digits(p.mpf.error)),
+            ("ε_J PL", &|p| digits(p.pl.error)),
+            ("iterations MPF", &|p| p.mpf.iterations.to_string()),
+            ("PL", &|p| p.pl.iterations.to_string()),
+            ("seconds MPF", &|p| format!("{:.2}", p.mpf.seconds)),
+            ("PL", &|p| format!("{:.2}", p.pl.seconds)),
+            ("stopped MPF", &|p| p.mpf.stop.to_string()),
+            ("PL", &|p| p.pl.stop.to_string()),
+        ],
+    );
     let middle = |value: &dyn Fn(&Pair) -> f64| median(pairs.iter().map(value).collect());
     rows.push(vec![
         "median".into(),

@@ -11,7 +11,7 @@
 
 mod figure;
 
-use crate::output::{Machine, digits, markdown_table};
+use crate::output::{self, digits, markdown_table, tabulate};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_core::{Cancel, Checkpoint, EnergyModel, rng};
@@ -27,7 +27,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-#[derive(clap::Args, Serialize)]
+#[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
     /// States recorded by every chain, one per step.
     #[arg(long, default_value_t = 20_000)]
@@ -63,13 +63,8 @@ struct Results {
 
 #[derive(Serialize)]
 struct Settings {
-    machine: Machine,
-    seed: u64,
-    samples: usize,
-    chains: usize,
-    pairs: usize,
-    lattice: usize,
-    variance: f64,
+    #[serde(flatten)]
+    given: output::Settings<Args>,
     /// β of the tempering's levels.
     ladder: Vec<f64>,
 }
@@ -127,7 +122,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 }
 
 fn notes(results: &Results) -> Vec<String> {
-    let Settings { samples, pairs, .. } = results.settings;
+    let Args { samples, pairs, .. } = results.settings.given.args;
     let mut notes = vec![format!(
         "τ in steps (one visit to every unit, at every level of the tempering); MSE of ⟨s_i s_j⟩ \
          from {samples} states."
@@ -148,30 +143,22 @@ fn notes(results: &Results) -> Vec<String> {
 }
 
 fn table(results: &Results) -> String {
-    let rows: Vec<Vec<String>> = results
-        .samplers
-        .iter()
-        .map(|s| {
-            vec![
-                s.name.clone(),
-                digits(s.tau_energy),
-                digits(s.tau_pair_median),
-                digits(s.tau_pair_worst),
-                digits(1e-6 * s.updates_per_second),
-                digits(s.effective_per_second),
-                format!("{:.1e} ± {:.1e}", s.mse, s.mse_standard_error),
-            ]
-        })
-        .collect();
-    let header = [
-        "sampler",
-        "τ of energy",
-        "τ of a pair, median",
-        "worst",
-        "million updates/s",
-        "independent states/s",
-        "MSE",
-    ];
+    let (header, rows) = tabulate(
+        &results.samplers,
+        &[
+            ("sampler", &|s| s.name.clone()),
+            ("τ of energy", &|s| digits(s.tau_energy)),
+            ("τ of a pair, median", &|s| digits(s.tau_pair_median)),
+            ("worst", &|s| digits(s.tau_pair_worst)),
+            ("million updates/s", &|s| {
+                digits(1e-6 * s.updates_per_second)
+            }),
+            ("independent states/s", &|s| digits(s.effective_per_second)),
+            ("MSE", &|s| {
+                format!("{:.1e} ± {:.1e}", s.mse, s.mse_standard_error)
+            }),
+        ],
+    );
     markdown_table(&header, &rows)
 }
 
@@ -185,6 +172,7 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Resu
         &couplings,
         &TemperingOptions {
             seed: args.seed,
+            cancel: cancel.clone(),
             ..Default::default()
         },
     )?;
@@ -241,13 +229,10 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Resu
     bar.finish_and_clear();
     Ok(Results {
         settings: Settings {
-            machine: Machine::this(),
-            seed: args.seed,
-            samples: args.samples,
-            chains: args.chains,
-            pairs: bench.pairs.len(),
-            lattice: args.lattice,
-            variance: args.variance,
+            given: output::Settings::of(&Args {
+                pairs: bench.pairs.len(),
+                ..args.clone()
+            }),
             ladder,
         },
         samplers,

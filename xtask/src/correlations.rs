@@ -58,6 +58,7 @@ impl PairMeans {
             &TemperingOptions {
                 hottest: 0.0,
                 seed,
+                cancel: cancel.clone(),
                 ..Default::default()
             },
         )?;

@@ -8,8 +8,8 @@
 //! zero; the divergence is computed from the dynamics themselves, to all orders.
 
 use crate::Result;
-use crate::output::{Entry, Experiment, Machine, OutputArgs, digits, markdown_table};
-use crate::plot::{INK, RED, TEXT, TITLE, dashes};
+use crate::output::{Entry, Experiment, Machine, OutputArgs, digits, markdown_table, tabulate};
+use crate::plot::{self, Area, INK, RED, TEXT, TITLE, dashes};
 use crate::report::Page;
 use mpf_core::{
     DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions, from_fn,
@@ -119,19 +119,15 @@ pub fn run(args: &Args) -> Result<Option<Entry>> {
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
     let svg = draw(&system, &results.stages)?;
-    let rows: Vec<Vec<String>> = results
-        .stages
-        .iter()
-        .map(|s| {
-            vec![
-                s.iteration.to_string(),
-                format!("{:.4}", s.theta),
-                digits(s.kl_epsilon),
-                digits(s.kl_infinity),
-            ]
-        })
-        .collect();
-    let header = ["iteration", "θ", "D(p⁰‖pᵋ)", "D(p⁰‖p∞)"];
+    let (header, rows) = tabulate(
+        &results.stages,
+        &[
+            ("iteration", &|s| s.iteration.to_string()),
+            ("θ", &|s| format!("{:.4}", s.theta)),
+            ("D(p⁰‖pᵋ)", &|s| digits(s.kl_epsilon)),
+            ("D(p⁰‖p∞)", &|s| digits(s.kl_infinity)),
+        ],
+    );
     let reading = reading(&results);
     let mut page = Page::new(TITLE_OF_PAGE, "Minimum probability flow on three states.");
     page.heading("What was found");
@@ -207,21 +203,14 @@ fn place(p: &[f64]) -> (f64, f64) {
 }
 
 fn draw(system: &System, stages: &[Stage]) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (1200, 470)).into_drawing_area();
-        root.fill(&WHITE)?;
+    plot::svg((1200, 470), |root| {
         let (top, bottom) = root.split_vertically(420);
         for (panel, stage) in top.split_evenly((1, 3)).iter().zip(stages) {
             draw_stage(panel, system, stage)?;
         }
-        draw_legend(&bottom)?;
-        root.present()?;
-    }
-    Ok(svg)
+        draw_legend(&bottom)
+    })
 }
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 fn draw_stage(panel: &Area<'_>, system: &System, stage: &Stage) -> Result {
     let caption = format!("iteration {}: θ = {:.2}", stage.iteration, stage.theta);

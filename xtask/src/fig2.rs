@@ -33,7 +33,7 @@ use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
 use path::Path;
 use problem::{Model, Problem};
-use results::{Data, Method, NoCouplings, OfSupport, Results, Run, summarise, summarise_paths};
+use results::{Data, Method, NoCouplings, OfSupport, Results, Run};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, clap::Args, Serialize)]
@@ -56,6 +56,9 @@ pub struct Args {
     /// Which couplings are free.
     #[arg(long, value_enum, default_value_t = Supports::Both)]
     support: Supports,
+    /// Where all methods start.
+    #[arg(long, value_enum, default_value_t = Start::Random)]
+    start: Start,
     /// Which methods to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
     methods: Vec<Learner>,
@@ -95,7 +98,7 @@ pub struct Args {
     #[arg(long)]
     budget: Option<f64>,
     /// States per chain (of 8) to estimate the final correlations from.
-    #[arg(long, default_value_t = 6000)]
+    #[arg(long, default_value_t = 3000)]
     correlation_draws: usize,
     #[command(flatten)]
     #[serde(skip)]
@@ -107,6 +110,15 @@ pub struct Args {
 enum Rim {
     Open,
     Periodic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Start {
+    /// Free parameters drawn from N(0, 0.01).
+    Random,
+    /// Ĵ = 0.
+    Zero,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -178,22 +190,16 @@ impl Free {
 #[derive(Clone, Copy)]
 enum Unit {
     Method(Learner),
-    Path(Learner, Source, Ridge),
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Ridge {
-    None,
-    /// λ₂ = 1/M on couplings and fields.
-    OneOverM,
+    /// With λ₂ = 1/M on couplings and fields, or without.
+    Path(Learner, Source, bool),
 }
 
 impl Unit {
     fn name(self) -> String {
         match self {
             Self::Method(learner) => learner.name().to_owned(),
-            Self::Path(learner, source, ridge) => {
-                let ridge = if ridge == Ridge::None { "" } else { " + ridge" };
+            Self::Path(learner, source, has_ridge) => {
+                let ridge = if has_ridge { " + ridge" } else { "" };
                 format!("{}{ridge}, {}", learner.name(), source.name())
             }
         }
@@ -223,33 +229,25 @@ impl Args {
         })
     }
 
-    fn ridge(&self, ridge: Ridge) -> f64 {
-        match ridge {
-            Ridge::None => 0.0,
-            Ridge::OneOverM => 1.0 / self.samples as f64,
-        }
+    /// Returns the ridge, 1/M.
+    fn ridge(&self) -> f64 {
+        1.0 / self.samples as f64
     }
 
-    /// Lists the methods, and the paths of those of MPF and PL that are among them.
-    fn units(&self) -> Vec<Unit> {
+    /// Lists the methods, and the paths of those of MPF and PL that are among them. A fit of all
+    /// couplings takes seconds: with a ridge it is made from the first sampler only.
+    fn units(&self, free: Free) -> Vec<Unit> {
         let mut units: Vec<Unit> = self.methods.iter().copied().map(Unit::Method).collect();
-        for &learner in &self.methods {
-            if !matches!(learner, Learner::Mpf | Learner::Pl) {
-                continue;
-            }
-            for ridge in [Ridge::None, Ridge::OneOverM] {
-                let sources = self.sampler.sources().iter();
-                units.extend(sources.map(|&source| Unit::Path(learner, source, ridge)));
+        let on_paths = |learner: &&Learner| matches!(learner, Learner::Mpf | Learner::Pl);
+        for &learner in self.methods.iter().filter(on_paths) {
+            for has_ridge in [false, true] {
+                let all = self.sampler.sources();
+                let one = has_ridge && free == Free::Full;
+                let sources = if one { &all[..1] } else { all };
+                units.extend(sources.iter().map(|&s| Unit::Path(learner, s, has_ridge)));
             }
         }
         units
-    }
-
-    /// Returns whether a path is the trace of its method.
-    fn is_method(&self, free: Free, source: Source, ridge: Ridge) -> bool {
-        source == self.sampler.sources()[0]
-            && ridge == Ridge::None
-            && self.path_iterations(free) == self.iterations
     }
 
     fn effort_at_the_end(&self) -> Effort {
@@ -270,32 +268,31 @@ impl Args {
     }
 
     fn check(&self) -> Result {
-        if self.seeds == 0 {
-            return Err("--seeds must be at least 1".into());
+        let exact = self.sampler != Samplers::SwendsenWang;
+        let too_short = self.path_iterations(Free::Lattice) < self.iterations;
+        let problems = [
+            (self.seeds == 0, "--seeds must be at least 1"),
+            (
+                self.correlation_draws < 100,
+                "--correlation-draws must be at least 100",
+            ),
+            (self.samples < 10, "--samples must be at least 10"),
+            (self.methods.is_empty(), "--methods names none"),
+            (
+                self.boundary == Rim::Periodic && exact,
+                "exact samples need an open boundary; use --sampler swendsen-wang with --boundary \
+                 periodic",
+            ),
+            (too_short, "--path-iterations must be at least --iterations"),
+            (
+                self.budget.is_some_and(|b| b.is_nan() || b <= 0.0),
+                "--budget must be a positive number of seconds",
+            ),
+        ];
+        match problems.iter().find(|(is_so, _)| *is_so) {
+            Some((_, message)) => Err((*message).into()),
+            None => Ok(()),
         }
-        if self.correlation_draws < 100 {
-            return Err("--correlation-draws must be at least 100".into());
-        }
-        if self.samples < 10 {
-            return Err("--samples must be at least 10".into());
-        }
-        if self.methods.is_empty() {
-            return Err("--methods names none".into());
-        }
-        if self.boundary == Rim::Periodic && self.sampler != Samplers::SwendsenWang {
-            return Err(
-                "exact samples need an open boundary; use --sampler swendsen-wang \
-                 with --boundary periodic"
-                    .into(),
-            );
-        }
-        if self.path_iterations(Free::Lattice) < self.iterations {
-            return Err("--path-iterations must be at least --iterations".into());
-        }
-        if self.budget.is_some_and(|b| b.is_nan() || b <= 0.0) {
-            return Err("--budget must be a positive number of seconds".into());
-        }
-        Ok(())
     }
 }
 
@@ -324,8 +321,8 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
 /// Returns `None` when cancelled before the first method began.
 fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Results>> {
     let mut first: Option<Facts> = None;
-    let mut runs: Vec<(Free, Vec<Run>)> = Vec::new();
-    runs.extend(args.supports().iter().map(|&free| (free, Vec::new())));
+    let supports = args.supports().iter();
+    let mut runs: Vec<(Free, Vec<Run>)> = supports.map(|&free| (free, Vec::new())).collect();
     for seed in args.seed..args.seed + args.seeds {
         let entry = checkpoint.entry(format!("model {seed}"));
         let Some(facts) = compute_one(args, seed, &entry, cancel, &mut runs)? else {
@@ -336,36 +333,20 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
             break;
         }
     }
-    let Some((data, chain, no_couplings)) = first else {
+    runs.retain(|(_, runs)| !runs.is_empty());
+    let Some((data, chain, no_couplings)) = first.filter(|_| !runs.is_empty()) else {
         return Ok(None);
     };
-    let mut supports = Vec::new();
-    for (support, mut runs) in runs {
-        if runs.is_empty() {
-            continue;
-        }
-        let over_seeds = summarise(args, &runs);
-        let paths_over_seeds = summarise_paths(&runs);
-        let first = runs.swap_remove(0);
-        supports.push(OfSupport {
-            support,
-            n_parameters: problem::n_parameters(args, support)?,
-            methods: first.methods,
-            paths: first.paths,
-            over_seeds,
-            paths_over_seeds,
-            reading: Vec::new(),
-        });
-    }
-    if supports.is_empty() {
-        return Ok(None);
-    }
+    let summed = runs.into_iter().map(|(free, runs)| {
+        let n_parameters = problem::n_parameters(args, free)?;
+        Ok(OfSupport::new(free, n_parameters, runs))
+    });
     let mut results = Results {
         settings: Settings::of(args),
         data,
         chain,
         no_couplings,
-        supports,
+        supports: summed.collect::<Result<_>>()?,
         reading: Vec::new(),
     };
     reading::add_to(&mut results);
@@ -376,7 +357,7 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
 type Facts = (Data, Option<Data>, NoCouplings);
 
 /// Runs all methods and paths on one model and adds them to `runs`. Returns `None` when cancelled
-/// before the first began. Makes the model only if something is left to do.
+/// before the first began.
 fn compute_one(
     args: &Args,
     seed: u64,
@@ -384,60 +365,37 @@ fn compute_one(
     cancel: &Cancel,
     runs: &mut [(Free, Vec<Run>)],
 ) -> Result<Option<Facts>> {
-    const FACTS: &str = "data";
-    let is_left = |free: Free, unit: &Unit| {
-        !checkpoint.entry(free.name()).is_finished(unit.name())
-            && !matches!(*unit, Unit::Path(_, source, ridge) if args.is_method(free, source, ridge))
+    let Some(model) = Model::new(args, seed, cancel)? else {
+        return Ok(None);
     };
-    let is_support_left = |free: Free| args.units().iter().any(|unit| is_left(free, unit));
-    let is_any_left = args.supports().iter().any(|&free| is_support_left(free));
-    let model = if is_any_left || !checkpoint.is_finished(FACTS) {
-        match Model::new(args, seed, cancel)? {
-            None => return Ok(None),
-            some => some,
-        }
-    } else {
-        None
-    };
-    let model = || model.as_ref().expect("made where something is left to do");
-    let facts = checkpoint.unit(FACTS, |_| {
-        let model = model();
-        Ok::<_, crate::Error>((model.data()?, model.chain_data()?, model.no_couplings()?))
-    })?;
     for (free, runs) in runs {
-        let problem = if is_support_left(*free) {
-            match Problem::new(model(), *free)? {
-                None => break,
-                some => some,
-            }
-        } else {
-            None
-        };
-        let problem = || {
-            problem
-                .as_ref()
-                .expect("made where something is left to do")
+        let Some(problem) = Problem::new(&model, *free)? else {
+            break;
         };
         let checkpoint = checkpoint.entry(free.name());
+        // In the full reading a path from the samples of the methods is the trace of its method.
+        let is_trace = args.path_iterations(*free) == args.iterations;
         let (mut methods, mut paths) = (Vec::<Method>::new(), Vec::new());
-        for unit in args.units() {
+        for unit in args.units(*free) {
             if cancel.is_cancelled() {
                 break;
             }
             match unit {
                 Unit::Method(learner) => {
-                    let run = |entry: &Checkpoint| learner.run(problem(), entry);
+                    let run = |entry: &Checkpoint| learner.run(&problem, entry);
                     methods.push(checkpoint.unit(unit.name(), run)?);
                 }
-                Unit::Path(learner, source, ridge) if args.is_method(*free, source, ridge) => {
+                Unit::Path(learner, source, false)
+                    if is_trace && source == args.sampler.sources()[0] =>
+                {
                     let method = methods.iter().find(|m| m.name == learner.name());
                     let method = method.expect("methods come before paths");
                     paths.push(Path::of_method(method, source, args.iterations));
                 }
-                Unit::Path(learner, source, ridge) => {
-                    let ridge = args.ridge(ridge);
+                Unit::Path(learner, source, has_ridge) => {
+                    let ridge = if has_ridge { args.ridge() } else { 0.0 };
                     let run =
-                        |entry: &Checkpoint| Path::run(learner, ridge, source, problem(), entry);
+                        |entry: &Checkpoint| Path::run(learner, ridge, source, &problem, entry);
                     paths.push(checkpoint.unit(unit.name(), run)?);
                 }
             }
@@ -448,6 +406,7 @@ fn compute_one(
             paths,
         });
     }
+    let facts = (model.data()?, model.chain_data()?, model.no_couplings()?);
     Ok(Some(facts))
 }
 
@@ -465,6 +424,7 @@ mod tests {
             boundary: Rim::Open,
             sampler: Samplers::Both,
             support: Supports::Both,
+            start: Start::Random,
             methods: Learner::ALL.to_vec(),
             seed: 1,
             seeds: 1,
@@ -512,7 +472,8 @@ mod tests {
                 assert_eq!(method.trace[0].eps_j, part.methods[0].trace[0].eps_j);
             }
             // MPF and PL, with and without a ridge, from exact draws and from the chain.
-            assert_eq!(part.paths.len(), 8);
+            let is_full = part.support == Free::Full;
+            assert_eq!(part.paths.len(), if is_full { 6 } else { 8 });
             for path in part.paths.iter().filter(|p| p.sampler == Source::Exact) {
                 let method = part.methods.iter().find(|m| m.name == path.name).unwrap();
                 let found = path.passed.at_limit.unwrap();
@@ -598,12 +559,14 @@ mod tests {
     fn a_lattice_of_free_couplings_is_measured_exactly() {
         let args = Args {
             support: Supports::Lattice,
+            start: Start::Zero,
             methods: vec![Learner::Mpf, Learner::Tap],
             ..small()
         };
         let results = in_threads(2, &args);
         for method in &results.supports[0].methods {
             assert_eq!(method.eps_corr.unwrap().standard_error, 0.0);
+            assert_eq!(method.trace[0].eps_j, results.no_couplings.eps_j);
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod data;
 mod figure;
+mod filters;
 mod mosaic;
 mod page;
 mod reading;
@@ -15,7 +16,7 @@ pub use data::{patches, with_checksum};
 
 use crate::output::{Entry, Experiment, Machine};
 use crate::run::{RunArgs, settings};
-use crate::{Error, Result, progress};
+use crate::{Result, progress};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ica::{
     Alternating, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer, match_filters,
@@ -121,6 +122,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         .run("fig3", settings, cancel, |output, checkpoint| {
             let (results, pair) = compute(args, checkpoint, cancel)?;
             let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
+            output.write("filters.npz", &filters::npz(args.size, &results, &pair)?)?;
             let entry = output.publish(&Experiment {
                 title: page::TITLE,
                 results: &results,
@@ -162,18 +164,9 @@ fn compute_one(
     checkpoint: &Checkpoint,
     cancel: &Cancel,
 ) -> Result<(Results, Pair)> {
-    let units = ["patches", "MPF", "ML"];
-    // Made only if something is left to do.
-    let data = if units.iter().all(|name| checkpoint.is_finished(name)) {
-        None
-    } else {
-        let waiting = progress::spinner("patches");
-        let made = patches(args, seed)?;
-        waiting.finish_and_clear();
-        Some(made)
-    };
-    let data = || data.as_ref().expect("made where something is left to do");
-    let n_images = checkpoint.unit("patches", |_| Ok::<_, Error>(data().1))?;
+    let waiting = progress::spinner("patches");
+    let patches = patches(args, seed)?;
+    waiting.finish_and_clear();
     let start = Filters::random(args.size * args.size, seed);
     let fit = |name: &'static str, trainer: Trainer| -> Result<Fit> {
         checkpoint.unit(name, |unit| {
@@ -186,7 +179,7 @@ fn compute_one(
                 checkpoint: unit.clone(),
                 ..Default::default()
             })?;
-            let fit = fitter.fit_observed(data().0.view(), |progress| {
+            let fit = fitter.fit_observed(patches.white.view(), |progress| {
                 bar.set_position(progress.step as u64);
                 bar.set_message(format!("{:.2} nats", progress.log_likelihood));
             })?;
@@ -225,7 +218,7 @@ fn compute_one(
                 Some(folder) => folder.display().to_string(),
                 None => "dead leaves".to_owned(),
             },
-            n_images,
+            n_images: patches.n_images,
             normalise: args.normalise,
             patches: args.patches,
             size: args.size,
@@ -245,6 +238,7 @@ fn compute_one(
             seed,
             log_likelihood,
             rescues: mpf.rescued.len(),
+            last_phase: mpf.last_phase,
             sigma_min: mpf.smallest_singular_value,
             mpf_seconds: mpf.seconds,
             ml_seconds: ml.as_ref().map(|f| f.seconds),
@@ -254,6 +248,7 @@ fn compute_one(
     let pair = Pair {
         mpf: mpf.filters,
         ml: ml.map(|f| f.filters),
+        whitenings: patches.whitenings,
     };
     Ok((results, pair))
 }
@@ -265,7 +260,7 @@ mod tests {
     use crate::run::interrupted;
     use std::path::Path;
 
-    fn small() -> Args {
+    pub(super) fn small() -> Args {
         Args {
             images: None,
             normalise: false,
@@ -291,8 +286,9 @@ mod tests {
         insta::assert_json_snapshot!(without_times(&results));
         let said = results.reading.join(" ");
         assert!(said.contains("nats short") && said.contains("Over 2 seeds the gap"));
-        // A header of two lines and four rows; an empty line; the same with two seeds.
-        assert_eq!(page::tables(&results).lines().count(), 6 + 1 + 4);
+        assert!(said.contains("The last phase changed the flow"));
+        // A header of two lines and four rows; the same with two seeds, twice; empty lines between.
+        assert_eq!(page::tables(&results).lines().count(), 6 + 1 + 4 + 1 + 4);
         let curves = figure::curves(&results).unwrap();
         assert!(curves.contains("maximum likelihood"));
         let mosaics = mosaic::draw(4, &pair).unwrap();

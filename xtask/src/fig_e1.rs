@@ -5,7 +5,7 @@
 //! large. The fit has a small ℓ2 penalty: without one, couplings run away at small M and the fit
 //! does not end.
 
-use crate::output::{self, Entry, Experiment, digits, markdown_table};
+use crate::output::{self, Entry, Experiment, Table, digits, markdown_table, tabulate};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, settings};
@@ -13,7 +13,6 @@ use crate::{Error, Result, progress};
 use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason, rng};
 use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Mpf, Neighbourhood, Samples};
 use mpf_samplers::ExactLattice;
-use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
@@ -246,30 +245,18 @@ fn reading(points: &[Point], slopes: Slopes) -> Vec<String> {
     lines
 }
 
-fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec![
-        "samples",
-        "distinct",
-        "evaluation (ms)",
-        "fit (s)",
-        "iterations",
-        "stopped",
-    ];
-    let rows = results
-        .points
-        .iter()
-        .map(|p| {
-            vec![
-                p.samples.to_string(),
-                p.distinct_samples.to_string(),
-                digits(1e3 * p.evaluation_seconds),
-                digits(p.fit_seconds),
-                p.iterations.to_string(),
-                p.stop.to_string(),
-            ]
-        })
-        .collect();
-    (header, rows)
+fn table(results: &Results) -> Table {
+    tabulate(
+        &results.points,
+        &[
+            ("samples", &|p| p.samples.to_string()),
+            ("distinct", &|p| p.distinct_samples.to_string()),
+            ("evaluation (ms)", &|p| digits(1e3 * p.evaluation_seconds)),
+            ("fit (s)", &|p| digits(p.fit_seconds)),
+            ("iterations", &|p| p.iterations.to_string()),
+            ("stopped", &|p| p.stop.to_string()),
+        ],
+    )
 }
 
 fn draw(results: &Results) -> Result<String> {
@@ -278,62 +265,39 @@ fn draw(results: &Results) -> Result<String> {
         0.8 * points[0].samples as f64,
         1.25 * points[points.len() - 1].samples as f64,
     );
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (1000, 420)).into_drawing_area();
-        root.fill(&WHITE)?;
+    type Seconds = fn(&Point) -> f64;
+    let slopes = results.slopes;
+    let measured: [(&str, f64, Seconds); 2] = [
+        ("one evaluation", slopes.evaluation_slope, |p| {
+            p.evaluation_seconds
+        }),
+        ("a whole fit", slopes.fit_slope, |p| p.fit_seconds),
+    ];
+    plot::svg((1000, 420), |root| {
         let (charts, bottom) = root.split_vertically(380);
-        type Seconds = fn(&Point) -> f64;
-        let measured: [(&str, f64, Seconds); 2] = [
-            ("(a) one evaluation", results.slopes.evaluation_slope, |p| {
-                p.evaluation_seconds
-            }),
-            ("(b) a whole fit", results.slopes.fit_slope, |p| {
-                p.fit_seconds
-            }),
-        ];
-        for (area, (name, slope, seconds)) in charts.split_evenly((1, 2)).iter().zip(measured) {
-            let line: Vec<(f64, f64)> = points
-                .iter()
-                .map(|p| (p.samples as f64, seconds(p)))
-                .collect();
+        let areas = charts.split_evenly((1, 2));
+        for ((area, letter), (name, slope, seconds)) in areas.iter().zip(["a", "b"]).zip(measured) {
+            let points = points.iter().map(|p| (p.samples as f64, seconds(p)));
+            let line: Vec<(f64, f64)> = points.collect();
             // The line of slope one through the last point.
             let (m, s) = line[line.len() - 1];
-            let linear = line.iter().map(|p| (p.0, s * p.0 / m)).collect();
+            let linear = line.iter().map(|p| (p.0, s * p.0 / m));
             let axes = Axes {
-                title: &format!("{name}: M^{slope:.2}"),
+                title: &format!("({letter}) {name}: M^{slope:.2}"),
                 x: "samples M",
                 y: "time (s)",
                 x_range,
                 y_range: plot::decades(line.iter().map(|p| p.1)),
                 log_x: true,
             };
-            let low = axes.y_range.0;
-            let series = [
-                Series {
-                    style: STYLES[0],
-                    points: line,
-                    marks: Marks::All,
-                },
-                Series {
-                    style: STYLES[5],
-                    points: above(linear, low),
-                    marks: Marks::Nothing,
-                },
-            ];
-            plot::panel(area, &axes, &series)?;
+            let linear = linear.filter(|p| p.1 >= axes.y_range.0).collect();
+            let linear = Series::new(STYLES[5], linear, Marks::Nothing);
+            let measured = Series::new(STYLES[0], line, Marks::All);
+            plot::panel(area, &axes, &[measured, linear])?;
         }
-        plot::legend(
-            &bottom,
-            &[("measured", STYLES[0]), ("proportional to M", STYLES[5])],
-        )?;
-        root.present()?;
-    }
-    Ok(svg)
-}
-
-fn above(points: Vec<(f64, f64)>, low: f64) -> Vec<(f64, f64)> {
-    points.into_iter().filter(|p| p.1 >= low).collect()
+        let entries = [("measured", STYLES[0]), ("proportional to M", STYLES[5])];
+        plot::legend(&bottom, &entries)
+    })
 }
 
 fn page(results: &Results, svg: &str) -> String {

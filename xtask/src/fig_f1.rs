@@ -11,7 +11,7 @@
 mod page;
 
 use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
-use crate::output::{Entry, Experiment, Machine, digits, markdown_table};
+use crate::output::{Entry, Experiment, Settings, digits, markdown_table};
 use crate::run::{RunArgs, settings};
 use crate::{Error, Result, progress};
 use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason, rng};
@@ -52,7 +52,7 @@ const CHAINS: usize = 8;
 
 #[derive(Serialize)]
 struct Results {
-    settings: Settings,
+    settings: Settings<Args>,
     /// Mean of all bits.
     activity: f64,
     /// Integrated autocorrelation time of the number of active units, in samples.
@@ -62,17 +62,6 @@ struct Results {
     curves: Vec<Curve>,
     paper: Paper,
     reading: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Settings {
-    machine: Machine,
-    seed: u64,
-    units: usize,
-    samples: usize,
-    thinning: usize,
-    correlation_draws: usize,
-    iterations: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,17 +89,10 @@ struct Paper {
     seconds: f64,
 }
 
-impl Args {
-    fn check(&self) -> Result {
-        if self.units < 2 || self.samples < 100 || self.correlation_draws < 10 {
-            return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
-        }
-        Ok(())
-    }
-}
-
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
-    args.check()?;
+    if args.units < 2 || args.samples < 100 || args.correlation_draws < 10 {
+        return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
+    }
     let settings = settings("fig-f1", args)?;
     args.run
         .run("fig-f1", settings, cancel, |output, checkpoint| {
@@ -214,15 +196,10 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
     }
     let means = samples.means();
     let mut results = Results {
-        settings: Settings {
-            machine: Machine::this(),
-            seed: args.seed,
-            units: args.units,
+        settings: Settings::of(&Args {
             samples: samples.n_observed(),
-            thinning: args.thinning,
-            correlation_draws: args.correlation_draws,
-            iterations: args.iterations,
-        },
+            ..args.clone()
+        }),
         activity: means.iter().sum::<f64>() / means.len() as f64,
         tau,
         noise_floor: mean_absolute_pearson_error(&samples.pair_means(), &known),

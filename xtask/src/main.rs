@@ -12,6 +12,8 @@ mod check_verdicts;
 mod choose_penalty;
 mod compare_estimators;
 mod compare_peers;
+mod compare_plmc;
+mod compare_rbm;
 mod compare_samplers;
 mod correlations;
 mod fig1;
@@ -20,9 +22,12 @@ mod fig3;
 mod fig_e1;
 mod fig_f1;
 mod output;
+mod program;
 mod recover_lattice;
 mod reproduce_all;
+mod reproduce_contacts;
 mod run;
+mod soak;
 mod time_objective;
 
 use clap::{Parser, Subcommand};
@@ -58,12 +63,16 @@ enum Command {
     ReproduceFigE1(fig_e1::Args),
     /// Figure F-1: error of the correlations of 40 connected units against learning time.
     ReproduceFigF1(fig_f1::Args),
+    /// Precision and seconds of contacts in protein families, by pseudolikelihood and by MPF.
+    ReproduceContacts(reproduce_contacts::Args),
     /// Makes every figure and table of the paper, and a page that links to them.
     ReproduceAll(reproduce_all::Args),
     /// Fits lattices with known couplings over several seeds and prints the errors.
     RecoverLattice(recover_lattice::Args),
     /// Compares pseudolikelihood with MPF on spin glasses over many seeds, and checks expectations.
     CompareEstimators(compare_estimators::Args),
+    /// Compares MPF, PL, CD and PCD on restricted Boltzmann machines by exact log-likelihood.
+    CompareRbm(compare_rbm::Args),
     /// Checks that the defaults of `mpf fit` are good on samples that they have not seen.
     CheckDefaults(check_defaults::Args),
     /// Checks that 95 % intervals cover the truth 95 % of the time, for independent samples and
@@ -77,9 +86,11 @@ enum Command {
     ChoosePenalty(choose_penalty::Args),
     /// Checks ICA and score matching at full size against bounds that were measured independently.
     CheckIca(check_ica::Args),
+    /// Runs `mpf` on random data with random options and kills, and checks what it leaves.
+    Soak(soak::Args),
     /// Makes a page of the results of `cargo bench`.
     BenchReport(bench_report::Args),
-    /// Times the objective and whole fits against numpy and scipy.
+    /// Times the objective and whole fits against numpy and scipy, or evaluations against plmc.
     ComparePeers(compare_peers::Args),
     /// Times one evaluation of the objective and prints a JSON line.
     TimeObjective(time_objective::Args),
@@ -98,15 +109,18 @@ fn main() -> ExitCode {
         Command::ReproduceFig3(args) => fig3::run(&args, &cancel).map(drop),
         Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
         Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
+        Command::ReproduceContacts(args) => reproduce_contacts::run(&args, &cancel),
         Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
         Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
         Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+        Command::CompareRbm(args) => compare_rbm::run(&args, &cancel),
         Command::CheckDefaults(args) => check_defaults::run(&args, &cancel),
         Command::CheckErrors(args) => check_errors::run(&args, &cancel),
         Command::CheckMissing(args) => check_missing::run(&args, &cancel),
         Command::CheckVerdicts(args) => check_verdicts::run(&args, &cancel),
         Command::ChoosePenalty(args) => choose_penalty::run(&args, &cancel),
         Command::CheckIca(args) => check_ica::run(&args, &cancel),
+        Command::Soak(args) => soak::run(&args, &cancel),
         Command::BenchReport(args) => bench_report::run(&args),
         Command::ComparePeers(args) => compare_peers::run(&args),
         Command::TimeObjective(args) => time_objective::run(&args),

@@ -1,6 +1,6 @@
 //! Fits lattices with known couplings over several seeds, at full size.
 
-use crate::output::{digits, markdown_table};
+use crate::output::{digits, markdown_table, tabulate};
 use crate::run::{RunArgs, settings};
 use crate::{Result, progress};
 use mpf_core::{Cancel, StopReason, rng};
@@ -36,6 +36,7 @@ pub struct Args {
 /// The fit of one model.
 #[derive(Serialize, Deserialize)]
 struct Recovery {
+    seed: u64,
     error: f64,
     iterations: usize,
     seconds: f64,
@@ -52,6 +53,7 @@ fn recover(args: &Args, seed: u64, cancel: &Cancel) -> Result<Recovery> {
     options.minimizer.cancel = cancel.clone();
     let fit = Fitter::new(Mpf::default(), options)?.fit(&Samples::new(&states)?)?;
     Ok(Recovery {
+        seed,
         error: fit.couplings.mean_square_error(&truth),
         iterations: fit.iterations,
         seconds: fit.seconds,
@@ -60,22 +62,12 @@ fn recover(args: &Args, seed: u64, cancel: &Cancel) -> Result<Recovery> {
     })
 }
 
-const HEADER: [&str; 6] = [
-    "seed",
-    "ε_J",
-    "iterations",
-    "seconds",
-    "stopped because",
-    "warnings",
-];
-
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let settings = settings("recover-lattice", args)?;
     args.run
         .run("recover-lattice", settings, cancel, |output, checkpoint| {
             let bar = progress::bar(args.seeds).with_prefix("lattices");
-            let mut rows = Vec::new();
-            let (mut least, mut most) = (f64::INFINITY, 0.0f64);
+            let mut all = Vec::new();
             for seed in args.first_seed..args.first_seed + args.seeds {
                 let found =
                     checkpoint.unit(format!("seed {seed}"), |_| recover(args, seed, cancel))?;
@@ -84,22 +76,27 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                 }
                 bar.inc(1);
                 bar.set_message(format!("ε_J {}", digits(found.error)));
-                (least, most) = (least.min(found.error), most.max(found.error));
-                rows.push(vec![
-                    seed.to_string(),
-                    digits(found.error),
-                    found.iterations.to_string(),
-                    format!("{:.2}", found.seconds),
-                    found.stop.to_string(),
-                    found.warnings.to_string(),
-                ]);
+                all.push(found);
             }
             bar.finish_and_clear();
-            if rows.is_empty() {
+            if all.is_empty() {
                 return Ok(());
             }
+            let (header, rows) = tabulate(
+                &all,
+                &[
+                    ("seed", &|r| r.seed.to_string()),
+                    ("ε_J", &|r| digits(r.error)),
+                    ("iterations", &|r| r.iterations.to_string()),
+                    ("seconds", &|r| format!("{:.2}", r.seconds)),
+                    ("stopped because", &|r| r.stop.to_string()),
+                    ("warnings", &|r| r.warnings.to_string()),
+                ],
+            );
+            let least = all.iter().map(|r| r.error).fold(f64::INFINITY, f64::min);
+            let most = all.iter().map(|r| r.error).fold(0.0, f64::max);
             let range = format!("ε_J from {} to {}", digits(least), digits(most));
-            output.show(&markdown_table(&HEADER, &rows), &[range])
+            output.show(&markdown_table(&header, &rows), &[range])
         })
 }
 

@@ -75,7 +75,8 @@ impl RunArgs {
         let every = Duration::try_from_secs_f64(self.checkpoint_every)
             .map_err(|_| "--checkpoint-every must be a number of seconds, 0 or more")?;
         let at = path.display();
-        let file = CheckpointFile::new(path, |text| eprintln!("warning: {text}"));
+        let file = CheckpointFile::new(path, u64::MAX, |text| eprintln!("warning: {text}"))
+            .map_err(|error| format!("{at}: {error}"))?;
         let checkpoint = Checkpoint::new(file, settings, every, cancel);
         if self.resume {
             let found = checkpoint.load().map_err(|error| {

@@ -3,7 +3,7 @@
 use crate::{Result, progress};
 use mpf_core::rng::stream;
 use mpf_core::{FlowForm, Fnv1a, Objective};
-use mpf_ising::internal::{Algorithm, Kernel, n_packed, vectors_available};
+use mpf_ising::internal::{Algorithm, Kernel, Precision, Vectors, n_packed};
 use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples, States};
 use ndarray::Array2;
 use rand::RngExt;
@@ -46,10 +46,14 @@ pub struct Args {
 pub enum Choice {
     /// The choice of a fit.
     Auto,
-    /// Tables, with vector instructions if the machine has them.
+    /// Tables, with the widest vectors of the machine.
     Dense,
-    /// Set bits, with vector instructions if the machine has them.
+    /// Tables in single precision, with the widest vectors of the machine.
+    Single,
+    /// Set bits, with the widest vectors of the machine.
     Sparse,
+    /// The choice of a fit, with vectors of 256 bits at most.
+    Avx2,
     /// The choice of a fit, without vector instructions.
     Portable,
 }
@@ -58,11 +62,20 @@ impl Choice {
     pub fn kernel(self) -> Kernel {
         Kernel {
             algorithm: match self {
-                Self::Auto | Self::Portable => Algorithm::Auto,
-                Self::Dense => Algorithm::Dense,
+                Self::Auto | Self::Avx2 | Self::Portable => Algorithm::Auto,
+                Self::Dense | Self::Single => Algorithm::Dense,
                 Self::Sparse => Algorithm::Sparse,
             },
-            portable: self == Self::Portable,
+            vectors: match self {
+                Self::Portable => Vectors::Portable,
+                Self::Avx2 => Vectors::Avx2.min(Vectors::default()),
+                _ => Vectors::default(),
+            },
+            precision: if self == Self::Single {
+                Precision::Single
+            } else {
+                Precision::Double
+            },
             ..Kernel::default()
         }
     }
@@ -76,7 +89,7 @@ pub struct Timing {
     active: f64,
     threads: usize,
     kernel: String,
-    vectors: bool,
+    vectors: String,
     evaluations: usize,
     /// Seconds of the fastest evaluation.
     pub min_seconds: f64,
@@ -129,7 +142,7 @@ pub fn time(args: &Args) -> Result<Timing> {
             active: samples.means().iter().sum::<f64>() / samples.n_units() as f64,
             threads: args.threads,
             kernel: format!("{algorithm:?}").to_lowercase(),
-            vectors: !kernel.portable && vectors_available(),
+            vectors: kernel.vectors.to_string(),
             evaluations: seconds.len(),
             min_seconds: seconds[0],
             median_seconds: seconds[seconds.len() / 2],
@@ -185,18 +198,8 @@ fn read<T: ndarray_npy::ReadableElement>(path: &Path) -> Result<Array2<T>> {
 /// Draws independent units.
 pub fn random_states(n: usize, d: usize, active: f64) -> Result<States> {
     let mut rng = stream(1, 0);
-    let mut states = States::new(d)?;
-    let mut row = vec![0u64; states.words_per_row()];
-    for _ in 0..n {
-        row.fill(0);
-        for unit in 0..d {
-            if rng.random::<f64>() < active {
-                row[unit / 64] |= 1 << (unit % 64);
-            }
-        }
-        states.push(&row);
-    }
-    Ok(states)
+    let bits = Array2::from_shape_simple_fn((n, d), || rng.random::<f64>() < active);
+    Ok(States::from_binary(bits.view())?)
 }
 
 /// Draws couplings of the size that fits find.
@@ -240,9 +243,16 @@ mod tests {
         let two = time(Choice::Auto, 2);
         assert_eq!(one.gradient_hash, two.gradient_hash);
         assert_eq!(one.value.to_bits(), two.value.to_bits());
-        for choice in [Choice::Dense, Choice::Sparse, Choice::Portable] {
+        for choice in [
+            Choice::Dense,
+            Choice::Sparse,
+            Choice::Avx2,
+            Choice::Portable,
+        ] {
             let other = time(choice, 1);
             assert!((other.value / one.value - 1.0).abs() < 1e-13);
         }
+        let single = time(Choice::Single, 1);
+        assert!((single.value / one.value - 1.0).abs() < 1e-6);
     }
 }

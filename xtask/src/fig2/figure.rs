@@ -41,54 +41,122 @@ pub(super) fn of(results: &Results) -> Result<Vec<Figures>> {
     results.supports.iter().map(draw).collect()
 }
 
-/// The error that a panel shows.
-#[derive(Clone, Copy, PartialEq)]
-enum Shown {
-    Couplings,
-    Correlations,
-}
-
-impl Shown {
-    fn axis(self) -> &'static str {
-        match self {
-            Self::Couplings => "MSE of J",
-            Self::Correlations => "MSE of correlations",
-        }
-    }
-
-    fn points(self, method: &Method, against: Against) -> Vec<(f64, f64)> {
-        let all: Vec<(f64, f64)> = method
-            .trace
-            .iter()
-            .filter_map(|p| match self {
-                Self::Couplings => Some((against.of(p), p.eps_j)),
-                Self::Correlations => p.eps_corr.map(|e| (against.of(p), e.value)),
-            })
-            .collect();
-        thinned(all)
-    }
-}
-
-/// What a panel shows it against.
+/// The label of an axis, and its value at a point.
 #[derive(Clone, Copy)]
-enum Against {
-    Seconds,
-    Evaluations,
+struct Axis(&'static str, fn(&Point) -> Option<f64>);
+
+const COUPLINGS: Axis = Axis("MSE of J", |p| Some(p.eps_j));
+const CORRELATIONS: Axis = Axis("MSE of correlations", |p| p.eps_corr.map(|e| e.value));
+const SECONDS: Axis = Axis("learning time (s)", |p| Some(p.seconds));
+const EVALUATIONS: Axis = Axis("evaluations (CD: updates)", |p| Some(p.evaluations as f64));
+
+/// A column of panels: ε_J above, ε_corr below.
+struct Column {
+    title: &'static str,
+    x: Axis,
+    range: (f64, f64),
+    log: bool,
 }
 
-impl Against {
-    fn axis(self) -> &'static str {
-        match self {
-            Self::Seconds => "learning time (s)",
-            Self::Evaluations => "evaluations (CD: updates)",
+/// Draws against learning time: until MPF ended, until PL ended, and to the end.
+fn panels(part: &OfSupport) -> Result<String> {
+    let ends = part.methods.iter().map(|m| m.seconds);
+    let whole = ends.fold(1e-3, f64::max);
+    let column = |title, name: &str| {
+        let method = part.methods.iter().find(|m| m.name == name);
+        Column {
+            title,
+            x: SECONDS,
+            range: (0.0, method.map_or(whole, |m| m.seconds.max(1e-6))),
+            log: false,
+        }
+    };
+    let columns = [
+        column("until MPF ended", "MPF"),
+        column("until PL ended", "PL"),
+        column("whole run", ""),
+    ];
+    grid(part, &columns, 676)
+}
+
+/// Draws against learning time and against evaluations, in logarithms.
+fn by_work(part: &OfSupport) -> Result<String> {
+    let column = |title, x: Axis| {
+        let points = part.methods.iter().flat_map(|m| &m.trace).filter_map(x.1);
+        let positive = || points.clone().filter(|v| *v > 0.0);
+        let first = positive().fold(f64::INFINITY, f64::min).min(1.0);
+        Column {
+            title,
+            x,
+            range: (0.9 * first, 1.1 * positive().fold(1e-3, f64::max)),
+            log: true,
+        }
+    };
+    let columns = [
+        column("against time", SECONDS),
+        column("against evaluations", EVALUATIONS),
+    ];
+    grid(part, &columns, 756)
+}
+
+/// Draws two rows of panels and the legend.
+fn grid(part: &OfSupport, columns: &[Column], height: u32) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (1180, height + 44)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (charts, bottom) = root.split_vertically(height);
+        for (at, area) in charts.split_evenly((2, columns.len())).iter().enumerate() {
+            let y = [COUPLINGS, CORRELATIONS][at / columns.len()];
+            let column = &columns[at % columns.len()];
+            let letter = char::from(b'a' + at as u8);
+            let values = part.methods.iter().flat_map(|m| &m.trace).filter_map(y.1);
+            let axes = Axes {
+                title: &format!("({letter}) {}", column.title),
+                x: column.x.0,
+                y: y.0,
+                x_range: column.range,
+                y_range: plot::decades(values),
+                log_x: column.log,
+            };
+            let methods = part.methods.iter().enumerate();
+            let lines: Vec<Series> = methods.map(|(at, m)| line(at, m, column, y)).collect();
+            plot::panel(area, &axes, &lines)?;
+        }
+        let methods = part.methods.iter().enumerate();
+        let entries: Vec<_> = methods
+            .map(|(at, m)| (m.name.as_str(), style(at)))
+            .collect();
+        plot::legend(&bottom, &entries)?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+fn style(at: usize) -> Style {
+    STYLES[at % STYLES.len()]
+}
+
+/// Returns the line of a method, with marks where values are few. A closed form is a horizontal
+/// line to the end of the panel.
+fn line(at: usize, method: &Method, column: &Column, y: Axis) -> Series {
+    let trace = method.trace.iter();
+    let points = trace.filter_map(|p| Some(((column.x.1)(p)?, (y.1)(p)?)));
+    let mut points = thinned(points.collect());
+    if method.stop == "closed-form" {
+        points.retain(|p| p.0 > 0.0);
+        if let Some(&(_, error)) = points.last() {
+            points.push((column.range.1, error));
         }
     }
-
-    fn of(self, point: &Point) -> f64 {
-        match self {
-            Self::Seconds => point.seconds,
-            Self::Evaluations => point.evaluations as f64,
-        }
+    Series {
+        style: style(at),
+        marks: if points.len() < 20 {
+            Marks::All
+        } else {
+            Marks::Last
+        },
+        points,
     }
 }
 
@@ -111,133 +179,6 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
         at = next;
     }
     kept
-}
-
-fn style(at: usize) -> Style {
-    STYLES[at % STYLES.len()]
-}
-
-/// Returns the lines of one error. A closed form is a horizontal line up to `until`.
-fn lines(results: &OfSupport, shown: Shown, against: Against, until: f64) -> Vec<Series> {
-    results
-        .methods
-        .iter()
-        .enumerate()
-        .map(|(at, method)| {
-            let mut points = shown.points(method, against);
-            if method.stop == "closed-form" {
-                points.retain(|p| p.0 > 0.0);
-                if let Some(&(_, error)) = points.last() {
-                    points.push((until, error));
-                }
-            }
-            Series {
-                style: style(at),
-                points,
-                marks: if shown == Shown::Correlations {
-                    Marks::All
-                } else {
-                    Marks::Last
-                },
-            }
-        })
-        .collect()
-}
-
-fn y_range(results: &OfSupport, shown: Shown) -> (f64, f64) {
-    let methods = results.methods.iter();
-    let values = methods.flat_map(|m| shown.points(m, Against::Seconds));
-    plot::decades(values.map(|p| p.1))
-}
-
-fn entries(results: &OfSupport) -> Vec<(&str, Style)> {
-    let methods = results.methods.iter().enumerate();
-    methods
-        .map(|(at, m)| (m.name.as_str(), style(at)))
-        .collect()
-}
-
-/// Draws two rows of three panels.
-fn panels(results: &OfSupport) -> Result<String> {
-    let seconds = |name: &str| {
-        results
-            .methods
-            .iter()
-            .find(|m| m.name == name)
-            .map(|m| m.seconds)
-    };
-    let whole = results
-        .methods
-        .iter()
-        .map(|m| m.seconds)
-        .fold(1e-3, f64::max);
-    let columns = [
-        ("until MPF ended", seconds("MPF").unwrap_or(whole)),
-        ("until PL ended", seconds("PL").unwrap_or(whole)),
-        ("whole run", whole),
-    ];
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (1180, 720)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (charts, bottom) = root.split_vertically(676);
-        let letters = ["(a)", "(b)", "(c)", "(d)", "(e)", "(f)"];
-        for (at, area) in charts.split_evenly((2, 3)).iter().enumerate() {
-            let shown = [Shown::Couplings, Shown::Correlations][at / 3];
-            let (name, until) = columns[at % 3];
-            let until = until.max(1e-6);
-            let axes = Axes {
-                title: &format!("{} {name}", letters[at]),
-                x: Against::Seconds.axis(),
-                y: shown.axis(),
-                x_range: (0.0, until),
-                y_range: y_range(results, shown),
-                log_x: false,
-            };
-            let lines = lines(results, shown, Against::Seconds, until);
-            plot::panel(area, &axes, &lines)?;
-        }
-        plot::legend(&bottom, &entries(results))?;
-        root.present()?;
-    }
-    Ok(svg)
-}
-
-/// Draws both errors against learning time and against evaluations, in logarithms.
-fn by_work(results: &OfSupport) -> Result<String> {
-    let range = |against: Against| {
-        let values = || {
-            let points = results.methods.iter().flat_map(|m| &m.trace);
-            points.map(|p| against.of(p)).filter(|v| *v > 0.0)
-        };
-        (
-            values().fold(f64::INFINITY, f64::min).min(1.0) * 0.9,
-            values().fold(1e-3, f64::max) * 1.1,
-        )
-    };
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (1180, 800)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (charts, bottom) = root.split_vertically(756);
-        for (at, area) in charts.split_evenly((2, 2)).iter().enumerate() {
-            let shown = [Shown::Couplings, Shown::Correlations][at / 2];
-            let against = [Against::Seconds, Against::Evaluations][at % 2];
-            let range = range(against);
-            let axes = Axes {
-                title: shown.axis(),
-                x: against.axis(),
-                y: shown.axis(),
-                x_range: range,
-                y_range: y_range(results, shown),
-                log_x: true,
-            };
-            plot::panel(area, &axes, &lines(results, shown, against, range.1))?;
-        }
-        plot::legend(&bottom, &entries(results))?;
-        root.present()?;
-    }
-    Ok(svg)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The tables beside the paper's, and the report.
 
-use super::Free;
 use super::figure::Figures;
 use super::path::{Path, TOLERANCES};
-use super::results::{OfSupport, Paper, Point, Results};
+use super::results::{OfSupport, Paper, Results, Spread};
+use super::watch::kebab;
+use super::{Free, Source, Start};
 use crate::correlations::Estimate;
 use crate::output::{digits, markdown_table};
 use crate::report::Page;
@@ -14,17 +15,14 @@ type Table = (Vec<String>, Vec<Vec<String>>);
 
 /// Writes all tables, with those of several models if there are any.
 pub(super) fn tables(results: &Results) -> String {
-    let mut text = String::new();
+    let mut tables = Vec::new();
     for part in &results.supports {
-        for (caption, table) in tables_of(results, part) {
-            if !text.is_empty() {
-                text += "\n";
-            }
-            text += &format!("{}: {caption}\n\n", part.support.title());
-            text += &markdown_table(&words(&table.0), &table.1);
+        for (caption, (header, rows)) in tables_of(results, part) {
+            let table = markdown_table(&words(&header), &rows);
+            tables.push(format!("{}: {caption}\n\n{table}", part.support.title()));
         }
     }
-    text
+    tables.join("\n")
 }
 
 impl Free {
@@ -41,35 +39,26 @@ fn words(header: &[String]) -> Vec<&str> {
 }
 
 fn tables_of(results: &Results, part: &OfSupport) -> Vec<(String, Table)> {
+    const STOPPED: &str = "ε_J where MPF and PL are stopped";
     let mut tables = vec![("at the end, beside Table E-1".to_owned(), end_table(part))];
-    if !part.paths.is_empty() {
-        tables.push((
-            "ε_J where MPF and PL are stopped".to_owned(),
-            path_table(results, part),
-        ));
+    let has_paths = !part.paths.is_empty();
+    if has_paths {
+        tables.push((STOPPED.to_owned(), path_table(results, part, false)));
     }
     let seeds = results.settings.args.seeds;
     if seeds > 1 {
-        tables.push((
-            format!("medians (quartiles) over {seeds} models"),
-            seeds_table(part),
-        ));
-        if !part.paths.is_empty() {
-            tables.push((
-                format!("ε_J where they are stopped, medians (quartiles) over {seeds} models"),
-                path_seeds_table(results, part),
-            ));
+        let medians = format!("medians (quartiles) over {seeds} models");
+        tables.push((medians.clone(), seeds_table(part)));
+        if has_paths {
+            let caption = format!("{STOPPED}, {medians}");
+            tables.push((caption, path_table(results, part, true)));
         }
     }
     tables
 }
 
-fn header(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
 fn end_table(part: &OfSupport) -> Table {
-    let header = header(&[
+    let header = [
         "method",
         "ε_J",
         "couplings",
@@ -81,34 +70,27 @@ fn end_table(part: &OfSupport) -> Table {
         "paper ε_J",
         "paper ε_corr",
         "paper s",
-    ]);
-    let rows = part
-        .methods
-        .iter()
-        .map(|m| {
-            let paper = |f: fn(Paper) -> f64| {
-                m.paper.map_or("–".to_owned(), |p| {
-                    let value = f(p);
-                    format!("{value}")
-                })
-            };
-            vec![
-                m.name.clone(),
-                digits(m.eps_j),
-                digits(m.eps_j_off_diagonal),
-                digits(m.eps_j_diagonal),
-                m.eps_corr.map_or("–".to_owned(), shown_estimate),
-                format!("{:.2}", m.seconds),
-                m.evaluations.to_string(),
-                m.stop.clone(),
-                paper(|p| p.eps_j),
-                paper(|p| p.eps_corr),
-                paper(|p| p.seconds),
-            ]
-        })
-        .collect();
-    (header, rows)
+    ];
+    let rows = part.methods.iter().map(|m| {
+        let paper = |f: fn(Paper) -> f64| m.paper.map_or(NONE.to_owned(), |p| f(p).to_string());
+        vec![
+            m.name.clone(),
+            digits(m.eps_j),
+            digits(m.eps_j_off_diagonal),
+            digits(m.eps_j_diagonal),
+            m.eps_corr.map_or(NONE.to_owned(), shown_estimate),
+            shown_seconds(m.seconds),
+            m.evaluations.to_string(),
+            m.stop.clone(),
+            paper(|p| p.eps_j),
+            paper(|p| p.eps_corr),
+            paper(|p| p.seconds),
+        ]
+    });
+    (header.map(str::to_owned).to_vec(), rows.collect())
 }
+
+const NONE: &str = "–";
 
 fn shown_estimate(estimate: Estimate) -> String {
     if estimate.standard_error > 0.0 {
@@ -118,178 +100,137 @@ fn shown_estimate(estimate: Estimate) -> String {
     }
 }
 
-/// The columns of a state after its ε_J.
-const COLUMNS: [&str; 3] = ["iteration", "evaluations", "seconds"];
-
-/// Returns the number of columns of the sampler `at`: the chain beside exact draws has ε_J and the
-/// iteration only.
-fn n_columns(at: usize) -> usize {
-    if at == 0 { 1 + COLUMNS.len() } else { 2 }
+/// Fits of lattice couplings take milliseconds.
+fn shown_seconds(seconds: f64) -> String {
+    format!("{seconds:.*}", if seconds < 0.1 { 4 } else { 2 })
 }
 
-/// A row for every state of every fit, with columns for every sampler.
-fn path_table(results: &Results, part: &OfSupport) -> Table {
+/// Makes a row for every state of every fit, with columns for every sampler: of the first model, or
+/// medians and quartiles over all.
+fn path_table(results: &Results, part: &OfSupport, over_seeds: bool) -> Table {
     let sources = results.settings.args.sampler.sources();
-    let mut names = header(&["fit", "stopped at"]);
-    for (at, source) in sources.iter().enumerate() {
-        names.push(format!("ε_J, {}", source.name()));
-        names.extend(header(&COLUMNS[..n_columns(at) - 1]));
+    // The columns after ε_J.
+    let columns = |source: Source| match source {
+        _ if over_seeds => &["models"][..],
+        _ if source == sources[0] => &["iteration", "evaluations", "seconds"],
+        _ => &["iteration"],
+    };
+    let mut header = ["fit", "stopped at"].map(str::to_owned).to_vec();
+    for &source in sources {
+        header.push(format!("ε_J, {}", source.name()));
+        header.extend(columns(source).iter().map(|&name| name.to_owned()));
     }
+    let cells = |at: usize, state: &str| {
+        if over_seeds {
+            let mut states = part.paths_over_seeds[at].states.iter();
+            let found = states.find(|s| s.state == state)?;
+            return Some(vec![found.eps_j.shown(), found.models.to_string()]);
+        }
+        let found = part.paths[at].state(state)?;
+        Some(vec![
+            digits(found.eps_j),
+            found.iteration.to_string(),
+            found.evaluations.to_string(),
+            shown_seconds(found.seconds),
+        ])
+    };
     let mut rows = Vec::new();
-    for (path, others) in by_fit(part) {
-        for (state, _) in path.states() {
-            let mut row = vec![path.label(), state.clone()];
-            for (at, &source) in sources.iter().enumerate() {
-                let found = others.iter().find(|p| p.sampler == source);
-                let cells = cells(found.and_then(|p| p.state(&state)));
-                row.extend(cells.into_iter().take(n_columns(at)));
+    for fit in part.paths.iter().filter(|p| p.sampler == sources[0]) {
+        for (state, _) in fit.states() {
+            let mut row = vec![fit.label(), state.clone()];
+            for &source in sources {
+                let is_this = |p: &Path| p.sampler == source && p.label() == fit.label();
+                let found = part.paths.iter().position(is_this);
+                let mut found = found.and_then(|at| cells(at, &state)).unwrap_or_default();
+                found.resize(1 + columns(source).len(), NONE.to_owned());
+                row.append(&mut found);
             }
             rows.push(row);
         }
     }
-    (names, rows)
-}
-
-fn cells(state: Option<Point>) -> [String; 4] {
-    match state {
-        None => ["–"; 4].map(str::to_owned),
-        Some(s) => [
-            digits(s.eps_j),
-            s.iteration.to_string(),
-            s.evaluations.to_string(),
-            format!("{:.2}", s.seconds),
-        ],
-    }
-}
-
-/// Returns the first path of every fit, and those of the fit from all samplers.
-fn by_fit(part: &OfSupport) -> Vec<(&Path, Vec<&Path>)> {
-    let mut fits: Vec<(&Path, Vec<&Path>)> = Vec::new();
-    for path in &part.paths {
-        match fits.iter_mut().find(|(p, _)| p.label() == path.label()) {
-            Some((_, paths)) => paths.push(path),
-            None => fits.push((path, vec![path])),
-        }
-    }
-    fits
-}
-
-fn seeds_table(part: &OfSupport) -> Table {
-    let header = header(&["method", "models", "ε_J", "ε_corr", "seconds"]);
-    let rows = part
-        .over_seeds
-        .iter()
-        .map(|o| {
-            vec![
-                o.name.to_owned(),
-                o.seeds.len().to_string(),
-                o.eps_j.shown(),
-                o.eps_corr.shown(),
-                o.seconds.shown(),
-            ]
-        })
-        .collect();
     (header, rows)
 }
 
-fn path_seeds_table(results: &Results, part: &OfSupport) -> Table {
-    let sources = results.settings.args.sampler.sources();
-    let mut names = header(&["fit", "stopped at"]);
-    for source in sources {
-        names.push(format!("ε_J, {}", source.name()));
-        names.push("models".to_owned());
-    }
-    let mut rows = Vec::new();
-    for (path, _) in by_fit(part) {
-        for (state, _) in path.states() {
-            let mut row = vec![path.label(), state.clone()];
-            for &source in sources {
-                let found = part
-                    .paths_over_seeds
-                    .iter()
-                    .find(|p| p.name == path.name && p.ridge == path.ridge && p.sampler == source);
-                let found = found.and_then(|p| p.states.iter().find(|s| s.state == state));
-                row.push(found.map_or("–".to_owned(), |s| s.eps_j.shown()));
-                row.push(found.map_or(0, |s| s.models).to_string());
-            }
-            rows.push(row);
-        }
-    }
-    (names, rows)
+fn seeds_table(part: &OfSupport) -> Table {
+    let header = ["method", "models", "ε_J", "ε_corr", "seconds"];
+    let rows = part.over_seeds.iter().map(|o| {
+        let spreads = [o.eps_j, o.eps_corr, o.seconds].map(Spread::shown);
+        let start = [o.name.clone(), o.seeds.len().to_string()];
+        start.into_iter().chain(spreads).collect()
+    });
+    (header.map(str::to_owned).to_vec(), rows.collect())
 }
 
 /// Lists the choices that the paper's text does not settle.
 fn assumptions(results: &Results) -> Vec<String> {
     let s = &results.settings.args;
+    let of_supports = |shown: &dyn Fn(Free) -> String| {
+        let supports = results.supports.iter().map(|part| part.support);
+        let shown: Vec<String> = supports
+            .map(|free| format!("{} with {}", shown(free), free.name()))
+            .collect();
+        shown.join(" and ")
+    };
     let mut list = Vec::new();
     for part in &results.supports {
-        list.push(match part.support {
-            Free::Lattice => format!(
-                "Free parameters, {}: those between neighbours on the lattice, and the biases, {} \
-                 in all. The paper's text says that J \u{201c}only had non-zero elements \
-                 corresponding to nearest-neighbor units\u{201d} and biases.",
-                part.support.name(),
-                part.n_parameters
-            ),
-            Free::Full => format!(
-                "Free parameters, {}: every pair of units and the biases, {} in all. The fit is not \
-                 told which units are neighbours.",
-                part.support.name(),
-                part.n_parameters
-            ),
-        });
+        let why = match part.support {
+            Free::Lattice => {
+                "those between neighbours on the lattice. The paper's text says that J \u{201c}only \
+                 had non-zero elements corresponding to nearest-neighbor units\u{201d}, and biases"
+            }
+            Free::Full => {
+                "those of every pair of units. The fit is not told which units are neighbours"
+            }
+        };
+        list.push(format!(
+            "Free parameters, {} and biases ({}): {why}.",
+            part.support.name(),
+            part.n_parameters
+        ));
     }
-    list.push(format!("Number of samples: M = {}.", s.samples));
+    let start = match s.start {
+        Start::Random => "free parameters drawn from N(0, 0.01)",
+        Start::Zero => "Ĵ = 0",
+    };
     let samplers: Vec<&str> = s.sampler.sources().iter().map(|s| s.name()).collect();
-    list.push(format!(
-        "Samples: {}; the paper's are of a Swendsen-Wang chain, with a burn-in that it does not give \
-         (here a tenth of the chain).",
-        samplers.join(" and, for MPF and PL, a ")
-    ));
-    list.push(format!(
-        "Boundary of the lattice: {}.",
-        format!("{:?}", s.boundary).to_lowercase()
-    ));
-    list.push("Start: free parameters drawn from N(0, 0.01), the same for all methods.".to_owned());
-    list.push(format!(
-        "Normalisation of ε_J: ‖Ĵ − J‖²_F/d² over all entries, diagonal included; Ĵ = 0 then scores \
-         {}.",
-        digits(results.no_couplings.eps_j)
-    ));
-    let paths: Vec<String> = results
-        .supports
-        .iter()
-        .map(|p| format!("{} with {}", s.path_iterations(p.support), p.support.name()))
-        .collect();
-    list.push(format!(
-        "Stopping: MPF and PL after {} iterations, CD-1 after {} and CD-10 after {} updates. \
-         Tolerances are on the largest entry of the gradient in standardised units; converged means \
-         1e-6, or rounding, within {} iterations.",
-        s.iterations,
-        s.cd1_updates,
-        s.cd10_updates,
-        paths.join(" and ")
-    ));
-    let rates: Vec<String> = results
-        .supports
-        .iter()
-        .map(|p| {
-            let first = s.cd_first_rate(p.support);
-            format!("{first} to {} with {}", s.cd_last_rate, p.support.name())
-        })
-        .collect();
-    list.push(format!(
-        "Learning rate of CD: from {}; the paper's falls from 3 to 0.1.",
-        rates.join(" and from ")
-    ));
-    list.push(format!(
-        "Regulariser of the pseudo-inverse in MFT+TAP: λ = {:e}.",
-        s.tap_lambda
-    ));
-    list.push(format!(
-        "Ridge, not in the paper: λ₂ = 1/M = {:e} on spin couplings and fields.",
-        s.ridge(super::Ridge::OneOverM)
-    ));
+    list.extend([
+        format!("Number of samples: M = {}.", s.samples),
+        format!(
+            "Samples: {}; the paper's are of a Swendsen-Wang chain, with a burn-in that it does not \
+             give (here a tenth of the chain).",
+            samplers.join(" and, for MPF and PL, a ")
+        ),
+        format!("Boundary of the lattice: {}.", kebab(&s.boundary)),
+        format!("Start: {start}, the same for all methods."),
+        format!(
+            "Normalisation of ε_J: ‖Ĵ − J‖²_F/d² over all entries, diagonal included; Ĵ = 0 then \
+             scores {}.",
+            digits(results.no_couplings.eps_j)
+        ),
+        format!(
+            "Stopping: MPF and PL after {} iterations, CD-1 after {} and CD-10 after {} updates. \
+             Tolerances are on the largest entry of the gradient of the mean over samples, in \
+             standardised units; converged means 1e-6, or rounding, within {}. Without a ridge the \
+             objective is flat there: how far a fit has come when it meets a tolerance depends on \
+             its start.",
+            s.iterations,
+            s.cd1_updates,
+            s.cd10_updates,
+            of_supports(&|free| format!("{} iterations", s.path_iterations(free)))
+        ),
+        format!(
+            "Learning rate of CD: from {}; the paper's falls from 3 to 0.1.",
+            of_supports(&|free| format!("{} to {}", s.cd_first_rate(free), s.cd_last_rate))
+        ),
+        format!(
+            "Regulariser of the pseudo-inverse in MFT+TAP: λ = {:e}.",
+            s.tap_lambda
+        ),
+        format!(
+            "Ridge, not in the paper: λ₂ = 1/M = {:e} on spin couplings and fields.",
+            s.ridge()
+        ),
+    ]);
     list
 }
 
@@ -299,7 +240,7 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
         TITLE,
         &format!(
             "A {0}×{0} lattice of binary units with couplings of variance {1}, learned from {2} \
-             samples by {3} methods from the same random start.",
+             samples by {3} methods from the same start.",
             s.lattice,
             s.variance,
             s.samples,
@@ -343,18 +284,14 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
             "The rows of MPF and PL show one fit from its start on: where its ε_J is best, which \
              only the truth can tell, where its gradient is first within {loose:e} and {tight:e}, \
              after as many iterations as in the figure, and at convergence. A dash is a state that \
-             the fit did not reach.",
+             the fit did not reach, or a fit that was not made.",
         ));
     }
     let mut warnings = Vec::new();
     for part in &results.supports {
         for m in &part.methods {
-            let name = part.support.name();
-            warnings.extend(
-                m.warnings
-                    .iter()
-                    .map(|w| format!("{}, {name}: {w}.", m.name)),
-            );
+            let shown = |w: &String| format!("{}, {}: {w}.", m.name, part.support.name());
+            warnings.extend(m.warnings.iter().map(shown));
         }
     }
     if !warnings.is_empty() {

@@ -1,11 +1,11 @@
 //! A spin glass with its samples and true correlations, and a start for all methods.
 
 use super::results::{Data, NoCouplings, Point};
-use super::{Args, Free, Rim, Source};
+use super::{Args, Free, Rim, Source, Start};
 use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
-use mpf_core::{Cancel, EnergyModel, rng};
-use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States, Support};
+use mpf_core::{Cancel, rng};
+use mpf_ising::{Boundary, Couplings, Lattice, Samples, States, Support};
 use mpf_samplers::{ChainOptions, ChainRunner, ExactLattice, SwendsenWang, diagnostics};
 use ndarray::Array2;
 use rand_distr::{Distribution, Normal};
@@ -110,9 +110,7 @@ impl<'a> Model<'a> {
     }
 
     fn data_of(&self, states: &States, samples: &Samples) -> Result<Data> {
-        let model = IsingModel::new(self.lattice.n_units());
-        let theta = self.truth.pack();
-        let energies: Vec<f64> = states.rows().map(|row| model.energy(&theta, row)).collect();
+        let energies: Vec<f64> = states.rows().map(|row| self.truth.energy(row)).collect();
         let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
         Ok(Data {
             distinct_samples: samples.n_distinct(),
@@ -145,7 +143,11 @@ impl<'a> Problem<'a> {
     /// Returns `None` when cancelled.
     pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Option<Self>> {
         let support = support(&model.lattice, free);
-        let start = random_start(model.lattice.n_units(), &support, model.seed)?;
+        let d = model.lattice.n_units();
+        let start = match model.args.start {
+            Start::Random => random_start(d, &support, model.seed)?,
+            Start::Zero => Couplings::zeros(d)?,
+        };
         let at_start = model.eps_corr(&start, model.args.effort_on_the_way())?;
         Ok(at_start.map(|start_eps_corr| Self {
             model,

@@ -108,7 +108,7 @@ impl Point {
 /// A method over several models.
 #[derive(Serialize)]
 pub(super) struct OverSeeds {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) seeds: Vec<u64>,
     pub(super) eps_j: Spread,
     pub(super) eps_corr: Spread,
@@ -172,52 +172,51 @@ pub(super) struct Run {
     pub(super) paths: Vec<Path>,
 }
 
-/// Summarises every method over the models that it finished.
-pub(super) fn summarise(args: &Args, runs: &[Run]) -> Vec<OverSeeds> {
-    let mut summary = Vec::new();
-    for (at, learner) in args.methods.iter().enumerate() {
-        let of_this: Vec<(u64, &Method)> = runs
-            .iter()
-            .filter_map(|run| Some((run.seed, run.methods.get(at)?)))
-            .collect();
-        if of_this.is_empty() {
-            continue;
+impl OfSupport {
+    /// Keeps the first of `runs`, and summarises every method and path over the runs that have it.
+    pub(super) fn new(support: Free, n_parameters: usize, mut runs: Vec<Run>) -> Self {
+        let mut over_seeds = Vec::new();
+        for (at, method) in runs[0].methods.iter().enumerate() {
+            let found = || {
+                let all = runs.iter();
+                all.filter_map(move |run| Some((run.seed, run.methods.get(at)?)))
+            };
+            let spread = |f: fn(&Method) -> f64| Spread::of(found().map(|(_, m)| f(m)).collect());
+            over_seeds.push(OverSeeds {
+                name: method.name.clone(),
+                seeds: found().map(|(seed, _)| seed).collect(),
+                eps_j: spread(|m| m.eps_j),
+                eps_corr: spread(|m| m.eps_corr.map_or(f64::NAN, |e| e.value)),
+                seconds: spread(|m| m.seconds),
+            });
         }
-        let spread =
-            |f: fn(&Method) -> f64| Spread::of(of_this.iter().map(|(_, m)| f(m)).collect());
-        summary.push(OverSeeds {
-            name: learner.name(),
-            seeds: of_this.iter().map(|(seed, _)| *seed).collect(),
-            eps_j: spread(|m| m.eps_j),
-            eps_corr: spread(|m| m.eps_corr.map_or(f64::NAN, |e| e.value)),
-            seconds: spread(|m| m.seconds),
-        });
+        let mut paths_over_seeds = Vec::new();
+        for (at, path) in runs[0].paths.iter().enumerate() {
+            let states = path.states().into_iter().filter_map(|(state, _)| {
+                let all = runs.iter().filter_map(|run| run.paths.get(at));
+                let errors: Vec<f64> = all.filter_map(|p| Some(p.state(&state)?.eps_j)).collect();
+                (!errors.is_empty()).then(|| StateOverSeeds {
+                    models: errors.len(),
+                    eps_j: Spread::of(errors),
+                    state,
+                })
+            });
+            paths_over_seeds.push(PathOverSeeds {
+                states: states.collect(),
+                name: path.name.clone(),
+                ridge: path.ridge,
+                sampler: path.sampler,
+            });
+        }
+        let first = runs.swap_remove(0);
+        Self {
+            support,
+            n_parameters,
+            methods: first.methods,
+            paths: first.paths,
+            over_seeds,
+            paths_over_seeds,
+            reading: Vec::new(),
+        }
     }
-    summary
-}
-
-/// Summarises every state of every path over the models that reached it.
-pub(super) fn summarise_paths(runs: &[Run]) -> Vec<PathOverSeeds> {
-    let first = runs.iter().flat_map(|run| run.paths.iter().enumerate());
-    let longest = runs.iter().map(|run| run.paths.len()).max().unwrap_or(0);
-    let mut summary = Vec::new();
-    for (at, path) in first.take(longest) {
-        let of_this: Vec<&Path> = runs.iter().filter_map(|run| run.paths.get(at)).collect();
-        let states = path.states().into_iter().filter_map(|(name, _)| {
-            let reached = of_this.iter().filter_map(|p| p.state(&name));
-            let errors: Vec<f64> = reached.map(|s| s.eps_j).collect();
-            (!errors.is_empty()).then(|| StateOverSeeds {
-                models: errors.len(),
-                eps_j: Spread::of(errors),
-                state: name,
-            })
-        });
-        summary.push(PathOverSeeds {
-            states: states.collect(),
-            name: path.name.clone(),
-            ridge: path.ridge,
-            sampler: path.sampler,
-        });
-    }
-    summary
 }

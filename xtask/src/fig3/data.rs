@@ -3,7 +3,7 @@
 use super::Args;
 use crate::Result;
 use mpf_core::{Fnv1a, Settings, rng};
-use mpf_ica::{DeadLeaves, Image, draw_patches, prepare_patches, read_image_folder};
+use mpf_ica::{DeadLeaves, Image, Whitening, draw_patches, prepare_patches, read_image_folder};
 use ndarray::Array2;
 use std::path::Path;
 
@@ -21,8 +21,16 @@ pub fn with_checksum(settings: Settings, folder: Option<&Path>) -> Result<Settin
     Ok(settings.with("the checksum of the images", hash))
 }
 
-/// Returns the whitened patches of a seed, one per row, and the number of images.
-pub fn patches(args: &Args, seed: u64) -> Result<(Array2<f64>, usize)> {
+/// The patches of a seed.
+pub struct Patches {
+    /// Whitened, one per row.
+    pub white: Array2<f64>,
+    /// With contrast normalisation two: the one before it and the one after it.
+    pub whitenings: Vec<Whitening>,
+    pub n_images: usize,
+}
+
+pub fn patches(args: &Args, seed: u64) -> Result<Patches> {
     let images: Vec<Image> = match &args.images {
         Some(folder) => read_image_folder(folder)?
             .iter()
@@ -31,6 +39,10 @@ pub fn patches(args: &Args, seed: u64) -> Result<(Array2<f64>, usize)> {
         None => DeadLeaves::default().draw(seed)?,
     };
     let patches = draw_patches(&images, args.size, args.patches, rng::next_seed(seed))?;
-    let (white, _) = prepare_patches(patches.view(), args.normalise)?;
-    Ok((white, images.len()))
+    let (white, whitenings) = prepare_patches(patches.view(), args.normalise)?;
+    Ok(Patches {
+        white,
+        whitenings,
+        n_images: images.len(),
+    })
 }

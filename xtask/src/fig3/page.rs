@@ -4,13 +4,20 @@ use super::mosaic;
 use super::results::{Method, PAPER, Results, Seed};
 use crate::output::{digits, markdown_table};
 use crate::report::Page;
+use mpf_ica::LastPhase;
 
 pub(super) const TITLE: &str = "Figure 3: filters of natural-image ICA";
 
-/// Writes the table, and one of all seeds if there are several.
+/// Writes the table, one of the last phase if there was one, and one of all seeds if there are
+/// several.
 pub(super) fn tables(results: &Results) -> String {
     let (header, rows) = table(results);
     let mut text = markdown_table(&header, &rows);
+    let (header, rows) = phase_table(results);
+    if !rows.is_empty() {
+        text += "\n";
+        text += &markdown_table(&header, &rows);
+    }
     if results.over_seeds.len() > 1 {
         let (header, rows) = seeds_table(results);
         text += "\n";
@@ -65,6 +72,43 @@ fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (header, rows)
 }
 
+/// One row per seed whose last phase was judged.
+fn phase_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let header = vec![
+        "seed",
+        "held out",
+        "transitions",
+        "flow before the last phase",
+        "after",
+        "change",
+        "kept",
+        "gap before",
+        "gap after",
+    ];
+    let row = |s: &Seed| {
+        let phase = s.last_phase?;
+        let gap = |nats: f64| s.log_likelihood.ml.map(|ml| ml - nats);
+        Some(vec![
+            s.seed.to_string(),
+            phase.held_out.to_string(),
+            phase.transitions.to_string(),
+            nats(Some(phase.flow_before)),
+            nats(Some(phase.flow_after)),
+            change(&phase),
+            if phase.kept { "yes" } else { "no" }.to_owned(),
+            nats(gap(phase.log_likelihood_before)),
+            nats(gap(phase.log_likelihood_after)),
+        ])
+    };
+    (header, results.over_seeds.iter().filter_map(row).collect())
+}
+
+/// Returns the change of the held-out flow with its standard error.
+pub(super) fn change(phase: &LastPhase) -> String {
+    let change = phase.flow_after - phase.flow_before;
+    format!("{change:+.2} ± {:.2}", phase.standard_error)
+}
+
 fn seeds_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let header = vec!["seed", "start", "MPF", "ML", "gap", "rescues", "σ_min"];
     let row = |s: &Seed| {
@@ -96,6 +140,17 @@ pub(super) fn of(results: &Results, mosaics: &str, curves: &str) -> String {
         "Nats are means of ln p(x; J) over the patches; the paper's are of van Hateren's \
          photographs, so that only the gaps compare. ln p = −Σ|J_k x| − d ln 2 + ln|det J|.",
     );
+    let (header, rows) = phase_table(results);
+    if !rows.is_empty() {
+        page.heading("The last phase");
+        page.table(&header, &rows);
+        page.text(
+            "The last phase is kept if it lowers the flow from held-out patches to neighbours that \
+             are the same for the filters before and after it: Metropolis transitions under either \
+             lead to them, as many as it takes to forget the patch. No likelihood enters. The gaps \
+             to maximum likelihood show how well that works.",
+        );
+    }
     if results.over_seeds.len() > 1 {
         page.heading("Over seeds");
         let (header, rows) = seeds_table(results);

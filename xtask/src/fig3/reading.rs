@@ -1,6 +1,7 @@
 //! Says in sentences what the numbers of Figure 3 show.
 
 use super::Training;
+use super::page;
 use super::results::{LogLikelihood, Results};
 use mpf_ica::Fit;
 
@@ -36,6 +37,20 @@ pub(super) fn of(results: &Results) -> Vec<String> {
             many.len()
         ),
     });
+    if let Some(phase) = &results.mpf.last_phase {
+        lines.push(format!(
+            "The last phase changed the flow of held-out patches by {} nats and was {}: its \
+             likelihood is {:.2} nats, and {:.2} without it.",
+            page::change(phase),
+            match (phase.kept, phase.settled) {
+                (true, _) => "kept",
+                (false, true) => "undone",
+                (false, false) => "undone, as that had not settled",
+            },
+            phase.log_likelihood_after,
+            phase.log_likelihood_before,
+        ));
+    }
     let part = results.mpf.sigma_min / results.mpf.sigma_median;
     if part < Fit::LOST_RATIO {
         lines.push(format!(

@@ -3,7 +3,7 @@
 use super::Training;
 use crate::output::Machine;
 use mpf_core::StopReason;
-use mpf_ica::{Filters, Fit, Rescue, TracePoint};
+use mpf_ica::{Filters, Fit, LastPhase, Rescue, TracePoint, Whitening};
 use serde::Serialize;
 
 /// `results.json`; every field is described in `docs/results.md`.
@@ -65,6 +65,7 @@ pub(super) struct Method {
     pub(super) acceptance: Option<f64>,
     pub(super) clipped_fraction: f64,
     pub(super) rescues: Vec<Rescue>,
+    pub(super) last_phase: Option<LastPhase>,
     pub(super) sigma_min: f64,
     pub(super) sigma_median: f64,
     pub(super) trace: Vec<TracePoint>,
@@ -79,6 +80,7 @@ impl Method {
             acceptance: fit.acceptance,
             clipped_fraction: fit.clipped_fraction,
             rescues: fit.rescued.clone(),
+            last_phase: fit.last_phase,
             sigma_min: fit.smallest_singular_value,
             sigma_median: fit.median_singular_value,
             trace: fit.trace.clone(),
@@ -101,13 +103,15 @@ pub(super) struct Seed {
     pub(super) seed: u64,
     pub(super) log_likelihood: LogLikelihood,
     pub(super) rescues: usize,
+    pub(super) last_phase: Option<LastPhase>,
     pub(super) sigma_min: f64,
     pub(super) mpf_seconds: f64,
     pub(super) ml_seconds: Option<f64>,
 }
 
-/// The filters of both methods, for the pictures.
+/// The filters of both methods, for the pictures and `filters.npz`.
 pub(super) struct Pair {
     pub(super) mpf: Filters,
     pub(super) ml: Option<Filters>,
+    pub(super) whitenings: Vec<Whitening>,
 }

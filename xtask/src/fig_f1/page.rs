@@ -2,10 +2,10 @@
 
 use super::{Curve, Results};
 use crate::Result;
-use crate::output::digits;
+use crate::correlations::Estimate;
+use crate::output::{Table, digits, tabulate};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
-use plotters::prelude::*;
 
 pub(super) const TITLE: &str = "Figure F-1: forty units, all connected";
 
@@ -25,10 +25,10 @@ pub(super) fn reading(results: &Results) -> Vec<String> {
         ));
         let ratio = error.value / results.noise_floor;
         lines.push(format!(
-            "The correlations of the {} samples themselves err by {}: the model is {:.0} % {} \
+            "The correlations of the {} samples themselves err by {}: the model is {:.1} % {} \
              them. An error of this size is sampling noise, which cannot rank methods; so is the \
              paper's {}.",
-            results.settings.samples,
+            results.settings.args.samples,
             digits(results.noise_floor),
             100.0 * (ratio - 1.0).abs(),
             if ratio >= 1.0 { "above" } else { "below" },
@@ -70,44 +70,29 @@ pub(super) fn reading(results: &Results) -> Vec<String> {
     lines
 }
 
-pub(super) fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec![
-        "neighbours",
-        "error",
-        "±",
-        "seconds",
-        "iterations",
-        "stopped",
-    ];
-    let mut rows: Vec<Vec<String>> = results
-        .curves
-        .iter()
-        .map(|c| {
-            vec![
-                c.name.clone(),
-                c.error.map_or("–".to_owned(), |e| digits(e.value)),
-                c.error
-                    .map_or("–".to_owned(), |e| format!("{:.0e}", e.standard_error)),
-                format!("{:.2}", c.seconds),
-                c.iterations.to_string(),
-                c.stop.to_string(),
-            ]
-        })
-        .collect();
-    let line = |name: &str, error: f64, seconds: &str| {
-        let none = "–".to_owned();
-        vec![
-            name.to_owned(),
-            digits(error),
-            none.clone(),
-            seconds.to_owned(),
-            none.clone(),
-            none,
-        ]
+pub(super) fn table(results: &Results) -> Table {
+    let none = || "–".to_owned();
+    let (header, mut rows) = tabulate(
+        &results.curves,
+        &[
+            ("neighbours", &|c| c.name.clone()),
+            ("error", &|c| c.error.map_or_else(none, |e| digits(e.value))),
+            ("±", &|c| {
+                let shown = |e: Estimate| format!("{:.0e}", e.standard_error);
+                c.error.map_or_else(none, shown)
+            }),
+            ("seconds", &|c| format!("{:.2}", c.seconds)),
+            ("iterations", &|c| c.iterations.to_string()),
+            ("stopped", &|c| c.stop.to_string()),
+        ],
+    );
+    let line = |name: &str, error: f64, seconds: String| {
+        let error = digits(error);
+        vec![name.to_owned(), error, none(), seconds, none(), none()]
     };
-    rows.push(line("the samples themselves", results.noise_floor, "–"));
-    let seconds = results.paper.seconds.to_string();
-    rows.push(line("the paper", results.paper.error, &seconds));
+    let (floor, paper) = (results.noise_floor, &results.paper);
+    rows.push(line("the samples themselves", floor, none()));
+    rows.push(line("the paper", paper.error, paper.seconds.to_string()));
     (header, rows)
 }
 
@@ -124,15 +109,12 @@ pub(super) fn draw(results: &Results) -> Result<String> {
         .map(|c| c.seconds)
         .fold(1e-3, f64::max);
     let values = results.curves.iter().flat_map(points).map(|p| p.1);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (760, 460)).into_drawing_area();
-        root.fill(&WHITE)?;
+    plot::svg((760, 460), |root| {
         let (chart, bottom) = root.split_vertically(420);
         let axes = Axes {
             title: &format!(
                 "{} units, all connected, {} samples",
-                results.settings.units, results.settings.samples
+                results.settings.args.units, results.settings.args.samples
             ),
             x: "learning time (s)",
             y: "mean absolute error of correlations",
@@ -140,36 +122,17 @@ pub(super) fn draw(results: &Results) -> Result<String> {
             y_range: plot::decades(values.chain([results.noise_floor])),
             log_x: false,
         };
-        let mut series: Vec<Series> = results
-            .curves
-            .iter()
-            .zip(STYLES)
-            .map(|(curve, style)| Series {
-                style,
-                points: points(curve),
-                marks: Marks::All,
-            })
+        let curves = || results.curves.iter().zip(STYLES);
+        let mut series: Vec<Series> = curves()
+            .map(|(curve, style)| Series::new(style, points(curve), Marks::All))
             .collect();
-        series.push(Series {
-            style: STYLES[5],
-            points: vec![
-                (0.0, results.noise_floor),
-                (1.02 * longest, results.noise_floor),
-            ],
-            marks: Marks::Nothing,
-        });
+        let floor = [0.0, axes.x_range.1].map(|x| (x, results.noise_floor));
+        series.push(Series::new(STYLES[5], floor.to_vec(), Marks::Nothing));
         plot::panel(&chart, &axes, &series)?;
-        let mut entries: Vec<_> = results
-            .curves
-            .iter()
-            .zip(STYLES)
-            .map(|(c, s)| (c.name.as_str(), s))
-            .collect();
+        let mut entries: Vec<_> = curves().map(|(c, s)| (c.name.as_str(), s)).collect();
         entries.push(("noise of the samples", STYLES[5]));
-        plot::legend(&bottom, &entries)?;
-        root.present()?;
-    }
-    Ok(svg)
+        plot::legend(&bottom, &entries)
+    })
 }
 
 pub(super) fn page(results: &Results, svg: &str) -> String {

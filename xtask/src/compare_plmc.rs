@@ -1,0 +1,123 @@
+//! Times an evaluation of the pseudolikelihood against plmc, on the same alignment in the same run.
+//!
+//! plmc prints the time after every iteration, and its shortest iteration is one evaluation. Both
+//! sides take turns and the fastest of each counts.
+
+use crate::Result;
+use crate::output::{Output, digits, markdown_table};
+use crate::reproduce_contacts::unpack;
+use mpf_core::Objective;
+use mpf_ising::internal::Vectors;
+use mpf_potts::{Alignment, Ambiguous, JointObjective, Loss, Penalties, ReadOptions};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// plmc's own example: `-le 16 -lh 0.01 -g`.
+const LAMBDA: [f64; 2] = [16.0, 0.01];
+/// Iterations that plmc runs each time.
+const ITERATIONS: usize = 6;
+
+pub fn run(plmc: &Path, family: &Path, focus: &str, rounds: usize, output: &Output) -> Result {
+    let text = unpack(family)?;
+    let options = ReadOptions {
+        focus: Some(focus.to_owned()),
+        ambiguous: Ambiguous::Drop,
+        ..ReadOptions::default()
+    };
+    let alignment = Alignment::read(&text, &options)?;
+    let sequences = alignment.sequences(&alignment.weights(0.2), true)?;
+    let folder = tempfile::tempdir()?;
+    let plain = folder.path().join("family.a2m");
+    std::fs::write(&plain, &text)?;
+
+    let penalties = Penalties::from_plmc(LAMBDA[0], LAMBDA[1], 0.0, sequences.total_weight());
+    let mut objective = JointObjective::new(&sequences, Loss::Pseudolikelihood, penalties);
+    let n = objective.n_params();
+    // Numbers as after a few steps.
+    let theta: Vec<f64> = (0..n).map(|k| 0.02 * (k as f64).sin()).collect();
+    let mut grad = vec![0.0; n];
+    let mut time = |objective: &mut JointObjective, threads: usize, rough: bool| -> Result<f64> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()?;
+        objective.set_rough(rough);
+        let mut best = f64::INFINITY;
+        // The first evaluation makes its memory.
+        for _ in 0..4 {
+            let start = Instant::now();
+            pool.install(|| objective.value_and_gradient(&theta, &mut grad));
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        Ok(best)
+    };
+    let [mut double, mut single, mut two, mut theirs] = [f64::INFINITY; 4];
+    for _ in 0..rounds {
+        theirs = theirs.min(time_plmc(plmc, &plain, focus)?);
+        double = double.min(time(&mut objective, 1, false)?);
+        two = two.min(time(&mut objective, 2, false)?);
+        single = single.min(time(&mut objective, 1, true)?);
+    }
+    let row = |what: &str, ours: f64, theirs: f64, at_least: f64| {
+        let met = if theirs / ours >= at_least {
+            "yes"
+        } else {
+            "NO"
+        };
+        vec![
+            what.to_owned(),
+            Vectors::default().to_string(),
+            format!("{} ms", digits(1e3 * ours)),
+            format!("{} ms", digits(1e3 * theirs)),
+            format!("{:.1}", theirs / ours),
+            format!("{at_least:.1}"),
+            met.to_owned(),
+        ]
+    };
+    let rows = [
+        row("PL evaluation, plmc, f64, one thread", double, theirs, 5.0),
+        row("PL evaluation, plmc, f32, one thread", single, theirs, 10.0),
+        row("PL evaluation, two threads against one", two, double, 1.8),
+    ];
+    let header = [
+        "comparison",
+        "vectors",
+        "ours",
+        "theirs",
+        "ratio",
+        "at least",
+        "met",
+    ];
+    output.show(&markdown_table(&header, &rows), &[])
+}
+
+/// Returns the seconds of plmc's shortest iteration.
+fn time_plmc(plmc: &Path, family: &Path, focus: &str) -> Result<f64> {
+    let couplings = family.with_extension("couplings");
+    let lambda = LAMBDA.map(|l| l.to_string());
+    let run = Command::new(plmc)
+        .args([
+            "-le", &lambda[0], "-lh", &lambda[1], "-g", "-f", focus, "-m",
+        ])
+        .arg(ITERATIONS.to_string())
+        .arg("-c")
+        .args([&couplings, family])
+        .output()
+        .map_err(|e| format!("cannot run {}: {e}", plmc.display()))?;
+    let log = String::from_utf8_lossy(&run.stderr);
+    let times: Vec<f64> = log
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            fields.next()?.parse::<usize>().ok()?;
+            fields.next()?.parse().ok()
+        })
+        .collect();
+    let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
+    let shortest = steps.fold(f64::INFINITY, f64::min);
+    if shortest.is_finite() && shortest > 0.0 {
+        Ok(shortest)
+    } else {
+        Err(format!("{} printed no times of iterations:\n{log}", plmc.display()).into())
+    }
+}

@@ -1,0 +1,259 @@
+//! Compares the trainers of restricted Boltzmann machines by exact log-likelihood.
+//!
+//! Truth and model have 10 visible and 10 hidden units, W of the truth uniform within ±3, its biases
+//! such that every unit is active half of the time. Every
+//! trainer gets the same samples, starts and penalty ½/M Σ θ². The score is the expected
+//! log-likelihood of new samples, Σ_x p(x) ln p̂(x), by enumeration of both.
+
+use crate::output::{digits, markdown_table};
+use crate::run::{RunArgs, settings};
+use crate::{Result, plot, progress};
+use mpf_baselines::{LocalContrastiveOptions, Rbm, local_contrastive};
+use mpf_core::{
+    Cancel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, SiteData, Stopwatch, rng,
+};
+use plot::{Axes, Marks, STYLES, Series};
+use serde::{Deserialize, Serialize};
+
+#[derive(clap::Args, Serialize)]
+pub struct Args {
+    /// Visible units.
+    #[arg(long, default_value_t = 10)]
+    visible: usize,
+    /// Hidden units, of the truth and of the model.
+    #[arg(long, default_value_t = 10)]
+    hidden: usize,
+    /// Numbers of samples.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 10_000])]
+    samples: Vec<usize>,
+    /// Number of truths.
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// Starts of MPF and PL, of which the one with the lowest objective is kept.
+    #[arg(long, default_value_t = 3)]
+    starts: u64,
+    /// Updates of CD and PCD.
+    #[arg(long, default_value_t = 5000)]
+    updates: usize,
+    #[command(flatten)]
+    #[serde(skip)]
+    run: RunArgs,
+}
+
+const TRAINERS: [&str; 5] = ["MPF", "PL", "CD-1", "CD-10", "PCD"];
+
+/// What one truth and one number of samples gave.
+#[derive(Serialize, Deserialize)]
+struct Trial {
+    seed: u64,
+    n_samples: usize,
+    /// The expected log-likelihood of the truth itself, in nats.
+    truth: f64,
+    /// By trainer.
+    log_likelihood: Vec<f64>,
+    seconds: Vec<f64>,
+}
+
+/// Returns Σ_x p(x) ln p̂(x).
+fn expected(truth: &LocalExact, model: &LocalExact) -> f64 {
+    let pairs = truth.probabilities().iter().zip(model.probabilities());
+    pairs.map(|(p, q)| p * q.ln()).sum()
+}
+
+fn train(
+    args: &Args,
+    rbm: &Rbm,
+    data: &SiteData,
+    trainer: &str,
+    seed: u64,
+    cancel: &Cancel,
+) -> Result<Vec<f64>> {
+    let l2 = 1.0 / data.total_weight();
+    let start = |at: u64| rbm.random_start(0.5, rng::next_seed(seed) ^ at);
+    let fit = |loss: LocalLoss| -> Result<Vec<f64>> {
+        let mut best: Option<(f64, Vec<f64>)> = None;
+        for at in 0..args.starts {
+            let mut options = LocalFitOptions {
+                loss,
+                l2,
+                start: start(at),
+                ..Default::default()
+            };
+            options.minimizer.gradient_tolerance = 1e-5;
+            options.minimizer.max_iterations = 2000;
+            options.minimizer.cancel = cancel.clone();
+            let found = LocalFitter::new(rbm, options)?.fit(data)?;
+            if best.as_ref().is_none_or(|(value, _)| found.value < *value) {
+                best = Some((found.value, found.theta));
+            }
+        }
+        Ok(best.ok_or("--starts 0 leaves nothing to fit")?.1)
+    };
+    let contrast = |sweeps: usize, persistent: bool| -> Result<Vec<f64>> {
+        let options = LocalContrastiveOptions {
+            updates: args.updates,
+            sweeps,
+            persistent,
+            l2,
+            seed,
+            cancel: cancel.clone(),
+            ..Default::default()
+        };
+        Ok(local_contrastive(rbm, data, &start(0), &options)?)
+    };
+    match trainer {
+        "MPF" => fit(LocalLoss::Flow),
+        "PL" => fit(LocalLoss::Pseudolikelihood),
+        "CD-1" => contrast(1, false),
+        "CD-10" => contrast(10, false),
+        _ => contrast(1, true),
+    }
+}
+
+fn trial(args: &Args, seed: u64, n_samples: usize, cancel: &Cancel) -> Result<Trial> {
+    let rbm = Rbm::new(args.visible, args.hidden, false)?;
+    let theta = rbm.random_balanced(3.0, seed);
+    let truth = LocalExact::new(&rbm, &theta)?;
+    let samples = truth.draw(n_samples, rng::next_seed(seed));
+    let data = SiteData::new(samples.view(), 2)?;
+    let (mut log_likelihood, mut seconds) = (Vec::new(), Vec::new());
+    for trainer in TRAINERS {
+        let clock = Stopwatch::start();
+        let found = train(args, &rbm, &data, trainer, seed, cancel)?;
+        seconds.push(clock.seconds());
+        let model = LocalExact::new(&rbm, &found)?;
+        log_likelihood.push(expected(&truth, &model));
+    }
+    Ok(Trial {
+        seed,
+        n_samples,
+        truth: expected(&truth, &truth),
+        log_likelihood,
+        seconds,
+    })
+}
+
+/// Returns the lower quartile, the median and the upper quartile.
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    [0.25, 0.5, 0.75].map(|share| {
+        let at = share * (sorted.len() - 1) as f64;
+        let (low, part) = (at.floor() as usize, at.fract());
+        let high = (low + 1).min(sorted.len() - 1);
+        (1.0 - part) * sorted[low] + part * sorted[high]
+    })
+}
+
+pub fn run(args: &Args, cancel: &Cancel) -> Result {
+    let settings = settings("compare-rbm", args)?;
+    let work = |output: &crate::output::Output, checkpoint: &mpf_core::Checkpoint| {
+        let total = args.seeds * args.samples.len() as u64;
+        let bar = progress::bar(total).with_prefix("machines");
+        let mut all: Vec<Trial> = Vec::new();
+        'all: for seed in 0..args.seeds {
+            for &n in &args.samples {
+                if cancel.is_cancelled() {
+                    break 'all;
+                }
+                let name = format!("seed {seed}, {n} samples");
+                all.push(checkpoint.unit(name, |_| trial(args, seed, n, cancel))?);
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        if all.is_empty() {
+            return Ok(());
+        }
+        output.write_json("results.json", &all)?;
+        output.write("figure.svg", &figure(args, &all)?)?;
+        let range = |[low, mid, high]: [f64; 3]| {
+            format!("{} ({} to {})", digits(mid), digits(low), digits(high))
+        };
+        let mut rows = Vec::new();
+        for (at, trainer) in TRAINERS.iter().enumerate() {
+            let mut row = vec![(*trainer).to_owned()];
+            for &n in &args.samples {
+                let of = || all.iter().filter(move |t| t.n_samples == n);
+                row.push(range(quartiles(of().map(|t| t.log_likelihood[at]))));
+                row.push(range(quartiles(
+                    of().map(|t| t.truth - t.log_likelihood[at]),
+                )));
+                row.push(digits(quartiles(of().map(|t| t.seconds[at]))[1]));
+            }
+            rows.push(row);
+        }
+        let mut header = vec!["trainer".to_owned()];
+        for n in &args.samples {
+            header.push(format!("log-likelihood, M = {n}"));
+            header.push(format!("below the truth, M = {n}"));
+            header.push("seconds".to_owned());
+        }
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        let note = "medians over the truths, quartiles in brackets; nats per sample".to_owned();
+        output.show(&markdown_table(&header, &rows), &[note])
+    };
+    args.run.run("compare-rbm", settings, cancel, work)
+}
+
+/// Draws the median distance from the truth against the number of samples.
+fn figure(args: &Args, all: &[Trial]) -> Result<String> {
+    let mut series = Vec::new();
+    for (at, style) in STYLES.into_iter().enumerate().take(TRAINERS.len()) {
+        let points = args.samples.iter().map(|&n| {
+            let of = all.iter().filter(|t| t.n_samples == n);
+            let median = quartiles(of.map(|t| t.truth - t.log_likelihood[at]))[1];
+            (n as f64, median)
+        });
+        series.push(Series::new(style, points.collect(), Marks::All));
+    }
+    let heights = series.iter().flat_map(|s| s.points.iter().map(|p| p.1));
+    let widths = args.samples.iter().map(|&n| n as f64);
+    let axes = Axes {
+        title: "RBMs: nats per sample below the truth",
+        x: "samples",
+        y: "Kullback-Leibler divergence",
+        x_range: plot::decades(widths),
+        y_range: plot::decades(heights),
+        log_x: true,
+    };
+    plot::svg((640, 480), |area| {
+        let (top, bottom) = area.split_vertically(440);
+        plot::panel(&top, &axes, &series)?;
+        let entries: Vec<_> = TRAINERS.into_iter().zip(STYLES).collect();
+        plot::legend(&bottom, &entries)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_are_those_of_the_sorted_values() {
+        assert_eq!(
+            quartiles([4.0, 0.0, 2.0, 1.0, 3.0].into_iter()),
+            [1.0, 2.0, 3.0]
+        );
+        assert_eq!(quartiles([1.0, 2.0].into_iter()), [1.25, 1.5, 1.75]);
+    }
+
+    #[test]
+    fn trainers_come_near_the_truth() {
+        let args = Args {
+            visible: 5,
+            hidden: 3,
+            samples: vec![3000],
+            seeds: 1,
+            starts: 2,
+            updates: 2000,
+            run: RunArgs::default(),
+        };
+        let found = trial(&args, 1, 3000, &Cancel::new()).unwrap();
+        for (trainer, ll) in TRAINERS.iter().zip(&found.log_likelihood) {
+            // 5 ln 2 = 3.5 nats are what no model at all would cost.
+            let below = found.truth - ll;
+            assert!((0.0..0.2).contains(&below), "{trainer}: {below}");
+        }
+    }
+}
