@@ -8,8 +8,8 @@ use mpf_baselines::{
 use mpf_cli::internal::{Convention, DataArgs, Missing, Model, Raster, parse_edges};
 use mpf_core::{Cancel, Checkpoint, CheckpointStore, FlowForm, Fnv1a, MinimizerOptions, Settings};
 use mpf_ising::{
-    Biases, Couplings, Estimator, Fit, FitOptions, Fitter, Mode, Mpf, Neighbourhood, PathOptions,
-    PenaltyPath, Preflight, Samples, States, Support,
+    Biases, CountPotential, Couplings, Estimator, Fit, FitOptions, Fitter, Mode, Mpf,
+    Neighbourhood, PathOptions, PenaltyPath, Preflight, Samples, States, Support,
 };
 use mpf_samplers::{ChainOptions, ChainRunner, Gibbs};
 use std::io;
@@ -308,6 +308,7 @@ pub fn fit(bytes: &[u8]) {
         },
         support: support.clone(),
         biases: biases.clone(),
+        potential: (extra & 64 != 0).then(CountPotential::default),
         start: start.clone(),
         minimizer: MinimizerOptions {
             gradient_tolerance: 1e-4,
