@@ -53,7 +53,7 @@ impl PairMeans {
             return Ok(Some(Self::Exact(exact.pair_means())));
         }
         // The hottest level has no couplings: fitted ones may be so large that a tenth is still cold.
-        let tempering = Tempering::tune(
+        let tuned = Tempering::tune(
             couplings,
             &TemperingOptions {
                 hottest: 0.0,
@@ -61,8 +61,11 @@ impl PairMeans {
                 cancel: cancel.clone(),
                 ..Default::default()
             },
-        )?;
-        Self::sampled(&tempering, effort, seed, cancel)
+        );
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        Self::sampled(&tuned?, effort, seed, cancel)
     }
 
     /// Runs chains of any sampler. Returns `None` when cancelled.

@@ -127,11 +127,16 @@ fn main() -> ExitCode {
         Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
     });
     match outcome {
-        Ok(()) if cancel.is_cancelled() => {
+        Ok(()) if !cancel.is_cancelled() => ExitCode::SUCCESS,
+        Ok(()) => {
             eprintln!("interrupted");
             ExitCode::from(INTERRUPTED)
         }
-        Ok(()) => ExitCode::SUCCESS,
+        // A step that was cut short may say so.
+        Err(error) if cancel.is_cancelled() => {
+            eprintln!("interrupted: {error}");
+            ExitCode::from(INTERRUPTED)
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
