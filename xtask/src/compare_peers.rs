@@ -4,12 +4,12 @@
 //! Both sides are timed in turns and the fastest of each counts, because machines are noisy. The
 //! plain computation is in `benches/peers/plain.py`.
 
-use crate::output::{OutputArgs, digits, markdown_table};
+use crate::output::{Machine, OutputArgs, digits, markdown_table};
 use crate::time_objective::{self, Choice, random_couplings, random_states};
 use crate::{Result, compare_plmc, progress};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::rng;
-use mpf_ising::internal::Vectors;
+use mpf_ising::internal::{Vectors, limit_vectors};
 use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Mode, Samples};
 use mpf_samplers::ExactLattice;
 use serde_json::Value;
@@ -32,6 +32,9 @@ pub struct Args {
         default_value = "evaluations,threads,fits,nodes"
     )]
     only: Vec<Part>,
+    /// Let neither side use wider vectors than these.
+    #[arg(long, value_enum)]
+    vectors: Option<Limit>,
     /// Race against this program of debbiemarkslab/plmc (`make all`) instead, on --family.
     #[arg(long, value_name = "PATH", requires = "family")]
     plmc: Option<PathBuf>,
@@ -43,6 +46,13 @@ pub struct Args {
     focus: String,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// The widest vectors of both sides.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Limit {
+    /// 256 bits
+    Avx2,
 }
 
 /// A part of the table.
@@ -100,6 +110,9 @@ pub fn run(args: &Args) -> Result {
         return compare_plmc::run(plmc, family, &args.focus, args.rounds, &output);
     }
     check_python(&args.python)?;
+    if args.vectors == Some(Limit::Avx2) {
+        limit_vectors(Vectors::Avx2);
+    }
     let output = args.output.open("compare-peers")?;
     let folder = tempfile::tempdir()?;
     let wanted = |part| args.only.contains(&part);
@@ -206,7 +219,12 @@ pub fn run(args: &Args) -> Result {
         "at least",
         "met",
     ];
-    output.show(&markdown_table(&header, &rows), &[])
+    let processor = Machine::this().processor;
+    let notes = [format!(
+        "measured on: {}",
+        processor.as_deref().unwrap_or("unknown processor")
+    )];
+    output.show(&markdown_table(&header, &rows), &notes)
 }
 
 fn check_python(python: &str) -> Result {
@@ -229,6 +247,13 @@ fn python(args: &Args, arguments: &[&str]) -> Result<Value> {
     command.arg(script).args(arguments);
     for variable in ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"] {
         command.env(variable, "1");
+    }
+    if args.vectors == Some(Limit::Avx2) {
+        // OpenBLAS takes its kernels of 2013, numpy's loops none beyond AVX2; both by their new names
+        // and by those before numpy 2.4.
+        command.env("OPENBLAS_CORETYPE", "Haswell");
+        let features = "X86_V4 AVX512_ICL AVX512_SPR AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL";
+        command.env("NPY_DISABLE_CPU_FEATURES", features);
     }
     let output = command.output()?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! Data with many bits set: one table row instead of four rows of R, or eight.
+//! Data with many bits set: one table row instead of four rows of R, or six.
 //!
 //! The method of the four Russians. The columns of R are cut into groups of a few columns. For each
 //! group the partial sums of R over every pattern of its bits are tabulated, for the units of two
@@ -6,10 +6,10 @@
 //! the same with samples and columns exchanged: tables of the sums of D over a few samples, looked up
 //! by the transposed bits.
 //!
-//! Groups of 4 bits have 32 KB of tables per 64 columns, which stay in the first cache. Groups of 8
-//! take half of the look-ups, in 128 KB for one cache line of units, which stay in the second while a
-//! tile of samples passes. They pay for the columns, whose tables serve thousands of samples, but not
-//! for the samples, whose tables serve d columns and are built anew for each.
+//! Groups of 6 bits take two thirds of the look-ups of groups of 4, from tables of four times the size,
+//! and pay where a table is used often: those of columns serve thousands of samples, those of samples d
+//! columns. A pass takes as many groups as stay in the first cache; the sums stream from the second.
+//! (Groups of 8 take fewer look-ups still, but wait for the second cache.)
 //!
 //! Where φ follows from exp(−a) and no sum of |R| comes near overflow, the tables hold exp(R) and are
 //! multiplied, which saves the exponentials afterwards.
@@ -27,35 +27,95 @@ const TILE: usize = 4096;
 /// Cache lines in a panel.
 pub(super) const LINES: usize = 2;
 
-/// Words of bits whose tables are used at once: the more, the less often sums are read and written.
-const WORDS: usize = 2;
+/// The most bits of a group.
+const GROUP: usize = 6;
+
+/// Bytes of tables that are used at once, so that they stay in the first cache, of 32 or 48 KB.
+const TABLE_BYTES: usize = 36 << 10;
 
 /// A number for every unit of a panel.
 type Row<V> = [<V as Lanes>::Line; LINES];
 
-/// How many columns make up a group.
+/// How many bits make up a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     /// Tables of 16 rows of two cache lines: the address of a row is worked out once for both.
     Four,
-    /// Tables of 256 rows of one cache line.
-    Eight,
+    /// Tables of 64 rows of one cache line.
+    Six,
 }
 
 impl Group {
-    /// Returns the group that is faster for `d` columns and `n` samples.
-    pub(super) fn of_columns(d: usize, n: usize) -> Self {
-        if d < 300 || n < 1024 {
-            Self::Four
-        } else {
-            Self::Eight
+    /// Returns the group that is faster for tables that are looked up `n` times each.
+    pub(super) fn for_uses(n: usize) -> Self {
+        if n < 150 { Self::Four } else { Self::Six }
+    }
+}
+
+/// The bits of all samples, cut into the passes over columns.
+pub(super) struct Passes {
+    group: Group,
+    n: usize,
+    /// Columns of a pass, at most 64.
+    width: usize,
+    /// By pass, then by sample: turned so that the first pattern is its own offset into a table.
+    words: Vec<u64>,
+}
+
+impl Passes {
+    /// Copies the bits of `samples`. O(M d / 64).
+    pub(super) fn new(samples: &Samples) -> Self {
+        let (states, n) = (samples.states(), samples.n_distinct());
+        let group = Group::for_uses(n.min(TILE));
+        let (width, place) = match group {
+            Group::Four => (bits_per_pass(samples.n_units(), 4, 2), turn(2)),
+            Group::Six => (bits_per_pass(samples.n_units(), 6, 1), turn(1)),
+        };
+        let mut words = Vec::with_capacity(n * samples.n_units().div_ceil(width));
+        for first in (0..samples.n_units()).step_by(width) {
+            let (word, shift) = (first / 64, first % 64);
+            let rows = states.rows().map(|row| {
+                // Columns that do not exist may be anything.
+                let next = row.get(word + 1).unwrap_or(&0);
+                (row[word] >> shift | next << 1 << (63 - shift)).rotate_left(place)
+            });
+            words.extend(rows);
+        }
+        Self {
+            group,
+            n,
+            width,
+            words,
         }
     }
+
+    /// Returns the words of some samples.
+    fn of(&self, pass: usize, samples: Range<usize>) -> &[u64] {
+        &self.words[pass * self.n..][samples]
+    }
+}
+
+/// Returns the bytes of [`Passes`].
+pub(super) fn pass_bytes(samples: &Samples) -> usize {
+    samples.n_distinct() * samples.n_units().div_ceil(54) * 8
+}
+
+/// Returns how many of `n` bits are looked up at once, in tables over `group` bits and `lines` lines.
+fn bits_per_pass(n: usize, group: usize, lines: usize) -> usize {
+    let most = (TABLE_BYTES / (64 * lines << group)).min(64 / group);
+    let groups = n.div_ceil(group);
+    group * groups.div_ceil(groups.div_ceil(most))
+}
+
+/// Returns by how much the first pattern of a word is turned to become the offset of a table row.
+fn turn(lines: usize) -> u32 {
+    (64 * lines).trailing_zeros()
 }
 
 /// One panel over some samples.
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
+    pub(super) passes: &'a Passes,
     pub(super) mask: Option<&'a FlipMask>,
     pub(super) counts: Option<&'a Counts>,
     /// The first unit of the panel, a multiple of the lanes of a row, and how many it has.
@@ -68,7 +128,8 @@ pub(super) struct Task<'a> {
     pub(super) range: Range<usize>,
     /// If exponentials may be multiplied instead of margins added: how many terms fit in a product.
     pub(super) product: Option<usize>,
-    pub(super) columns: Group,
+    /// Whether the product of two exponentials stays within range too.
+    pub(super) square: bool,
 }
 
 /// The sums of a task.
@@ -89,8 +150,8 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     scratch: &mut Scratch,
 ) -> Partial {
     let n_columns = task.rows.len();
-    let tile_lines = LINES * TILE.min(task.range.len().next_multiple_of(64));
-    let table_lines = WORDS * 8 * 256;
+    let tile_lines = LINES * TILE.min(task.range.len()).next_multiple_of(GROUP);
+    let table_lines = TABLE_BYTES / size_of::<V::Line>();
     let lines = V::lines(scratch);
     lines.resize(table_lines + tile_lines + LINES * n_columns, V::ZEROS);
     let (tables, lines) = lines.split_at_mut(table_lines);
@@ -108,16 +169,19 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
-        match task.columns {
+        match task.passes.group {
             Group::Four => margins::<V, 16, 4, 2>(task, tables, start, &mut tile[..n]),
-            Group::Eight => margins::<V, 256, 8, 1>(task, tables, start, &mut tile[..n]),
+            Group::Six => margins::<V, 64, 6, 1>(task, tables, start, &mut tile[..n]),
         }
         partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n], &mut count_sums);
-        // The last tile ends in zeros, up to a whole word.
-        let padded = n.next_multiple_of(64);
+        // The tile ends in zeros, up to a whole group.
+        let padded = n.next_multiple_of(GROUP);
         tile[n..padded].fill([V::ZEROS; LINES]);
         let words = task.samples.columns_from(start / 64);
-        gradient::<V>(&tile[..padded], words, tables, sums, &mut total);
+        match Group::for_uses(n_columns) {
+            Group::Four => gradient::<V, 16, 4, 2>(tile, n, words, tables, sums, &mut total),
+            Group::Six => gradient::<V, 64, 6, 1>(tile, n, words, tables, sums, &mut total),
+        }
         let lines = partial.rows.chunks_exact_mut(V::LANES);
         for (sum, line) in sums.as_flattened_mut().iter_mut().zip(lines) {
             V::load(sum).add_to(line);
@@ -169,15 +233,15 @@ fn terms<V: Lanes, const W: usize>(task: &Task<'_>, row: &[f64; PANEL], line: us
     values
 }
 
-/// Tabulates the sums (or products) of all ROWS = 2ⁿ patterns of N numbers.
+/// Tabulates the sums (or products) of `first` and all ROWS = 2ⁿ patterns of N numbers.
 #[inline(always)]
 fn tabulate<V: Lanes, const ROWS: usize, const N: usize, const W: usize>(
     table: &mut [[V::Line; W]; ROWS],
+    first: [V; W],
     numbers: &[[V; W]; N],
     multiply: bool,
 ) {
-    let neutral = V::splat(if multiply { 1.0 } else { 0.0 });
-    store([neutral; W], &mut table[0]);
+    store(first, &mut table[0]);
     for (bit, number) in numbers.iter().enumerate() {
         let (known, next) = table[..2 << bit].split_at_mut(1 << bit);
         for (known, next) in known.iter().zip(next) {
@@ -194,58 +258,58 @@ fn margins<V: Lanes, const ROWS: usize, const N: usize, const W: usize>(
     start: usize,
     tile: &mut [Row<V>],
 ) {
-    let offsets = terms::<V, LINES>(task, task.offsets, 0);
-    for z in tile.iter_mut() {
-        store(offsets, z);
-    }
-    let states = task.samples.states();
-    let n_words = states.words_per_row();
-    let words = &states.words()[start * n_words..];
+    let samples = start..start + tile.len();
     let tables = tables.as_chunks_mut::<W>().0.as_chunks_mut::<ROWS>().0;
     let multiply = task.product.is_some();
-    for (pass, rows) in task.rows.chunks(64 * WORDS).enumerate() {
-        let words = &words[WORDS * pass..];
+    let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); W];
+    for (pass, rows) in task.rows.chunks(task.passes.width).enumerate() {
+        let words = task.passes.of(pass, samples.clone());
         for line in (0..LINES).step_by(W) {
             let groups = rows.chunks(N);
             let tables = &mut tables[..groups.len()];
+            // The first table has the offsets, from which the sums begin.
+            let mut first = neutral;
+            if pass == 0 {
+                first = terms(task, task.offsets, line);
+            }
             for (table, group) in tables.iter_mut().zip(groups) {
-                // Columns that do not exist change nothing: their bits are zero.
-                let mut numbers = [[V::splat(0.0); W]; N];
+                // Columns that do not exist change nothing.
+                let mut numbers = [neutral; N];
                 for (number, row) in numbers.iter_mut().zip(group) {
                     *number = terms(task, row, line);
                 }
-                tabulate(table, &numbers, multiply);
+                tabulate(table, first, &numbers, multiply);
+                first = neutral;
             }
+            let is_new = pass == 0;
             if multiply {
-                look_up::<V, ROWS, W, true>(tables, words, [n_words, 1], line, tile);
+                look_up::<V, ROWS, W, true>(tables, words, line, is_new, tile);
             } else {
-                look_up::<V, ROWS, W, false>(tables, words, [n_words, 1], line, tile);
+                look_up::<V, ROWS, W, false>(tables, words, line, is_new, tile);
             }
         }
     }
 }
 
-/// Adds to (or multiplies into) W lines of every sum the table rows that its words choose; word w of
-/// sum k is `words[k * strides[0] + w * strides[1]]`.
+/// Adds to (or multiplies into) W lines of every sum the table rows that its word chooses; new sums
+/// begin with those of the first table.
 ///
 /// Four sums at a time: none waits for its own last addition.
 #[inline(always)]
 fn look_up<V: Lanes, const ROWS: usize, const W: usize, const MULTIPLY: bool>(
     tables: &[[[V::Line; W]; ROWS]],
     words: &[u64],
-    strides: [usize; 2],
     line: usize,
+    is_new: bool,
     sums: &mut [Row<V>],
 ) {
-    let (fours, rest) = sums.as_chunks_mut::<4>();
-    let done = 4 * fours.len();
-    for (k, sums) in fours.iter_mut().enumerate() {
-        let words = &words[4 * k * strides[0]..];
-        look_up_some::<V, ROWS, W, MULTIPLY, 4>(tables, words, strides, line, sums);
+    let ((fours, rest), (words, last)) = (sums.as_chunks_mut::<4>(), words.as_chunks::<4>());
+    for (sums, words) in fours.iter_mut().zip(words) {
+        look_up_some::<V, ROWS, W, MULTIPLY, 4>(tables, *words, line, is_new, sums);
     }
-    for (k, sum) in rest.iter_mut().enumerate() {
-        let (words, sums) = (&words[(done + k) * strides[0]..], std::array::from_mut(sum));
-        look_up_some::<V, ROWS, W, MULTIPLY, 1>(tables, words, strides, line, sums);
+    for (sum, word) in rest.iter_mut().zip(last) {
+        let sums = std::array::from_mut(sum);
+        look_up_some::<V, ROWS, W, MULTIPLY, 1>(tables, [*word], line, is_new, sums);
     }
 }
 
@@ -258,33 +322,55 @@ fn look_up_some<
     const N: usize,
 >(
     tables: &[[[V::Line; W]; ROWS]],
-    words: &[u64],
-    strides: [usize; 2],
+    mut words: [u64; N],
     line: usize,
+    is_new: bool,
     sums: &mut [Row<V>; N],
 ) {
-    let bits = ROWS.trailing_zeros();
-    // Turned by the size of a table row, the current pattern is its own offset into a table.
-    let place = (64 * W).trailing_zeros();
-    let mut all = [[V::splat(0.0); W]; N];
-    for (all, sum) in all.iter_mut().zip(sums.iter()) {
-        *all = load(&sum[line..].as_chunks().0[0]);
+    let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); W]; N];
+    if !is_new {
+        for (all, sum) in all.iter_mut().zip(sums.iter()) {
+            *all = load(&sum[line..].as_chunks().0[0]);
+        }
     }
-    for (w, tables) in tables.chunks(64 / bits as usize).enumerate() {
-        let mut turned = [0u64; N];
-        for (k, turned) in turned.iter_mut().enumerate() {
-            *turned = words[k * strides[0] + w * strides[1]].rotate_left(place);
+    // Fewer branches than table by table.
+    let (fours, rest) = tables.as_chunks::<4>();
+    for four in fours {
+        for table in four {
+            one_table::<V, ROWS, W, MULTIPLY, N>(table, &mut words, &mut all);
         }
-        for table in tables {
-            for (sum, word) in all.iter_mut().zip(&mut turned) {
-                let row = load(&table[(*word >> place) as usize & (ROWS - 1)]);
-                *sum = combine(*sum, row, MULTIPLY);
-                *word = word.rotate_right(bits);
-            }
-        }
+    }
+    for table in rest {
+        one_table::<V, ROWS, W, MULTIPLY, N>(table, &mut words, &mut all);
     }
     for (all, sum) in all.into_iter().zip(sums) {
         store(all, &mut sum[line..].as_chunks_mut().0[0]);
+    }
+}
+
+#[inline(always)]
+fn one_table<V: Lanes, const ROWS: usize, const W: usize, const MULTIPLY: bool, const N: usize>(
+    table: &[[V::Line; W]; ROWS],
+    words: &mut [u64; N],
+    all: &mut [[V; W]; N],
+) {
+    let place = turn(W);
+    for (sum, word) in all.iter_mut().zip(words) {
+        let row = load(&table[(*word >> place) as usize & (ROWS - 1)]);
+        *sum = combine(*sum, row, MULTIPLY);
+        *word = word.rotate_right(ROWS.trailing_zeros());
+    }
+}
+
+/// Returns 1/z; one division serves both lines if their product stays within range.
+#[inline(always)]
+fn reciprocals<V: Lanes>(z: [V; LINES], square: bool) -> [V; LINES] {
+    let one = V::splat(1.0);
+    if square {
+        let inverse = one / (z[0] * z[1]);
+        [inverse * z[1], inverse * z[0]]
+    } else {
+        [one / z[0], one / z[1]]
     }
 }
 
@@ -319,18 +405,22 @@ fn slopes<V: Lanes, L: LaneLoss>(
             Some((counts, n)) => kept & counts.kept(n, on),
         };
         let weight = V::splat(task.samples.weight(m));
+        let both: [V; LINES] = load(z);
+        let inverse = match task.product {
+            Some(_) => reciprocals(both, task.square),
+            None => both,
+        };
         for (line, z) in z.iter_mut().enumerate() {
             let (on, kept) = (on >> (V::LANES * line), kept >> (V::LANES * line));
-            let z_m = V::load(z);
             let slope = if task.product.is_some() {
-                let mut rate = V::select(on, z_m, V::splat(1.0) / z_m);
+                let mut rate = V::select(on, both[line], inverse[line]);
                 if let Some((counts, n)) = counted {
                     rate = rate * counts.shift::<V, true>(n, on);
                 }
                 value.add_of_rate(loss, rate, weight, kept)
             } else {
                 // a = −s z.
-                let mut margin = z_m.flip(on);
+                let mut margin = both[line].flip(on);
                 if let Some((counts, n)) = counted {
                     margin = margin + counts.shift::<V, false>(n, on);
                 }
@@ -349,28 +439,61 @@ fn slopes<V: Lanes, L: LaneLoss>(
     sum + value.finish()
 }
 
-/// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total.
+/// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total, over the first `n` of a padded tile.
 #[inline(always)]
-fn gradient<V: Lanes>(
+fn gradient<V: Lanes, const ROWS: usize, const N: usize, const W: usize>(
     tile: &[Row<V>],
+    n: usize,
     words: &[u64],
     tables: &mut [V::Line],
     sums: &mut [Row<V>],
     total: &mut [V; LINES],
 ) {
-    let tables = tables.as_chunks_mut().0.as_chunks_mut::<16>().0;
-    for (pass, slopes) in tile.chunks(64 * WORDS).enumerate() {
-        let groups = slopes.as_chunks::<4>().0;
-        let tables = &mut tables[..groups.len()];
-        for (table, group) in tables.iter_mut().zip(groups) {
-            let mut numbers = [[V::splat(0.0); LINES]; 4];
-            for (number, slope) in numbers.iter_mut().zip(group) {
-                *number = load(slope);
+    let tables = tables.as_chunks_mut::<W>().0.as_chunks_mut::<ROWS>().0;
+    let per_pass = bits_per_pass(n, N, W);
+    for first in (0..n).step_by(per_pass) {
+        let n_bits = per_pass.min(n - first);
+        let groups = tile[first..].as_chunks::<N>().0;
+        let groups = &groups[..n_bits.div_ceil(N)];
+        for line in (0..LINES).step_by(W) {
+            let mut all = [V::splat(0.0); W];
+            for (table, group) in tables.iter_mut().zip(groups) {
+                let mut numbers = [[V::splat(0.0); W]; N];
+                for (number, slope) in numbers.iter_mut().zip(group) {
+                    *number = load(&slope[line..].as_chunks().0[0]);
+                }
+                tabulate(table, [V::splat(0.0); W], &numbers, false);
+                all = combine(all, load(&table[ROWS - 1]), false);
             }
-            tabulate(table, &numbers, false);
-            *total = combine(*total, load(&table[15]), false);
+            let total = &mut total[line..].as_chunks_mut::<W>().0[0];
+            *total = combine(*total, all, false);
+            let tables = &tables[..groups.len()];
+            let columns = sums.len();
+            let mut block = [0; BLOCK];
+            for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
+                let block = &mut block[..sums.len()];
+                let words = &words[first / 64 * columns + BLOCK * k..];
+                copy_bits(words, columns, first % 64, n_bits, turn(W), block);
+                look_up::<V, ROWS, W, false>(tables, block, line, false, sums);
+            }
         }
-        let (words, strides) = (&words[pass * WORDS * sums.len()..], [1, sums.len()]);
-        look_up::<V, 16, LINES, false>(tables, words, strides, 0, sums);
+    }
+}
+
+/// Columns whose bits are copied at once.
+const BLOCK: usize = 256;
+
+/// Copies `n` bits of every column from `shift` of its first word on, turned left by `place`; what is
+/// above them may be anything. A column's next word is `columns` further on.
+#[inline(always)]
+fn copy_bits(words: &[u64], columns: usize, shift: usize, n: usize, place: u32, block: &mut [u64]) {
+    if shift + n > 64 {
+        for ((to, low), high) in block.iter_mut().zip(words).zip(&words[columns..]) {
+            *to = (low >> shift | high << (64 - shift)).rotate_left(place);
+        }
+    } else {
+        for (to, low) in block.iter_mut().zip(words) {
+            *to = (low >> shift).rotate_left(place);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::choice::{Grid, choose};
 use super::counts::Counts;
-use super::lanes::Scratch;
+use super::lanes::{Number, Scratch};
 use super::loss::{FlowRate, LaneLoss, Logistic, terms_per_product};
 use super::patterns::{self, Patterns};
 use super::sparse::{self, SetBits};
@@ -28,10 +28,16 @@ pub(crate) struct MarginEngine<'a> {
     shift_grads: Vec<[f64; 2]>,
 }
 
+/// The samples as panels need them.
+enum PanelBits {
+    Dense(dense::Passes),
+    Sparse(SetBits),
+}
+
 /// Where R_ij is kept.
 enum Layout {
     /// `[panel][column][unit in panel]`, all columns, the last panel padded.
-    Panels { set_bits: Option<SetBits> },
+    Panels { bits: PanelBits },
     /// `[unit][neighbour]`, the columns of unit k in `neighbours[starts[k]..starts[k + 1]]`.
     Rows {
         neighbours: Vec<u32>,
@@ -70,8 +76,11 @@ impl<'a> MarginEngine<'a> {
         let in_panels = matches!(algorithm, Algorithm::Dense | Algorithm::Sparse);
         let (layout, n_entries, n_offsets) = if in_panels && units.start == 0 {
             let padded = n.next_multiple_of(PANEL);
-            let set_bits = (algorithm == Algorithm::Sparse).then(|| SetBits::new(samples));
-            let layout = Layout::Panels { set_bits };
+            let bits = match algorithm {
+                Algorithm::Sparse => PanelBits::Sparse(SetBits::new(samples)),
+                _ => PanelBits::Dense(dense::Passes::new(samples)),
+            };
+            let layout = Layout::Panels { bits };
             (layout, padded * samples.n_units(), padded)
         } else {
             let mut sorted = entries.to_vec();
@@ -120,8 +129,10 @@ impl<'a> MarginEngine<'a> {
     /// Returns the algorithm that was chosen.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match &self.layout {
-            Layout::Panels { set_bits: None } => Algorithm::Dense,
-            Layout::Panels { .. } => Algorithm::Sparse,
+            Layout::Panels { bits } => match bits {
+                PanelBits::Dense(_) => Algorithm::Dense,
+                PanelBits::Sparse(_) => Algorithm::Sparse,
+            },
             Layout::Rows { patterns: None, .. } => Algorithm::Rows,
             Layout::Rows { .. } => Algorithm::Patterns,
         }
@@ -234,7 +245,7 @@ impl<'a> MarginEngine<'a> {
     }
 
     fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
-        let (d, n) = (self.samples.n_units(), self.samples.n_distinct());
+        let d = self.samples.n_units();
         let bound = self.margin_bound();
         let is_weighted = self.samples.weights().is_some();
         let single = terms_per_product::<f32>(loss, bound, is_weighted);
@@ -246,8 +257,17 @@ impl<'a> MarginEngine<'a> {
                 (Precision::Double, 8, product)
             }
         };
+        let safe = match precision {
+            Precision::Single => f32::SAFE_EXPONENT,
+            Precision::Double => f64::SAFE_EXPONENT,
+        };
+        let Layout::Panels {
+            bits: PanelBits::Dense(passes),
+        } = &self.layout
+        else {
+            unreachable!("this algorithm has passes")
+        };
         let width = lanes * dense::LINES;
-        let columns = dense::Group::of_columns(d, n);
         let rows = self.rows.as_chunks::<PANEL>().0;
         let offsets = self.offsets.as_chunks::<PANEL>().0;
         let partials = self.on_grid(self.units.len().div_ceil(width), |part, range, scratch| {
@@ -255,6 +275,7 @@ impl<'a> MarginEngine<'a> {
             let panel = first / PANEL;
             let task = dense::Task {
                 samples: self.samples,
+                passes,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
                 first,
@@ -263,7 +284,7 @@ impl<'a> MarginEngine<'a> {
                 offsets: &offsets[panel],
                 range,
                 product,
-                columns,
+                square: 2.0 * bound < safe,
             };
             simd::dense_sum(self.vectors, precision, &task, loss, scratch)
         });
@@ -281,7 +302,7 @@ impl<'a> MarginEngine<'a> {
         let is_weighted = self.samples.weights().is_some();
         let product = terms_per_product::<f64>(loss, self.margin_bound(), is_weighted);
         let Layout::Panels {
-            set_bits: Some(set_bits),
+            bits: PanelBits::Sparse(set_bits),
         } = &self.layout
         else {
             unreachable!("this algorithm has set bits")

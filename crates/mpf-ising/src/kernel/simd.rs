@@ -11,6 +11,7 @@ use super::lanes::{Lanes, Plain, Scratch};
 use super::loss::LaneLoss;
 use super::{Precision, dense, peak, row, sparse};
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Which vector instructions are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,11 +30,9 @@ impl Vectors {
         let all = [Self::Portable, Self::Avx2, Self::Avx512];
         all.into_iter().filter(|kind| *kind <= Self::default())
     }
-}
 
-/// The widest of this machine.
-impl Default for Vectors {
-    fn default() -> Self {
+    /// Returns the widest of this machine.
+    fn detected() -> Self {
         // Cached by the standard library after the first call.
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2")
@@ -46,6 +45,26 @@ impl Default for Vectors {
             return Self::Avx2;
         }
         Self::Portable
+    }
+}
+
+/// The widest vectors that [`limit_vectors`] allows.
+static LIMIT: AtomicU8 = AtomicU8::new(Vectors::Avx512 as u8);
+
+/// Uses no wider vectors than these in this process from now on, to compare widths on one machine.
+pub fn limit_vectors(widest: Vectors) {
+    LIMIT.store(widest as u8, Ordering::Relaxed);
+}
+
+/// The widest of this machine, within the limit.
+impl Default for Vectors {
+    fn default() -> Self {
+        let limit = match LIMIT.load(Ordering::Relaxed) {
+            0 => Self::Portable,
+            1 => Self::Avx2,
+            _ => Self::Avx512,
+        };
+        Self::detected().min(limit)
     }
 }
 
