@@ -173,6 +173,13 @@ pub trait Lanes:
     /// [`Number::split`].
     fn split(self) -> (Self, Self);
 
+    /// Returns `word` turned right, in one instruction.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn turn_right<const BITS: u32>(word: u64) -> u64 {
+        word.rotate_right(BITS)
+    }
+
     /// Adds the lanes to the first of `sums`.
     #[inline(always)]
     fn add_to(self, sums: &mut [f64]) {

@@ -338,6 +338,23 @@ mod registers {
                     shifted.map(Number::power_of_two)
                 }
 
+                /// The compiler would make shifts, masks and copies of many turns in a row, and
+                /// the look-up of tables has no time for them.
+                #[inline(always)]
+                fn turn_right<const BITS: u32>(word: u64) -> u64 {
+                    let turned;
+                    unsafe {
+                        std::arch::asm!(
+                            "rorx {}, {}, {}",
+                            out(reg) turned,
+                            in(reg) word,
+                            const BITS,
+                            options(pure, nomem, nostack, preserves_flags)
+                        );
+                    }
+                    turned
+                }
+
                 #[inline(always)]
                 fn split(self) -> (Self, Self) {
                     (self.map(|a| a.split().0), self.map(|a| a.split().1))
