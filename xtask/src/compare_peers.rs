@@ -252,7 +252,8 @@ fn python(args: &Args, arguments: &[&str]) -> Result<Value> {
         // OpenBLAS takes its kernels of 2013, numpy's loops none beyond AVX2; both by their new names
         // and by those before numpy 2.4.
         command.env("OPENBLAS_CORETYPE", "Haswell");
-        let features = "X86_V4 AVX512_ICL AVX512_SPR AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL";
+        let features =
+            "X86_V4 AVX512_ICL AVX512_SPR AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL";
         command.env("NPY_DISABLE_CPU_FEATURES", features);
     }
     let output = command.output()?;

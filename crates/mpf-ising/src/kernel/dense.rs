@@ -117,12 +117,13 @@ pub(super) struct Partial {
     pub(super) counts: Vec<[f64; 2]>,
 }
 
-/// Computes value and gradient of one task.
+/// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: LaneLoss>(
     task: &Task<'_>,
     loss: L,
     scratch: &mut Scratch,
+    grads: Vec<f64>,
 ) -> Partial {
     let n_columns = task.rows.len();
     let tile_rows = TILE.min(task.range.len()).next_multiple_of(GROUP);
@@ -136,7 +137,7 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     let mut partial = Partial {
         value: 0.0,
         offsets: [0.0; PANEL],
-        rows: vec![0.0; LINES * V::LANES * n_columns],
+        rows: grads,
         counts: Vec::new(),
     };
     let mut count_sums = task.counts.map_or_else(Vec::new, Counts::no_sums::<V>);

@@ -10,7 +10,7 @@ use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, 
 use crate::bits::{Samples, for_each_set_bit, get_bit};
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// R and c of some units, with F, G and r of the last evaluation.
 pub(crate) struct MarginEngine<'a> {
@@ -26,6 +26,14 @@ pub(crate) struct MarginEngine<'a> {
     row_grads: Vec<f64>,
     offset_grads: Vec<f64>,
     shift_grads: Vec<[f64; 2]>,
+    pool: Mutex<Pool>,
+}
+
+/// Memory that evaluations leave to the next: fresh pages cost more than their sums.
+#[derive(Default)]
+struct Pool {
+    scratch: Vec<Scratch>,
+    grads: Vec<Vec<f64>>,
 }
 
 /// The samples as panels need them.
@@ -123,6 +131,7 @@ impl<'a> MarginEngine<'a> {
             offsets: vec![0.0; n_offsets],
             row_grads: vec![0.0; n_entries],
             offset_grads: vec![0.0; n_offsets],
+            pool: Mutex::default(),
         }
     }
 
@@ -230,18 +239,32 @@ impl<'a> MarginEngine<'a> {
         task: impl Fn(usize, Range<usize>, &mut Scratch) -> T + Sync,
     ) -> Vec<(usize, T)> {
         let grid = Grid::new(self.samples.n_distinct(), n_parts);
-        let run = |scratch: &mut Scratch, number: usize| {
+        let run = |number: usize| {
             let (part, range) = grid.task(number);
-            (part, task(part, range, scratch))
+            let mut scratch = self.pool().scratch.pop().unwrap_or_default();
+            let result = task(part, range, &mut scratch);
+            self.pool().scratch.push(scratch);
+            (part, result)
         };
         let tasks = grid.tasks();
         if self.serial {
-            let mut scratch = Scratch::default();
-            tasks.map(|number| run(&mut scratch, number)).collect()
+            tasks.map(run).collect()
         } else {
-            let tasks = tasks.into_par_iter();
-            tasks.map_init(Scratch::default, run).collect()
+            tasks.into_par_iter().map(run).collect()
         }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        // Whatever a panic has left in it is good enough to be overwritten.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns `n` zeros.
+    fn zeros(&self, n: usize) -> Vec<f64> {
+        let mut zeros = self.pool().grads.pop().unwrap_or_default();
+        zeros.clear();
+        zeros.resize(n, 0.0);
+        zeros
     }
 
     fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
@@ -286,13 +309,15 @@ impl<'a> MarginEngine<'a> {
                 product,
                 square: 2.0 * bound < safe,
             };
-            simd::dense_sum(self.vectors, precision, &task, loss, scratch)
+            let grads = self.zeros(width * d);
+            simd::dense_sum(self.vectors, precision, &task, loss, scratch, grads)
         });
         let mut value = 0.0;
-        for (part, partial) in &partials {
+        for (part, partial) in partials {
             value += partial.value;
             self.add_panel(part * width, width, &partial.offsets, &partial.rows);
             self.add_shifts(&partial.counts);
+            self.pool().grads.push(partial.rows);
         }
         value
     }
@@ -309,7 +334,7 @@ impl<'a> MarginEngine<'a> {
         };
         let rows = self.rows.as_chunks::<PANEL>().0;
         let offsets = self.offsets.as_chunks::<PANEL>().0;
-        let partials = self.on_grid(offsets.len(), |panel, range, _| {
+        let partials = self.on_grid(offsets.len(), |panel, range, scratch| {
             let task = sparse::Task {
                 samples: self.samples,
                 set_bits,
@@ -322,13 +347,15 @@ impl<'a> MarginEngine<'a> {
                 range,
                 product,
             };
-            simd::sparse_sum(self.vectors, &task, loss)
+            let grads = self.zeros(PANEL * n_columns);
+            simd::sparse_sum(self.vectors, &task, loss, scratch, grads)
         });
         let mut value = 0.0;
-        for (panel, partial) in &partials {
+        for (panel, partial) in partials {
             value += partial.value;
             self.add_panel(panel * PANEL, PANEL, &partial.offsets, &partial.rows);
             self.add_shifts(&partial.counts);
+            self.pool().grads.push(partial.rows);
         }
         value
     }

@@ -113,11 +113,11 @@ mod plain {
     pub(super) type F32 = super::Plain<f32, 16>;
 }
 
-dispatch!(dense_f64 = dense::sum, F64, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch) -> dense::Partial);
-dispatch!(dense_f32 = dense::sum, F32, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch) -> dense::Partial);
+dispatch!(dense_f64 = dense::sum, F64, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
+dispatch!(dense_f32 = dense::sum, F32, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
 dispatch!(
     /// [`sparse::sum`].
-    sparse_sum = sparse::sum, F64, <L>(task: &sparse::Task<'_>, loss: L) -> sparse::Partial
+    sparse_sum = sparse::sum, F64, <L>(task: &sparse::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> sparse::Partial
 );
 dispatch!(
     /// [`row::sum`].
@@ -178,10 +178,11 @@ pub(super) fn dense_sum<L: LaneLoss>(
     task: &dense::Task<'_>,
     loss: L,
     scratch: &mut Scratch,
+    grads: Vec<f64>,
 ) -> dense::Partial {
     match precision {
-        Precision::Double => dense_f64(vectors, task, loss, scratch),
-        Precision::Single => dense_f32(vectors, task, loss, scratch),
+        Precision::Double => dense_f64(vectors, task, loss, scratch, grads),
+        Precision::Single => dense_f32(vectors, task, loss, scratch, grads),
     }
 }
 
