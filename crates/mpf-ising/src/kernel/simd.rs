@@ -171,6 +171,9 @@ dispatch!(ln_1p_f64 = lanes::ln_1p_of_line, F64, <>(numbers: &mut [f64]) -> ());
 #[cfg(test)]
 dispatch!(ln_1p_f32 = lanes::ln_1p_of_line, F32, <>(numbers: &mut [f64]) -> ());
 
+#[cfg(test)]
+dispatch!(check_masks = lanes::check_masks, F64, <>(mask: u32) -> ());
+
 /// [`dense::sum`].
 pub(super) fn dense_sum<L: LaneLoss>(
     vectors: Vectors,
