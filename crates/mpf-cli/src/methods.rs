@@ -65,7 +65,7 @@ impl FromStr for Strength {
 }
 
 /// Parses a limit. Infinity is none, and no number of a model file.
-fn not_negative(text: &str) -> Result<f64, String> {
+pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         _ => Err("a number that is not negative, and not infinite".into()),
