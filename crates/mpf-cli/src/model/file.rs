@@ -184,9 +184,6 @@ impl ModelFile {
             if let Some(other) = numbers.insert(name.as_str(), i) {
                 return Err(format!("units {other} and {i} are both named {name:?}"));
             }
-            if name.contains('\0') {
-                return Err(format!("the name of unit {i} holds a zero byte: {name:?}"));
-            }
         }
         let matrix = square(&self.couplings, d)?;
         let couplings = match self.convention {

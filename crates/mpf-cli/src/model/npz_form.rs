@@ -61,10 +61,12 @@ fn check_copies<R: Read + Seek>(
     let spins = model.couplings.to_spins();
     if archive.has("names") {
         let names = archive.texts("names")?;
+        // NumPy's texts hold no NUL.
+        let units: Vec<String> = model.names.iter().map(|n| n.replace('\0', "")).collect();
         if names.len() != d {
             return Ok(Some(format!("{} names for {d} units", names.len())));
         }
-        if let Some((i, (name, unit))) = different(&names, &model.names) {
+        if let Some((i, (name, unit))) = different(&names, &units) {
             return Ok(Some(format!(
                 "names[{i}] is {name:?}, but unit {i} is {unit:?}"
             )));
