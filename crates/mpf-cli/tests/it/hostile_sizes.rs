@@ -177,10 +177,11 @@ fn options_that_ask_for_more_than_there_is() {
         "--memory-limit allows only 1.000 MB",
     );
     // Three rows that stand for twenty million.
-    fs::write(folder.join("x.csv"), "a,b,n\n0,1,9e6\n1,0,9e6\n1,1,2e6\n").unwrap();
+    let counts = b"a,b,n\n0,1,9e6\n1,0,9e6\n1,1,2e6\n";
     for command in ["fit x.csv -o o.json --errors bootstrap", "compare x.csv"] {
         let arguments = format!("{command} --counts n --memory-limit 100");
-        refused(&arguments, "every sample by itself");
+        let said = refusal(folder, "x.csv", counts, &arguments);
+        assert!(said.contains("every sample by itself"), "{said}");
     }
     let files = fs::read_dir(folder).unwrap().count();
     assert_eq!(files, 2, "nothing is written");
