@@ -30,6 +30,7 @@ use mpf_ising::{
 
 pub use held_out::{HeldOut, Measure};
 pub use polish::{Polish, Polishing, Verdict};
+pub(crate) use trained::or_time_limit;
 pub use trained::{Stage, StepFailure, Trained};
 
 /// The most units that [`Refine::Auto`] fits by exact maximum likelihood.

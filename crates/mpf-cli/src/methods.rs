@@ -181,7 +181,7 @@ pub struct MethodArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_iterations: usize,
     /// Most seconds of the whole fit: it stops there, and steps after it are left out; with
-    /// `compare`, of each learning
+    /// `compare`, of every fit by every method
     #[arg(long, value_name = "S", value_parser = not_negative)]
     pub max_seconds: Option<f64>,
     /// Seed of everything random

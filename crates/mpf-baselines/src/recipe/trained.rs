@@ -46,13 +46,10 @@ pub struct StepFailure {
 
 impl StepFailure {
     pub(super) fn new(step: &'static str, error: Error) -> Self {
-        // A step that the time limit stops reports itself as cancelled.
-        let error = if is_cancelled(&error) {
-            Error::TimeLimit
-        } else {
-            error
-        };
-        Self { step, error }
+        Self {
+            step,
+            error: or_time_limit(error),
+        }
     }
 }
 
@@ -89,9 +86,12 @@ pub struct Trained {
     pub failures: Vec<StepFailure>,
 }
 
-fn is_cancelled(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Ising(mpf_ising::Error::Cancelled) | Error::Sampler(mpf_samplers::Error::Cancelled)
-    )
+/// Returns the error of a step that nobody asked to stop: one that the time limit stops reports itself
+/// as cancelled.
+pub(crate) fn or_time_limit(error: Error) -> Error {
+    match error {
+        Error::Ising(mpf_ising::Error::Cancelled)
+        | Error::Sampler(mpf_samplers::Error::Cancelled) => Error::TimeLimit,
+        other => other,
+    }
 }
