@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub use args::{DataArgs, Delimiter};
 pub(crate) use arrays::{
-    Shape, check_units, explain_npy, lines_of, read_entries, read_npy, read_sparse,
+    Shape, check_units, explain_npy, index, lines_of, read_entries, read_npy, read_sparse,
 };
 pub(crate) use source::{Source, is_standard};
 

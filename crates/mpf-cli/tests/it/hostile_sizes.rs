@@ -107,6 +107,12 @@ fn archives_that_lie_about_their_entries() {
         let zip = archive(Stored, &[("x", bits.clone()), ("names", names)]);
         refusal(folder.path(), "x.npz", &zip, FIT);
     }
+    // Names that take more than there is.
+    let names = array("<U200000", &[2], &b"a\0\0\0".repeat(400_000));
+    let zip = archive(Deflated, &[("x", bits), ("names", names)]);
+    let limited = format!("{FIT} --memory-limit 1");
+    let said = refusal(folder.path(), "x.npz", &zip, &limited);
+    assert!(said.contains("the array \"names\" would take"), "{said}");
 }
 
 #[test]
