@@ -4,17 +4,23 @@
 //! Both sides are timed in turns and the fastest of each counts, because machines are noisy. The
 //! plain computation is in `benches/peers/plain.py`.
 
-use crate::output::{OutputArgs, digits, markdown_table};
+use crate::output::{Machine, OutputArgs, digits, markdown_table};
 use crate::time_objective::{self, Choice, random_couplings, random_states};
 use crate::{Result, compare_plmc, progress};
 use mpf_baselines::Pseudolikelihood;
+use mpf_core::Objective;
 use mpf_core::rng;
-use mpf_ising::internal::Vectors;
-use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Mode, Samples};
+use mpf_ising::internal::{Vectors, limit_vectors, n_packed};
+use mpf_ising::{
+    Boundary, FitOptions, Fitter, Lattice, MarginLoss, MarginSum, Mode, Mpf, Samples, Support,
+    Terms,
+};
 use mpf_samplers::ExactLattice;
+use rand::RngExt;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -29,9 +35,12 @@ pub struct Args {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "evaluations,threads,fits,nodes"
+        default_value = "evaluations,threads,pseudolikelihood,precision,fits,nodes"
     )]
     only: Vec<Part>,
+    /// Let neither side use wider vectors than these.
+    #[arg(long, value_enum)]
+    vectors: Option<Limit>,
     /// Race against this program of debbiemarkslab/plmc (`make all`) instead, on --family.
     #[arg(long, value_name = "PATH", requires = "family")]
     plmc: Option<PathBuf>,
@@ -45,6 +54,13 @@ pub struct Args {
     output: OutputArgs,
 }
 
+/// The widest vectors of both sides.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Limit {
+    /// 256 bits
+    Avx2,
+}
+
 /// A part of the table.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
@@ -52,6 +68,10 @@ enum Part {
     Evaluations,
     /// Two threads against one
     Threads,
+    /// Pseudolikelihood against the flow, both ours
+    Pseudolikelihood,
+    /// Whole fits with single precision on the way against double alone, both ours
+    Precision,
     /// Whole fits against scipy
     Fits,
     /// Pseudolikelihood node by node against scikit-learn
@@ -100,6 +120,9 @@ pub fn run(args: &Args) -> Result {
         return compare_plmc::run(plmc, family, &args.focus, args.rounds, &output);
     }
     check_python(&args.python)?;
+    if args.vectors == Some(Limit::Avx2) {
+        limit_vectors(Vectors::Avx2);
+    }
     let output = args.output.open("compare-peers")?;
     let folder = tempfile::tempdir()?;
     let wanted = |part| args.only.contains(&part);
@@ -110,6 +133,8 @@ pub fn run(args: &Args) -> Result {
     };
     let steps = cases.len()
         + usize::from(wanted(Part::Threads))
+        + usize::from(wanted(Part::Pseudolikelihood))
+        + PRECISION_DIMS.len() * usize::from(wanted(Part::Precision))
         + 2 * usize::from(wanted(Part::Fits))
         + usize::from(wanted(Part::Nodes));
     let bar = progress::bar(steps as u64).with_prefix("comparisons");
@@ -162,6 +187,28 @@ pub fn run(args: &Args) -> Result {
             1.9,
         );
     }
+    if wanted(Part::Pseudolikelihood) {
+        let (likelihood, flow) = compare_losses(args)?;
+        add(
+            "one evaluation, d = 100, M = 20000: pseudolikelihood against flow".into(),
+            format!("{} ms", digits(1e3 * likelihood)),
+            format!("{} ms", digits(1e3 * flow)),
+            flow / likelihood,
+            1.0 / 1.5,
+        );
+    }
+    if wanted(Part::Precision) {
+        for dim in PRECISION_DIMS {
+            let (single, double) = compare_precisions(args, dim)?;
+            add(
+                format!("whole fit, d = {dim}, M = 20000: single precision first against double"),
+                format!("{single:.2} s"),
+                format!("{double:.2} s"),
+                double / single,
+                1.7,
+            );
+        }
+    }
     if wanted(Part::Fits) {
         let (data, samples) = lattice(folder.path())?;
         let fit = fastest_fit(args, &samples)?;
@@ -206,7 +253,12 @@ pub fn run(args: &Args) -> Result {
         "at least",
         "met",
     ];
-    output.show(&markdown_table(&header, &rows), &[])
+    let processor = Machine::this().processor;
+    let notes = [format!(
+        "measured on: {}",
+        processor.as_deref().unwrap_or("unknown processor")
+    )];
+    output.show(&markdown_table(&header, &rows), &notes)
 }
 
 fn check_python(python: &str) -> Result {
@@ -229,6 +281,14 @@ fn python(args: &Args, arguments: &[&str]) -> Result<Value> {
     command.arg(script).args(arguments);
     for variable in ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"] {
         command.env(variable, "1");
+    }
+    if args.vectors == Some(Limit::Avx2) {
+        // OpenBLAS takes its kernels of 2013, numpy's loops none beyond AVX2; both by their new names
+        // and by those before numpy 2.4.
+        command.env("OPENBLAS_CORETYPE", "Haswell");
+        let features =
+            "X86_V4 AVX512_ICL AVX512_SPR AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL";
+        command.env("NPY_DISABLE_CPU_FEATURES", features);
     }
     let output = command.output()?;
     if !output.status.success() {
@@ -300,6 +360,70 @@ fn compare_threads(args: &Args) -> Result<(f64, f64)> {
         two = two.min(timing(2)?.min_seconds);
     }
     Ok((one, two))
+}
+
+/// Units of the fits that begin in single precision.
+const PRECISION_DIMS: [usize; 2] = [500, 1000];
+
+/// Returns the seconds of one evaluation on one thread: of the pseudolikelihood and of the flow.
+fn compare_losses(args: &Args) -> Result<(f64, f64)> {
+    let samples = Samples::new(&random_states(20_000, 100, 0.5)?)?;
+    let theta = vec![0.05; n_packed(100)];
+    let mut grad = vec![0.0; theta.len()];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..args.rounds {
+        for (best, loss) in best
+            .iter_mut()
+            .zip([MarginLoss::Logistic, MarginLoss::FLOW])
+        {
+            let terms = Terms::new(&samples, 0..100, Support::Full.pairs(100)?)?;
+            let mut sum = MarginSum::new(terms, loss);
+            for _ in 0..10 {
+                let start = Instant::now();
+                pool.install(|| sum.value_and_gradient(&theta, &mut grad));
+                *best = best.min(start.elapsed().as_secs_f64());
+            }
+        }
+    }
+    Ok((best[0], best[1]))
+}
+
+/// Returns the seconds of a fit on one thread that begins in single precision, and of one that does
+/// not.
+fn compare_precisions(args: &Args, dim: usize) -> Result<(f64, f64)> {
+    // Chains in which a unit is like the one before with probability 0.7: half of the bits are set.
+    let mut rng = rng::stream(3, 0);
+    let mut data = ndarray::Array2::from_elem((20_000, dim), false);
+    for mut row in data.rows_mut() {
+        let mut state = rng.random::<bool>();
+        for unit in &mut row {
+            *unit = state;
+            state ^= rng.random::<f64>() >= 0.7;
+        }
+    }
+    let samples = Samples::from_binary(data.view())?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    let fit = |rough_start: bool| -> Result<mpf_ising::Fit> {
+        let mut options = FitOptions::default();
+        options.minimizer.rough_start = rough_start;
+        let fitter = Fitter::new(Mpf::default(), options)?;
+        Ok(pool.install(|| fitter.fit(&samples))?)
+    };
+    let (mut single, mut double) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..args.rounds.min(2) {
+        let (a, b) = (fit(true)?, fit(false)?);
+        let (spins, expected) = (a.couplings.to_spins(), b.couplings.to_spins());
+        let off = (&spins.couplings - &expected.couplings).mapv(f64::abs);
+        let off = off.into_iter().fold(0.0, f64::max);
+        if off > 1e-7 || a.stop != b.stop {
+            let stops = format!("{:?} and {:?}", a.stop, b.stop);
+            return Err(format!("K differs by {off:e} at d = {dim}, stops are {stops}").into());
+        }
+        single = single.min(a.seconds);
+        double = double.min(b.seconds);
+    }
+    Ok((single, double))
 }
 
 /// Writes samples of a 10×10 lattice with variance 1.

@@ -14,6 +14,7 @@
 
 mod held_out;
 mod polish;
+mod trained;
 
 use crate::Result;
 use crate::block_length::block_length;
@@ -23,13 +24,14 @@ use crate::method::{Method, MethodOptions, Methods};
 use held_out::Check;
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
-    BootstrapOptions, Couplings, CrossValidation, ErrorBars, Fit, FitProgress, PathOptions,
-    PathProgress, Penalty, PenaltyPath, Samples, States, bootstrap,
+    BootstrapOptions, Couplings, CrossValidation, Fit, FitProgress, PathOptions, PathProgress,
+    Penalty, PenaltyPath, Samples, States, bootstrap,
 };
-use serde::{Deserialize, Serialize};
 
 pub use held_out::{HeldOut, Measure};
 pub use polish::{Polish, Polishing, Verdict};
+pub(crate) use trained::or_time_limit;
+pub use trained::{Stage, StepFailure, Trained};
 
 /// The most units that [`Refine::Auto`] fits by exact maximum likelihood.
 const MAX_EXACT_UNITS: usize = 16;
@@ -151,75 +153,6 @@ pub enum RecipeProgress<'a> {
     Resample,
 }
 
-/// One fit among those that made a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stage {
-    /// What it was: the title of a method, or "persistent CD".
-    pub name: String,
-    /// Why it stopped.
-    pub stop: StopReason,
-    /// Iterations, or updates.
-    pub iterations: usize,
-    /// Evaluations of the objective.
-    pub evaluations: usize,
-    /// Learning time in seconds.
-    pub seconds: f64,
-}
-
-impl Stage {
-    fn new(name: &str, fit: &Fit) -> Self {
-        Self {
-            name: name.to_owned(),
-            stop: fit.stop,
-            iterations: fit.iterations,
-            evaluations: fit.evaluations,
-            seconds: fit.seconds,
-        }
-    }
-}
-
-/// A step after the fit that failed. The fit is not lost.
-#[derive(Clone, Debug)]
-pub struct StepFailure {
-    /// Which step.
-    pub step: &'static str,
-    /// Why it failed.
-    pub error: Error,
-}
-
-/// What a recipe made of its data.
-#[derive(Clone, Debug)]
-#[must_use = "look at `fit.stop`, `fit.warnings` and `drift` before using the couplings"]
-pub struct Trained {
-    /// The model. The objective and the residual are those of the last fit's method at these
-    /// couplings, also if they were polished after it.
-    pub fit: Fit,
-    /// The title of the method whose objective `fit` has.
-    pub method: &'static str,
-    /// All fits, in their order.
-    pub stages: Vec<Stage>,
-    /// The options of the fits, with the penalty that was chosen.
-    pub options: MethodOptions,
-    /// λ₂ of the fits.
-    pub l2: f64,
-    /// The penalties that were tried.
-    pub path: Option<CrossValidation>,
-    /// How well the recipe predicts samples that it has not seen; `None` if it was not asked to, or
-    /// could not be judged.
-    pub held_out: Option<HeldOut>,
-    /// Whether the final model stays with its data; `None` if that could not be measured.
-    pub drift: Option<Drift>,
-    /// What came of polishing, if it was tried.
-    pub polishing: Option<Polishing>,
-    /// Error bars, if they were asked for.
-    pub errors: Option<ErrorBars>,
-    /// Successive samples in a block, for error bars and held-out scores; 1 without the order of the
-    /// samples.
-    pub block_length: usize,
-    /// Steps after the fit that failed.
-    pub failures: Vec<StepFailure>,
-}
-
 type Observer<'a> = &'a (dyn Fn(&RecipeProgress<'_>) + Sync);
 
 impl Recipe {
@@ -269,21 +202,31 @@ impl Recipe {
         observer: Observer<'_>,
         with_report: bool,
     ) -> Result<Trained> {
-        let cancel = &self.options.minimizer.cancel;
+        let block_length = match (self.block_length, data.states) {
+            (Some(length), _) => length,
+            (None, Some(states)) => block_length(states)?,
+            (None, None) => 1,
+        };
         let (options, path) = self.choose_penalty(data, observer)?;
-        let (fit, stages) = match &path {
+        let last = self.last(data.samples.n_units()).describe().title;
+        let (fit, stages, failure) = match &path {
             // The path has been there already.
             Some(path) => {
                 let fit = path.chosen().fit.clone();
-                let stage = Stage::new(self.last(data.samples.n_units()).describe().title, &fit);
-                (fit, vec![stage])
+                let stage = Stage::new(last, &fit);
+                (fit, vec![stage], None)
             }
             None => self.fit_stages(&options, data.samples, observer)?,
         };
-        check_asked(cancel)?;
-        let mut trained = Trained {
+        check_asked(&self.options.minimizer.cancel)?;
+        let is_refined = failure.is_none();
+        let trained = Trained {
             fit,
-            method: self.last(data.samples.n_units()).describe().title,
+            method: if is_refined {
+                last
+            } else {
+                self.method.describe().title
+            },
             stages,
             l2: options.l2_of(data.samples.n_effective()),
             options,
@@ -292,24 +235,32 @@ impl Recipe {
             drift: None,
             polishing: None,
             errors: None,
-            block_length: match (self.block_length, data.states) {
-                (Some(length), _) => length,
-                (None, Some(states)) => block_length(states)?,
-                (None, None) => 1,
-            },
-            failures: Vec::new(),
+            block_length,
+            failures: failure.into_iter().collect(),
         };
+        if is_refined {
+            return self.finish(trained, data, observer, with_report);
+        }
+        let unrefined = Self {
+            refine: Refine::Nothing,
+            ..self.clone()
+        };
+        unrefined.finish(trained, data, observer, with_report)
+    }
+
+    /// Runs the steps after the fit.
+    fn finish(
+        &self,
+        mut trained: Trained,
+        data: TrainingData<'_>,
+        observer: Observer<'_>,
+        with_report: bool,
+    ) -> Result<Trained> {
+        let cancel = &self.options.minimizer.cancel;
         let attempt = |trained: &mut Trained, step, outcome: Result<()>| -> Result<()> {
-            // A step that the time limit stops reports itself as cancelled.
             check_asked(cancel)?;
-            if let Err(error) = outcome {
-                let error = if is_cancelled(&error) {
-                    Error::TimeLimit
-                } else {
-                    error
-                };
-                trained.failures.push(StepFailure { step, error });
-            }
+            let failure = outcome.err().map(|error| StepFailure::new(step, error));
+            trained.failures.extend(failure);
             Ok(())
         };
         if trained.path.is_some() {
@@ -368,13 +319,13 @@ impl Recipe {
         Ok((options, Some(found)))
     }
 
-    /// Fits and refines.
+    /// Fits and refines. A refinement that fails leaves the fit as it is.
     fn fit_stages(
         &self,
         options: &MethodOptions,
         samples: &Samples,
         observer: Observer<'_>,
-    ) -> Result<(Fit, Vec<Stage>)> {
+    ) -> Result<(Fit, Vec<Stage>, Option<StepFailure>)> {
         let checkpoint = &options.minimizer.checkpoint;
         let one = |name: &str, method: &dyn Method, options: &MethodOptions| -> Result<Fit> {
             let title = method.describe().title;
@@ -388,7 +339,7 @@ impl Recipe {
         let Some(refiner) = self.refiner(samples.n_units()) else {
             let fit = one("fit", self.method, options)?;
             let stage = Stage::new(first, &fit);
-            return Ok((fit, vec![stage]));
+            return Ok((fit, vec![stage], None));
         };
         let mut rough = options.clone();
         let tolerance = &mut rough.minimizer.gradient_tolerance;
@@ -397,13 +348,20 @@ impl Recipe {
         check_asked(&options.minimizer.cancel)?;
         let mut stages = vec![Stage::new(first, &start)];
         let fine = MethodOptions {
-            start: Some(start.couplings),
+            start: Some(start.couplings.clone()),
             ..options.clone()
         };
-        let mut fit = one("refinement", refiner, &fine)?;
-        stages.push(Stage::new(refiner.describe().title, &fit));
-        fit.seconds += start.seconds;
-        Ok((fit, stages))
+        match one("refinement", refiner, &fine) {
+            Ok(mut fit) => {
+                stages.push(Stage::new(refiner.describe().title, &fit));
+                fit.seconds += start.seconds;
+                Ok((fit, stages, None))
+            }
+            Err(error) => {
+                let failure = StepFailure::new("the refinement", error);
+                Ok((start, stages, Some(failure)))
+            }
+        }
     }
 
     /// Scores the recipe on held-out samples, and polishes the model where that helps.
@@ -461,9 +419,9 @@ impl Recipe {
                 polish::polish(trained, start, data.samples, updates, entry, &steps)
             })?;
             polishing.seconds = polished.seconds;
+            trained.drift = Some(drift(&polished.couplings)?);
             trained.stages.push(Stage::new("persistent CD", &polished));
-            trained.fit = self.evaluate(trained, polished, data.samples)?;
-            trained.drift = Some(drift(&trained.fit.couplings)?);
+            trained.fit = self.evaluate(trained, polished, data.samples);
             if let (
                 Verdict::Better { polished, .. } | Verdict::Worse { polished, .. },
                 Some(found),
@@ -477,7 +435,7 @@ impl Recipe {
     }
 
     /// Returns the record of `polished` with the last fit's objective and residual at its couplings.
-    fn evaluate(&self, trained: &Trained, polished: Fit, samples: &Samples) -> Result<Fit> {
+    fn evaluate(&self, trained: &Trained, polished: Fit, samples: &Samples) -> Fit {
         let fit = &trained.fit;
         let mut options = with_checkpoint(&trained.options, Checkpoint::default());
         options.start = Some(polished.couplings.clone());
@@ -492,7 +450,7 @@ impl Recipe {
             }
             _ => (fit.value, fit.kkt_residual),
         };
-        Ok(Fit {
+        Fit {
             couplings: polished.couplings,
             value,
             kkt_residual,
@@ -504,7 +462,7 @@ impl Recipe {
                 .chain(polished.warnings)
                 .collect(),
             ..fit.clone()
-        })
+        }
     }
 
     fn add_error_bars(
@@ -560,13 +518,6 @@ fn check_asked(cancel: &Cancel) -> Result<()> {
         Some(StopReason::Cancelled) => Err(mpf_ising::Error::Cancelled.into()),
         _ => Ok(()),
     }
-}
-
-fn is_cancelled(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Ising(mpf_ising::Error::Cancelled) | Error::Sampler(mpf_samplers::Error::Cancelled)
-    )
 }
 
 fn check(cancel: &Cancel) -> Result<()> {

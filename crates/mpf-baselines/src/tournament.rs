@@ -19,7 +19,7 @@ use crate::error::{Error, check_mean};
 use crate::log_z::{LogZ, LogZSource};
 use crate::method::{Method, MethodOptions, OwnObjective};
 use crate::objectives::Objectives;
-use crate::recipe::{Recipe, Trained, TrainingData};
+use crate::recipe::{Recipe, Trained, TrainingData, or_time_limit};
 use crate::sample_scores::sample_scores;
 use mpf_core::Cancel;
 use mpf_ising::internal::n_blocks;
@@ -205,7 +205,10 @@ impl Tournament {
                     if options.cancel.is_cancelled() {
                         return Err(mpf_ising::Error::Cancelled.into());
                     }
-                    let trained = contender.recipe.deliver(TrainingData {
+                    let mut recipe = contender.recipe.clone();
+                    let limits = &mut recipe.options.minimizer;
+                    limits.cancel = limits.cancel.within(limits.max_seconds);
+                    let trained = recipe.deliver(TrainingData {
                         samples,
                         states: Some(training),
                     })?;
@@ -216,10 +219,12 @@ impl Tournament {
             };
             match compete() {
                 Ok(entrant) => comparison.entrants.push(entrant),
-                Err(error @ Error::Ising(mpf_ising::Error::Cancelled)) => return Err(error),
+                Err(_) if options.cancel.is_cancelled() => {
+                    return Err(mpf_ising::Error::Cancelled.into());
+                }
                 Err(error) => comparison.dropouts.push(Dropout {
                     name: contender.name.clone(),
-                    error,
+                    error: or_time_limit(error),
                 }),
             }
         }

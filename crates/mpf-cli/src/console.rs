@@ -46,7 +46,7 @@ impl Console {
     /// When standard output cannot be written.
     pub fn result(&self, text: &str) -> Result<(), Failure> {
         if self.is_taken {
-            self.note(text.trim_end());
+            text.lines().for_each(|line| self.note(line));
         } else if !self.json {
             print(&visible_lines(text))?;
         }
@@ -125,10 +125,11 @@ pub(crate) fn print_with(
 
 fn complain(text: &str) {
     // Where this fails, nothing can report it.
-    let _ = writeln!(io::stderr().lock(), "{}", visible_lines(text));
+    let _ = writeln!(io::stderr().lock(), "{}", visible(text));
 }
 
 /// Shows control characters, which names of files and units may hold, but for the ends of lines.
+/// (Notes are one line each: there an end of line is part of a name.)
 fn visible_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(visible).collect();
     lines.join("\n")
@@ -143,6 +144,6 @@ fn labelled(label: &str, colour: &str, text: &str) {
         true => (String::new(), ""),
         false => (format!("\x1b[1;{colour}m"), "\x1b[0m"),
     };
-    let text = visible_lines(text);
+    let text = visible(text);
     let _ = writeln!(io::stderr().lock(), "{on}{label}{off} {text}");
 }

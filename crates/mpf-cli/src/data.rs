@@ -5,7 +5,7 @@ mod arrays;
 mod source;
 
 use crate::failure::Failure;
-use crate::memory::Room;
+use crate::memory::{Room, product};
 use crate::packer::Coding;
 use crate::{mat, npy, npz, output, text};
 use mpf_core::{Cancel, Fnv1a};
@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub use args::{DataArgs, Delimiter};
 pub(crate) use arrays::{
-    Shape, check_units, explain_npy, lines_of, read_entries, read_npy, read_sparse,
+    Shape, check_units, explain_npy, index, lines_of, read_entries, read_npy, read_sparse,
 };
 pub(crate) use source::{Source, is_standard};
 
@@ -42,6 +42,8 @@ pub struct Raster {
     pub file: String,
     /// What a reader should know about how the file was read.
     pub notes: Vec<String>,
+    /// The memory that there is for them.
+    room: Room,
 }
 
 /// The first bytes of HDF5, in which MATLAB 7.3 writes.
@@ -176,6 +178,7 @@ impl Raster {
                 name.map_or_else(String::new, |n| n.to_string_lossy().into_owned())
             },
             notes,
+            room,
         })
     }
 
@@ -248,6 +251,11 @@ impl Raster {
             );
             return Err(Failure::input(why));
         }
+        self.room.check(
+            &format!("{}: every sample by itself, for {why},", self.file),
+            product(&[8, total as u64, self.states.words_per_row() as u64]),
+            "divide the counts by a number; --memory-limit sets another limit",
+        )?;
         let mut all = States::new(self.states.n_units())?;
         for (row, weight) in self.states.rows().zip(weights) {
             (0..*weight as usize).for_each(|_| all.push(row));

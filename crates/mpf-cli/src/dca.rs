@@ -177,9 +177,14 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
     };
     let room = Room::new(args.memory.bytes()).bytes / 4;
     let mut text = Vec::new();
-    let source = Source::open(&args.family, cancel)?;
-    let read = source.bytes.take(room).read_to_end(&mut text);
-    read.map_err(|error| Failure::unreadable(&args.family, &error))?;
+    let read = Source::open(&args.family, cancel).and_then(|source| {
+        let read = source.bytes.take(room).read_to_end(&mut text);
+        read.map_err(|error| Failure::unreadable(&args.family, &error))
+    });
+    if cancel.is_cancelled() {
+        return Err(Failure::interrupted());
+    }
+    read?;
     if text.len() as u64 >= room {
         return Err(Failure::at(
             &args.family,

@@ -114,7 +114,8 @@ fn make(
     names: Vec<String>,
     console: Console,
 ) -> Result<u8, Failure> {
-    let needed = args.check_memory(recipe, raster, samples)?;
+    let states = args.states(raster)?;
+    let needed = args.check_memory(recipe, raster, samples, states.as_ref())?;
     let cancel = &recipe.options.minimizer.cancel;
     let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
@@ -122,7 +123,6 @@ fn make(
     let expected = Expected::new(recipe, samples, &preflight)?;
     tell_preflight(console, raster, &preflight, expected, needed);
 
-    let states = args.states(raster)?;
     let bars = Bars::new(recipe, samples.n_units(), console);
     let trained = recipe.run(
         TrainingData {
@@ -143,7 +143,6 @@ fn make(
     let trained = trained?;
     let record = record(args, recipe, &trained, &names)?;
     let failed = !trained.failures.is_empty();
-    let share = multi_information_share(&trained.fit.couplings, samples)?;
     let model = Model {
         program: Model::this_program(),
         couplings: trained.fit.couplings,
@@ -159,6 +158,8 @@ fn make(
     model.write(&args.output, Convention::Binary)?;
 
     record.warnings.iter().for_each(|w| console.warning(w));
+    // Couplings that are too large for a sum over all states have none.
+    let share = multi_information_share(&model.couplings, samples).unwrap_or(None);
     let largest = largest_coupling(&model);
     console.result(&summary(args, &model, &record, share, largest))?;
     console.json(&Report {

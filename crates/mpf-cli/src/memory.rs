@@ -2,6 +2,7 @@
 
 use crate::data::{self, Raster};
 use crate::failure::Failure;
+use crate::methods::not_negative;
 use mpf_ising::Samples;
 use mpf_ising::internal::bytes_of_fit;
 use mpf_report::text::digits;
@@ -22,7 +23,7 @@ const CHAIN_UNIT: u64 = 1;
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct MemoryLimit {
     /// Refuse a fit that would take more memory; by default, more than the machine has left
-    #[arg(long, value_name = "MB", help_heading = "Limits")]
+    #[arg(long, value_name = "MB", value_parser = not_negative, help_heading = "Limits")]
     memory_limit: Option<f64>,
 }
 

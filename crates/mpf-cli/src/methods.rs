@@ -65,7 +65,7 @@ impl FromStr for Strength {
 }
 
 /// Parses a limit. Infinity is none, and no number of a model file.
-fn not_negative(text: &str) -> Result<f64, String> {
+pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         _ => Err("a number that is not negative, and not infinite".into()),
@@ -181,7 +181,7 @@ pub struct MethodArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_iterations: usize,
     /// Most seconds of the whole fit: it stops there, and steps after it are left out; with
-    /// `compare`, of each learning
+    /// `compare`, of every fit by every method
     #[arg(long, value_name = "S", value_parser = not_negative)]
     pub max_seconds: Option<f64>,
     /// Seed of everything random

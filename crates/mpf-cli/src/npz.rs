@@ -2,7 +2,7 @@
 
 use crate::data::{self, DataArgs, Shape};
 use crate::failure::Failure;
-use crate::memory::Room;
+use crate::memory::{Room, product};
 use crate::npy;
 use crate::packer::Packer;
 use std::io::{self, Read, Seek, Write};
@@ -17,13 +17,15 @@ const MOST_EXPANSION: u64 = 1032;
 /// An open archive.
 pub(crate) struct Archive<'a, R> {
     path: &'a Path,
+    room: Room,
     zip: ZipArchive<R>,
 }
 
 impl<'a, R: Read + Seek> Archive<'a, R> {
-    pub(crate) fn open(path: &'a Path, file: R) -> Result<Self, Failure> {
+    /// Opens an archive whose arrays, where they are read whole, may each take all of `room`.
+    pub(crate) fn open(path: &'a Path, room: Room, file: R) -> Result<Self, Failure> {
         match ZipArchive::new(file) {
-            Ok(zip) => Ok(Self { path, zip }),
+            Ok(zip) => Ok(Self { path, room, zip }),
             Err(ZipError::Io(error)) => Err(Failure::unreadable(path, &error)),
             Err(error) => Err(Failure::input(format!(
                 "{}: this is no whole .npz file: {error}",
@@ -67,7 +69,7 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         Ok((file, length))
     }
 
-    /// Returns the shape and the numbers of an array. Allocates no more than it reads.
+    /// Returns the shape and the numbers of an array.
     pub(crate) fn numbers(&mut self, name: &str) -> Result<(Vec<u64>, Vec<f64>), Failure> {
         self.read_whole(name, |mut file, header, length| {
             let dtype = header.dtype()?;
@@ -84,18 +86,26 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         })
     }
 
-    /// Reads an array from its header to its end.
+    /// Reads an array from its header to its end, if there is memory for it as it is stored and as
+    /// doubles.
     fn read_whole<T>(
         &mut self,
         name: &str,
         read: impl FnOnce(&mut dyn Read, npy::Header, u64) -> Result<T, npy::Error>,
     ) -> Result<T, Failure> {
-        let path = self.path;
+        let (path, room) = (self.path, self.room);
+        let broken = |error| data::explain_npy(path, error);
         let (mut file, length) = self.array(name)?;
-        npy::Header::read(&mut file)
-            .and_then(|header| read(&mut file, header, length))
+        let header = npy::Header::read(&mut file).map_err(broken)?;
+        let doubles = header.n_entries().map_or(u64::MAX, |n| product(&[8, n]));
+        room.check(
+            &format!("{}: the array {name:?}", path.display()),
+            length.saturating_add(doubles.min(product(&[8, length]))),
+            "is it the right file?",
+        )?;
+        read(&mut file, header, length)
             .and_then(|found| finish(&mut file).map(|()| found))
-            .map_err(|error| data::explain_npy(path, error))
+            .map_err(broken)
     }
 
     /// Returns an array of texts.
@@ -156,7 +166,7 @@ pub(crate) fn read_raster(
     file: impl Read + Seek,
 ) -> Result<(Packer, Option<Vec<String>>), Failure> {
     let path = &args.data;
-    let mut archive = Archive::open(path, file)?;
+    let mut archive = Archive::open(path, room, file)?;
     if archive.zip.index_for_name("xl/workbook.xml").is_some() {
         let why = "this is a spreadsheet, which mpf does not read";
         return Err(Failure::at(path, why).hint("save the sheet as .csv"));
@@ -238,8 +248,8 @@ fn read_sparse<R: Read + Seek>(
         return Err(wrong(&format!("has {} dimensions", shape.len())));
     };
     let shape = Shape {
-        rows: rows as u64,
-        columns: columns as u64,
+        rows: data::index(rows),
+        columns: data::index(columns),
         by_column,
     };
     // Before anything is built.
@@ -261,7 +271,7 @@ fn read_sparse<R: Read + Seek>(
         }
         let entries = first.iter().zip(entries);
         entries
-            .map(|(row, (column, value))| (*row as u64, *column as u64, *value))
+            .map(|(row, (column, value))| (data::index(*row), data::index(*column), *value))
             .collect()
     } else {
         let n_lines = if by_column { shape.columns } else { shape.rows };

@@ -55,14 +55,17 @@ pub fn reports(paths: &[PathBuf]) -> Vec<Output<'_>> {
 /// # Errors
 /// A [`Failure`] that names the file.
 pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Result<(), Failure> {
-    let files = inputs.iter().filter(|path| !data::is_standard(path));
-    let inputs: Vec<(&Path, Identity)> = files.map(|p| (*p, Identity::of(p))).collect();
+    let inputs: Vec<(&Path, Identity)> = inputs
+        .iter()
+        .map(|path| match data::is_standard(path) {
+            // It may be a file that the shell has opened.
+            true => (*path, Identity::of(Path::new("/dev/stdin"))),
+            false => (*path, Identity::of(path)),
+        })
+        .collect();
     let mut others: Vec<(&Path, Identity)> = Vec::new();
     for output in outputs {
         let path = output.path;
-        if data::is_standard(path) {
-            continue;
-        }
         let identity = Identity::of(path);
         if let Some((input, _)) = inputs.iter().find(|(_, other)| other.is(&identity)) {
             return Err(Failure::input(format!(
@@ -80,7 +83,15 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
             ))
             .hint("give every output a name of its own"));
         }
-        check_writable(path)?;
+        others.push((path, identity));
+        match output.kind {
+            Kind::Checkpoint if data::is_standard(path) => {
+                let why = "--checkpoint -: standard output cannot keep a checkpoint";
+                return Err(Failure::input(why).hint("name a file"));
+            }
+            _ if data::is_standard(path) => continue,
+            _ => check_writable(path)?,
+        }
         if !force.force && !may_replace(path, output.kind) {
             return Err(Failure::input(format!(
                 "{} is already there, and no {} that mpf wrote",
@@ -93,7 +104,6 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
             ))
             .hint("choose another name, or replace it with --force"));
         }
-        others.push((path, identity));
     }
     Ok(())
 }
@@ -200,13 +210,7 @@ pub fn marked_svg(svg: &str) -> String {
 }
 
 /// Checks that a file can be made at `path`, by making another one in its folder.
-///
-/// # Errors
-/// A [`Failure`] that says why it cannot be written.
-pub fn check_writable(path: &Path) -> Result<(), Failure> {
-    if data::is_standard(path) {
-        return Ok(());
-    }
+fn check_writable(path: &Path) -> Result<(), Failure> {
     let wrong = |why: String| Failure::input(format!("cannot write {}: {why}", path.display()));
     let target = match files::target(path) {
         Ok(target) => target,
@@ -304,6 +308,15 @@ mod tests {
         let failure = check(&[], &outputs, ASK).unwrap_err();
         assert!(failure.message.contains("the same file"), "{failure}");
         assert!(check(&[&at("data.npy")], &outputs[..1], ASK).is_ok());
+        let standard = |kind| Output {
+            path: Path::new("-"),
+            kind,
+        };
+        let failure = check(&[], &[standard(Kind::Report); 2], ASK).unwrap_err();
+        assert!(failure.message.contains("the same file"), "{failure}");
+        let failure = check(&[], &[standard(Kind::Checkpoint)], ASK).unwrap_err();
+        assert!(failure.message.contains("--checkpoint -"), "{failure}");
+        assert!(check(&[Path::new("-")], &[standard(Kind::Report)], ASK).is_ok());
     }
 
     #[test]

@@ -9,8 +9,8 @@ use mpf_report::text::unguarded;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// The memory that a line of text takes, per byte: its fields are at least two bytes long, and each
-/// has a place of eight.
-const BYTES_PER_BYTE: u64 = 16;
+/// may become a name of some 50.
+const BYTES_PER_BYTE: u64 = 32;
 /// Names of a header that are shown.
 const NAMES: usize = 4;
 

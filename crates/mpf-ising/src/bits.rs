@@ -199,12 +199,6 @@ impl States {
         &self.bits[sample * words..(sample + 1) * words]
     }
 
-    /// Returns the words of all samples, one after the other.
-    #[inline(always)]
-    pub(crate) fn words(&self) -> &[u64] {
-        &self.bits
-    }
-
     /// Iterates over all samples, packed.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u64]> {
         self.bits.chunks_exact(self.words_per_row())

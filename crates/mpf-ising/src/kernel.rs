@@ -39,7 +39,7 @@ pub use lanes::{Lanes, Number};
 pub use loss::MarginLoss;
 pub(crate) use mask::FlipMask;
 pub use peak::flops_per_second;
-pub use simd::{VectorWork, Vectors, vectorised};
+pub use simd::{VectorWork, Vectors, limit_vectors, vectorised};
 
 /// Units whose rows of R are kept side by side.
 const PANEL: usize = 32;

@@ -117,7 +117,7 @@ pub mod internal {
     pub use crate::exact::spin_correlations;
     pub use crate::kernel::{
         Algorithm, Kernel, Lanes, Number, Precision, VectorWork, Vectors, flops_per_second,
-        vectorised,
+        limit_vectors, vectorised,
     };
     pub use crate::preflight::bytes_of_fit;
     pub use crate::support::pairs;

@@ -102,6 +102,11 @@ impl Lock {
         name.push(".lock");
         let path = files::folder(path).join(name);
         loop {
+            // Through a link the name of this program would go into another file.
+            if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+                let path = path.display();
+                return Err(io::Error::other(format!("{path} is in the way")));
+            }
             let mut options = File::options();
             let mut file = options
                 .read(true)
@@ -215,6 +220,18 @@ mod tests {
         std::os::unix::fs::symlink("a.ckpt", &link).unwrap();
         let _first = open(&path).unwrap();
         assert!(open(&link).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_is_not_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "text").unwrap();
+        std::os::unix::fs::symlink("precious", folder.path().join(".mpf-a.ckpt.lock")).unwrap();
+        let error = open(&folder.path().join("a.ckpt")).err().unwrap();
+        assert!(error.to_string().contains("in the way"), "{error}");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
     }
 
     /// Many threads take the lock in turns; only one may have it at a time.

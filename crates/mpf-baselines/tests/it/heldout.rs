@@ -1,8 +1,8 @@
 //! The tournament against fits and scores by hand.
 
 use mpf_baselines::{
-    Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Recipe,
-    Tournament, TournamentOptions,
+    Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Polish,
+    Recipe, Tournament, TournamentOptions,
 };
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Exact, FoldAssignment, Folds, Lattice, Samples, States, Support};
@@ -229,4 +229,25 @@ fn a_recipe_is_scored_as_it_is_delivered() {
     }
     assert_eq!(found.entrants[0].name, "auto");
     assert!((found.entrants[0].log_likelihood.unwrap().value - ll).abs() < 1e-11);
+}
+
+/// A contender that runs out of time competes with what it has, or drops out; the others go on.
+#[test]
+fn the_time_limit_of_a_contender_is_that_of_all_its_steps() {
+    let states = draws(6, 500);
+    let mut late = method("pl", MethodOptions::default());
+    late.recipe.polish = Polish::Updates(4);
+    late.recipe.options.minimizer.max_seconds = 0.0;
+    let mut never = method("tap", MethodOptions::default());
+    never.recipe.options.minimizer.max_seconds = 0.0;
+    let contenders = [late, never, method("mpf", MethodOptions::default())];
+    let tournament = Tournament::default();
+    let found = tournament.run(&contenders, &states, |_, _| {}).unwrap();
+    let warnings = found.entrants[0].warnings.join("; ");
+    assert!(
+        warnings.contains("the time limit was reached"),
+        "{warnings}"
+    );
+    assert!(found.dropouts.iter().all(|d| d.error == Error::TimeLimit));
+    assert_eq!(found.entrants.len() + found.dropouts.len(), 3);
 }

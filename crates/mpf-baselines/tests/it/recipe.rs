@@ -374,3 +374,33 @@ fn a_recipe_that_runs_out_of_time_keeps_its_fit() {
     tap.options.minimizer.cancel = Cancel::new().within(1e6);
     assert!(data.run(&tap).is_ok());
 }
+
+/// Exact maximum likelihood is for 20 units at the most.
+#[test]
+fn a_refinement_that_fails_leaves_the_fit() {
+    let truth = random_couplings(21, 0.2, 9);
+    let data = Data::new(Exact::new(&truth).unwrap().draw(300, seed()));
+    let recipe = Recipe {
+        refine: Refine::By(find("ml")),
+        errors: ErrorBarsBy::Sandwich,
+        ..Default::default()
+    };
+    let trained = data.run(&recipe).unwrap();
+    assert_eq!((trained.method, trained.stages.len()), ("MPF", 1));
+    let [failure] = &trained.failures[..] else {
+        panic!("{:?}", trained.failures);
+    };
+    assert_eq!(failure.step, "the refinement");
+    // The later steps are those of a fit that is not refined.
+    let rough = MethodOptions {
+        minimizer: MinimizerOptions {
+            gradient_tolerance: 1e-3,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let alone = Recipe::alone(find("mpf"), rough);
+    let alone = data.run(&alone).unwrap();
+    assert_eq!(trained.fit.couplings, alone.fit.couplings);
+    assert!(trained.held_out.is_some() && trained.errors.is_some());
+}

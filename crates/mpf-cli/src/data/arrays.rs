@@ -180,6 +180,15 @@ pub(crate) fn read_entries(
     }
 }
 
+/// Returns the index that a file holds as a number; one beyond all arrays for a number that is none.
+pub(crate) fn index(number: f64) -> u64 {
+    if number >= 0.0 && number.fract() == 0.0 {
+        number as u64
+    } else {
+        u64::MAX
+    }
+}
+
 /// Returns the entries of `n_lines` lines with their positions; entries `starts[k]..starts[k + 1]`
 /// are those of line k. `None` if the starts are out of order.
 pub(crate) fn lines_of<'v>(
@@ -198,7 +207,7 @@ pub(crate) fn lines_of<'v>(
             while starts[line + 1] <= k as f64 {
                 line += 1;
             }
-            (line as u64, *position as u64, *value)
+            (line as u64, index(*position), *value)
         });
         entries.collect()
     })

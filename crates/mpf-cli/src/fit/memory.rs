@@ -15,7 +15,8 @@ use crate::data::Raster;
 use crate::failure::Failure;
 use crate::memory::{self, FitBytes, product};
 use mpf_baselines::{ErrorBarsBy, Recipe, Takes};
-use mpf_ising::Samples;
+use mpf_ising::{Samples, States};
+use std::borrow::Cow;
 
 /// Bytes per parameter of a checkpoint: L-BFGS's memory as numbers, encoded, among the other entries,
 /// and sealed.
@@ -42,9 +43,14 @@ impl FitArgs {
         recipe: &Recipe,
         raster: &Raster,
         samples: &Samples,
+        states: Option<&Cow<'_, States>>,
     ) -> Result<u64, Failure> {
         let room = self.memory.bytes();
-        let bytes = self.bytes_of_fit(recipe, raster, samples);
+        let mut bytes = self.bytes_of_fit(recipe, raster, samples);
+        if let Some(Cow::Owned(all)) = states {
+            // Rows with counts, repeated.
+            bytes.raster += 8 * (all.n_samples() * all.words_per_row()) as u64;
+        }
         let d = samples.n_units() as u64;
         let data = bytes.raster.saturating_add(bytes.samples);
         let written = data.saturating_add(product(&[WRITTEN, 8, d, d]));

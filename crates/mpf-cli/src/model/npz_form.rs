@@ -4,6 +4,7 @@
 use super::file::ModelFile;
 use super::{Convention, Model};
 use crate::failure::Failure;
+use crate::memory::Room;
 use crate::npz::{Archive, ArchiveWriter};
 use std::io::{self, Cursor, Read, Seek};
 use std::path::Path;
@@ -29,7 +30,7 @@ pub(super) fn write(model: &Model) -> io::Result<Vec<u8>> {
 }
 
 pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Model, Failure> {
-    let mut archive = Archive::open(path, Cursor::new(bytes))?;
+    let mut archive = Archive::open(path, Room::new(None), Cursor::new(bytes))?;
     let wrong = |why: String| {
         Failure::at(path, why).hint("docs/model-file.md describes the format; `mpf fit` writes it")
     };

@@ -107,6 +107,12 @@ fn archives_that_lie_about_their_entries() {
         let zip = archive(Stored, &[("x", bits.clone()), ("names", names)]);
         refusal(folder.path(), "x.npz", &zip, FIT);
     }
+    // Names that take more than there is.
+    let names = array("<U200000", &[2], &b"a\0\0\0".repeat(400_000));
+    let zip = archive(Deflated, &[("x", bits), ("names", names)]);
+    let limited = format!("{FIT} --memory-limit 1");
+    let said = refusal(folder.path(), "x.npz", &zip, &limited);
+    assert!(said.contains("the array \"names\" would take"), "{said}");
 }
 
 #[test]
@@ -176,6 +182,13 @@ fn options_that_ask_for_more_than_there_is() {
         "compare x.csv --memory-limit 1",
         "--memory-limit allows only 1.000 MB",
     );
+    // Three rows that stand for twenty million.
+    let counts = b"a,b,n\n0,1,9e6\n1,0,9e6\n1,1,2e6\n";
+    for command in ["fit x.csv -o o.json --errors bootstrap", "compare x.csv"] {
+        let arguments = format!("{command} --counts n --memory-limit 100");
+        let said = refusal(folder, "x.csv", counts, &arguments);
+        assert!(said.contains("every sample by itself"), "{said}");
+    }
     let files = fs::read_dir(folder).unwrap().count();
     assert_eq!(files, 2, "nothing is written");
 }

@@ -42,6 +42,22 @@ fn wait_for(path: &Path) {
     }
 }
 
+/// Waits until the program handles SIGTERM.
+fn wait_for_handler(child: &Child) {
+    const SIGTERM: u32 = 15;
+    let began = Instant::now();
+    loop {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        if caught >> (SIGTERM - 1) & 1 == 1 {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no handler");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries
@@ -125,7 +141,7 @@ fn names_and_numbers_that_cannot_work_are_found_before_the_work() {
         "{}",
         outcome.stderr
     );
-    for option in ["--tolerance", "--max-seconds"] {
+    for option in ["--tolerance", "--max-seconds", "--memory-limit"] {
         for number in ["inf", "nan", "-1"] {
             let outcome = mpf(path, &format!("{fit} -o m.json {option}={number}"));
             assert_eq!(outcome.code, 2, "{option} {number}");
@@ -135,6 +151,32 @@ fn names_and_numbers_that_cannot_work_are_found_before_the_work() {
                 outcome.stderr
             );
         }
+    }
+}
+
+/// Data on standard input are a file too, if the shell opened one.
+#[test]
+fn standard_input_is_not_overwritten() {
+    let folder = folder(200);
+    let path = folder.path();
+    for command in [
+        "fit - --method independent --force -o r.csv < r.csv",
+        "dca - --alphabet binary --force -o r.csv < r.csv",
+    ] {
+        fs::copy(path.join("r.npy"), path.join("r.csv")).unwrap();
+        let output = Command::new("sh")
+            .args(["-c", &format!("exec \"$0\" {command}")])
+            .arg(env!("CARGO_BIN_EXE_mpf"))
+            .current_dir(path)
+            .output()
+            .expect("there is a shell");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert_eq!(
+            fs::read(path.join("r.csv")).unwrap(),
+            fs::read(path.join("r.npy")).unwrap(),
+            "{command}"
+        );
     }
 }
 
@@ -169,13 +211,15 @@ fn control_characters_do_not_reach_the_terminal() {
     let path = folder.path();
     fs::write(
         path.join("x.csv"),
-        "a\x1b[31m,b\x07,c\n0,1,1\n1,0,1\n1,1,1\n0,0,1\n",
+        "a\x1b[31m,b\x07,\"c\nwarning: d\"\n0,1,1\n1,0,1\n1,1,1\n0,0,1\n",
     )
     .unwrap();
     let outcome = mpf(path, "fit x.csv -o m.json --polish 0");
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let hidden = |text: &str| text.chars().any(|c| c.is_control() && c != '\n');
     assert!(!hidden(&outcome.stderr) && !hidden(&outcome.stdout));
+    // An end of line in a name does not begin a line.
+    assert!(!outcome.stderr.contains("\nwarning: d"));
     assert!(
         outcome.stderr.contains("a\\u{1b}[31m"),
         "{}",
@@ -183,7 +227,7 @@ fn control_characters_do_not_reach_the_terminal() {
     );
     assert_eq!(mpf(path, "sample m.json -n 10 -o y.csv").code, 0);
     let header = fs::read_to_string(path.join("y.csv")).unwrap();
-    assert!(header.starts_with("a\x1b[31m,b\x07,c\n"));
+    assert!(header.starts_with("a\x1b[31m,b\x07,\"c\nwarning: d\"\n"));
 }
 
 /// The first step that the limit cuts is different for each.
@@ -248,6 +292,37 @@ fn a_step_that_is_deaf_does_not_hold_the_program() {
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("the work is kept in c"), "{said}");
     assert_eq!(names_without_lock(path), ["c", "m.csv", "m.json"]);
+}
+
+/// Pipes that nobody writes to.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_that_waits_hears_a_signal() {
+    let folder = folder(200);
+    let path = folder.path();
+    let made = Command::new("mkfifo")
+        .args(["p.npy", "p.json"])
+        .current_dir(path)
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no mkfifo");
+        return;
+    }
+    for command in [
+        "fit p.npy -o m.json",
+        "fit r.npy --support p.json -o m.json",
+        "compare p.npy",
+        "evaluate t.json p.npy",
+        "sample p.json -o x.npy",
+        "dca p.npy -o x.csv",
+        "dca r.npy --structure p.json -o x.csv",
+    ] {
+        let child = start(path, command);
+        wait_for_handler(&child);
+        let (code, said) = terminate(child);
+        assert_eq!(code, Some(130), "{command}: {said}");
+    }
+    assert_eq!(names(path), ["p.json", "p.npy", "r.npy", "t.json"]);
 }
 
 fn names_without_lock(folder: &Path) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Which algorithm computes a sum, how its work is cut, and how much memory it takes.
 
-use super::{PANEL, TILE, Vectors, patterns, sparse};
+use super::{PANEL, TILE, Vectors, dense, patterns, sparse};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -133,7 +133,10 @@ pub(crate) fn working_bytes(samples: &Samples) -> usize {
     let (n, d) = (samples.n_distinct(), samples.n_units());
     let (width, lists) = match choose(samples, d, d.saturating_mul(d - 1), d - 1) {
         Algorithm::Sparse => (PANEL, sparse::list_bytes(samples)),
-        Algorithm::Dense => (16, DENSE_SCRATCH * rayon::current_num_threads()),
+        Algorithm::Dense => {
+            let scratch = DENSE_SCRATCH * rayon::current_num_threads();
+            (16, dense::pass_bytes(samples).saturating_add(scratch))
+        }
         // Few units: next to nothing.
         _ => (1, 0),
     };

@@ -1,15 +1,15 @@
-//! Data with many bits set: one table row instead of four rows of R, or eight.
+//! Data with many bits set: one table row instead of five rows of R.
 //!
-//! The method of the four Russians. The columns of R are cut into groups of a few columns. For each
-//! group the partial sums of R over every pattern of its bits are tabulated, for the units of two
-//! cache lines (a panel) at once; a sample's z then takes one table row per group. The gradient does
-//! the same with samples and columns exchanged: tables of the sums of D over a few samples, looked up
-//! by the transposed bits.
+//! The method of the four Russians. The columns of R are cut into groups of five. For each group the
+//! partial sums of R over every pattern of its bits are tabulated, for the units of two cache lines (a
+//! panel) at once; a sample's z then takes one table row per group. The gradient does the same with
+//! samples and columns exchanged: tables of the sums of D over five samples, looked up by the
+//! transposed bits.
 //!
-//! Groups of 4 bits have 32 KB of tables per 64 columns, which stay in the first cache. Groups of 8
-//! take half of the look-ups, in 128 KB for one cache line of units, which stay in the second while a
-//! tile of samples passes. They pay for the columns, whose tables serve thousands of samples, but not
-//! for the samples, whose tables serve d columns and are built anew for each.
+//! A pass takes as many groups as stay in the first cache, and the sums stream from the second. Wider
+//! groups need fewer look-ups, but then fewer tables fit, or wait for the second cache: tables over six
+//! bits for one line, or over eight, were slower. Rows of two lines share the address that each
+//! look-up has to work out.
 //!
 //! Where φ follows from exp(−a) and no sum of |R| comes near overflow, the tables hold exp(R) and are
 //! multiplied, which saves the exponentials afterwards.
@@ -27,35 +27,70 @@ const TILE: usize = 4096;
 /// Cache lines in a panel.
 pub(super) const LINES: usize = 2;
 
-/// Words of bits whose tables are used at once: the more, the less often sums are read and written.
-const WORDS: usize = 2;
+/// Bits of a group, and rows of its table.
+const GROUP: usize = 5;
+const ROWS: usize = 1 << GROUP;
+
+/// Tables that are used at once: 40 KB, for a first cache of 32 or 48.
+const TABLES: usize = 10;
+
+/// By how much a word is turned left to make its first pattern the offset of a table row in bytes.
+const TURN: u32 = (64 * LINES).trailing_zeros();
 
 /// A number for every unit of a panel.
 type Row<V> = [<V as Lanes>::Line; LINES];
 
-/// How many columns make up a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
-    /// Tables of 16 rows of two cache lines: the address of a row is worked out once for both.
-    Four,
-    /// Tables of 256 rows of one cache line.
-    Eight,
+type Table<V> = [Row<V>; ROWS];
+
+/// The bits of all samples, cut into the passes over columns.
+pub(super) struct Passes {
+    n: usize,
+    /// Columns of a pass.
+    width: usize,
+    /// By pass, then by sample, each turned left by [`TURN`].
+    words: Vec<u64>,
 }
 
-impl Group {
-    /// Returns the group that is faster for `d` columns and `n` samples.
-    pub(super) fn of_columns(d: usize, n: usize) -> Self {
-        if d < 300 || n < 1024 {
-            Self::Four
-        } else {
-            Self::Eight
+impl Passes {
+    /// Copies the bits of `samples`. O(M d / 64).
+    pub(super) fn new(samples: &Samples) -> Self {
+        let (n, d) = (samples.n_distinct(), samples.n_units());
+        let width = bits_per_pass(d);
+        let mut words = Vec::with_capacity(n * d.div_ceil(width));
+        for first in (0..d).step_by(width) {
+            let (word, shift) = (first / 64, first % 64);
+            let rows = samples.states().rows().map(|row| {
+                // Columns that do not exist may be anything.
+                let next = row.get(word + 1).unwrap_or(&0);
+                (row[word] >> shift | next << 1 << (63 - shift)).rotate_left(TURN)
+            });
+            words.extend(rows);
         }
+        Self { n, width, words }
     }
+
+    /// Returns the words of some samples.
+    fn of(&self, pass: usize, samples: Range<usize>) -> &[u64] {
+        &self.words[pass * self.n..][samples]
+    }
+}
+
+/// Returns the bytes of [`Passes`].
+pub(super) fn pass_bytes(samples: &Samples) -> usize {
+    let d = samples.n_units();
+    8 * samples.n_distinct() * d.div_ceil(bits_per_pass(d))
+}
+
+/// Returns how many of `n` bits are looked up at once.
+fn bits_per_pass(n: usize) -> usize {
+    let groups = n.div_ceil(GROUP);
+    GROUP * groups.div_ceil(groups.div_ceil(TABLES))
 }
 
 /// One panel over some samples.
 pub(super) struct Task<'a> {
     pub(super) samples: &'a Samples,
+    pub(super) passes: &'a Passes,
     pub(super) mask: Option<&'a FlipMask>,
     pub(super) counts: Option<&'a Counts>,
     /// The first unit of the panel, a multiple of the lanes of a row, and how many it has.
@@ -68,7 +103,8 @@ pub(super) struct Task<'a> {
     pub(super) range: Range<usize>,
     /// If exponentials may be multiplied instead of margins added: how many terms fit in a product.
     pub(super) product: Option<usize>,
-    pub(super) columns: Group,
+    /// Whether the product of two exponentials stays within range too.
+    pub(super) square: bool,
 }
 
 /// The sums of a task.
@@ -81,43 +117,40 @@ pub(super) struct Partial {
     pub(super) counts: Vec<[f64; 2]>,
 }
 
-/// Computes value and gradient of one task.
+/// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
 pub(super) fn sum<V: Lanes, L: LaneLoss>(
     task: &Task<'_>,
     loss: L,
     scratch: &mut Scratch,
+    grads: Vec<f64>,
 ) -> Partial {
     let n_columns = task.rows.len();
-    let tile_lines = LINES * TILE.min(task.range.len().next_multiple_of(64));
-    let table_lines = WORDS * 8 * 256;
+    let tile_rows = TILE.min(task.range.len()).next_multiple_of(GROUP);
     let lines = V::lines(scratch);
-    lines.resize(table_lines + tile_lines + LINES * n_columns, V::ZEROS);
-    let (tables, lines) = lines.split_at_mut(table_lines);
-    let (tile, sums) = lines.split_at_mut(tile_lines);
-    let (tile, sums) = (tile.as_chunks_mut().0, sums.as_chunks_mut::<LINES>().0);
+    lines.resize(LINES * (TABLES * ROWS + tile_rows + n_columns), V::ZEROS);
+    let (tables, rows) = lines.as_chunks_mut().0.split_at_mut(TABLES * ROWS);
+    let (tile, sums) = rows.split_at_mut(tile_rows);
+    let tables = tables.as_chunks_mut().0;
     sums.fill([V::ZEROS; LINES]);
     let mut total = [V::splat(0.0); LINES];
     let mut partial = Partial {
         value: 0.0,
         offsets: [0.0; PANEL],
-        rows: vec![0.0; LINES * V::LANES * n_columns],
+        rows: grads,
         counts: Vec::new(),
     };
     let mut count_sums = task.counts.map_or_else(Vec::new, Counts::no_sums::<V>);
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
-        match task.columns {
-            Group::Four => margins::<V, 16, 4, 2>(task, tables, start, &mut tile[..n]),
-            Group::Eight => margins::<V, 256, 8, 1>(task, tables, start, &mut tile[..n]),
-        }
+        margins::<V>(task, tables, start, &mut tile[..n]);
         partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n], &mut count_sums);
-        // The last tile ends in zeros, up to a whole word.
-        let padded = n.next_multiple_of(64);
+        // The tile ends in zeros, up to a whole group.
+        let padded = n.next_multiple_of(GROUP);
         tile[n..padded].fill([V::ZEROS; LINES]);
         let words = task.samples.columns_from(start / 64);
-        gradient::<V>(&tile[..padded], words, tables, sums, &mut total);
+        gradient::<V>(tile, n, words, tables, sums, &mut total);
         let lines = partial.rows.chunks_exact_mut(V::LANES);
         for (sum, line) in sums.as_flattened_mut().iter_mut().zip(lines) {
             V::load(sum).add_to(line);
@@ -133,35 +166,31 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
 }
 
 #[inline(always)]
-fn load<V: Lanes, const W: usize>(row: &[V::Line; W]) -> [V; W] {
-    let mut values = [V::splat(0.0); W];
-    for (value, line) in values.iter_mut().zip(row) {
-        *value = V::load(line);
-    }
-    values
+fn load<V: Lanes>(row: &Row<V>) -> [V; LINES] {
+    [V::load(&row[0]), V::load(&row[1])]
 }
 
 #[inline(always)]
-fn store<V: Lanes, const W: usize>(values: [V; W], row: &mut [V::Line; W]) {
+fn store<V: Lanes>(values: [V; LINES], row: &mut Row<V>) {
     for (value, line) in values.into_iter().zip(row) {
         value.store(line);
     }
 }
 
 #[inline(always)]
-fn combine<V: Lanes, const W: usize>(mut a: [V; W], b: [V; W], multiply: bool) -> [V; W] {
+fn combine<V: Lanes>(mut a: [V; LINES], b: [V; LINES], multiply: bool) -> [V; LINES] {
     for (a, b) in a.iter_mut().zip(b) {
         *a = if multiply { *a * b } else { *a + b };
     }
     a
 }
 
-/// Returns R or c of W lines of the panel, or its exponential.
+/// Returns R or c of the panel, or its exponential.
 #[inline(always)]
-fn terms<V: Lanes, const W: usize>(task: &Task<'_>, row: &[f64; PANEL], line: usize) -> [V; W] {
-    let mut values = [V::splat(0.0); W];
+fn terms<V: Lanes>(task: &Task<'_>, row: &[f64; PANEL]) -> [V; LINES] {
+    let mut values = [V::splat(0.0); LINES];
     for (k, value) in values.iter_mut().enumerate() {
-        *value = V::round(&row[task.first % PANEL + V::LANES * (line + k)..]);
+        *value = V::round(&row[task.first % PANEL + V::LANES * k..]);
         if task.product.is_some() {
             *value = value.exp();
         }
@@ -169,122 +198,122 @@ fn terms<V: Lanes, const W: usize>(task: &Task<'_>, row: &[f64; PANEL], line: us
     values
 }
 
-/// Tabulates the sums (or products) of all ROWS = 2ⁿ patterns of N numbers.
+/// Tabulates the sums (or products) of `first` and all patterns of the numbers.
 #[inline(always)]
-fn tabulate<V: Lanes, const ROWS: usize, const N: usize, const W: usize>(
-    table: &mut [[V::Line; W]; ROWS],
-    numbers: &[[V; W]; N],
+fn tabulate<V: Lanes>(
+    table: &mut Table<V>,
+    first: [V; LINES],
+    numbers: &[[V; LINES]; GROUP],
     multiply: bool,
 ) {
-    let neutral = V::splat(if multiply { 1.0 } else { 0.0 });
-    store([neutral; W], &mut table[0]);
+    store(first, &mut table[0]);
     for (bit, number) in numbers.iter().enumerate() {
         let (known, next) = table[..2 << bit].split_at_mut(1 << bit);
         for (known, next) in known.iter().zip(next) {
-            store(combine(load(known), *number, multiply), next);
+            store(combine(load::<V>(known), *number, multiply), next);
         }
     }
 }
 
-/// Computes z (or exp z) of every sample of a tile, W lines at a time.
+/// Computes z (or exp z) of every sample of a tile.
 #[inline(always)]
-fn margins<V: Lanes, const ROWS: usize, const N: usize, const W: usize>(
-    task: &Task<'_>,
-    tables: &mut [V::Line],
-    start: usize,
-    tile: &mut [Row<V>],
-) {
-    let offsets = terms::<V, LINES>(task, task.offsets, 0);
-    for z in tile.iter_mut() {
-        store(offsets, z);
-    }
-    let states = task.samples.states();
-    let n_words = states.words_per_row();
-    let words = &states.words()[start * n_words..];
-    let tables = tables.as_chunks_mut::<W>().0.as_chunks_mut::<ROWS>().0;
+fn margins<V: Lanes>(task: &Task<'_>, tables: &mut [Table<V>], start: usize, tile: &mut [Row<V>]) {
+    let samples = start..start + tile.len();
     let multiply = task.product.is_some();
-    for (pass, rows) in task.rows.chunks(64 * WORDS).enumerate() {
-        let words = &words[WORDS * pass..];
-        for line in (0..LINES).step_by(W) {
-            let groups = rows.chunks(N);
-            let tables = &mut tables[..groups.len()];
-            for (table, group) in tables.iter_mut().zip(groups) {
-                // Columns that do not exist change nothing: their bits are zero.
-                let mut numbers = [[V::splat(0.0); W]; N];
-                for (number, row) in numbers.iter_mut().zip(group) {
-                    *number = terms(task, row, line);
-                }
-                tabulate(table, &numbers, multiply);
+    let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); LINES];
+    // The first table has the offsets, from which the sums begin.
+    let mut first = terms(task, task.offsets);
+    for (pass, rows) in task.rows.chunks(task.passes.width).enumerate() {
+        let groups = rows.chunks(GROUP);
+        let tables = &mut tables[..groups.len()];
+        for (table, group) in tables.iter_mut().zip(groups) {
+            // Columns that do not exist change nothing.
+            let mut numbers = [neutral; GROUP];
+            for (number, row) in numbers.iter_mut().zip(group) {
+                *number = terms(task, row);
             }
-            if multiply {
-                look_up::<V, ROWS, W, true>(tables, words, [n_words, 1], line, tile);
-            } else {
-                look_up::<V, ROWS, W, false>(tables, words, [n_words, 1], line, tile);
-            }
+            tabulate::<V>(table, first, &numbers, multiply);
+            first = neutral;
+        }
+        let words = task.passes.of(pass, samples.clone());
+        if multiply {
+            look_up::<V, true>(tables, words, pass == 0, tile);
+        } else {
+            look_up::<V, false>(tables, words, pass == 0, tile);
         }
     }
 }
 
-/// Adds to (or multiplies into) W lines of every sum the table rows that its words choose; word w of
-/// sum k is `words[k * strides[0] + w * strides[1]]`.
+/// Adds to (or multiplies into) every sum the table rows that its word chooses; new sums begin with
+/// those of the first table.
 ///
 /// Four sums at a time: none waits for its own last addition.
 #[inline(always)]
-fn look_up<V: Lanes, const ROWS: usize, const W: usize, const MULTIPLY: bool>(
-    tables: &[[[V::Line; W]; ROWS]],
+fn look_up<V: Lanes, const MULTIPLY: bool>(
+    tables: &[Table<V>],
     words: &[u64],
-    strides: [usize; 2],
-    line: usize,
+    are_new: bool,
     sums: &mut [Row<V>],
 ) {
-    let (fours, rest) = sums.as_chunks_mut::<4>();
-    let done = 4 * fours.len();
-    for (k, sums) in fours.iter_mut().enumerate() {
-        let words = &words[4 * k * strides[0]..];
-        look_up_some::<V, ROWS, W, MULTIPLY, 4>(tables, words, strides, line, sums);
+    let ((fours, rest), (words, last)) = (sums.as_chunks_mut::<4>(), words.as_chunks::<4>());
+    for (sums, words) in fours.iter_mut().zip(words) {
+        look_up_some::<V, MULTIPLY, 4>(tables, *words, are_new, sums);
     }
-    for (k, sum) in rest.iter_mut().enumerate() {
-        let (words, sums) = (&words[(done + k) * strides[0]..], std::array::from_mut(sum));
-        look_up_some::<V, ROWS, W, MULTIPLY, 1>(tables, words, strides, line, sums);
+    for (sum, word) in rest.iter_mut().zip(last) {
+        look_up_some::<V, MULTIPLY, 1>(tables, [*word], are_new, std::array::from_mut(sum));
     }
 }
 
 #[inline(always)]
-fn look_up_some<
-    V: Lanes,
-    const ROWS: usize,
-    const W: usize,
-    const MULTIPLY: bool,
-    const N: usize,
->(
-    tables: &[[[V::Line; W]; ROWS]],
-    words: &[u64],
-    strides: [usize; 2],
-    line: usize,
+fn look_up_some<V: Lanes, const MULTIPLY: bool, const N: usize>(
+    tables: &[Table<V>],
+    mut words: [u64; N],
+    are_new: bool,
     sums: &mut [Row<V>; N],
 ) {
-    let bits = ROWS.trailing_zeros();
-    // Turned by the size of a table row, the current pattern is its own offset into a table.
-    let place = (64 * W).trailing_zeros();
-    let mut all = [[V::splat(0.0); W]; N];
-    for (all, sum) in all.iter_mut().zip(sums.iter()) {
-        *all = load(&sum[line..].as_chunks().0[0]);
+    let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); LINES]; N];
+    if !are_new {
+        for (all, sum) in all.iter_mut().zip(sums.iter()) {
+            *all = load(sum);
+        }
     }
-    for (w, tables) in tables.chunks(64 / bits as usize).enumerate() {
-        let mut turned = [0u64; N];
-        for (k, turned) in turned.iter_mut().enumerate() {
-            *turned = words[k * strides[0] + w * strides[1]].rotate_left(place);
-        }
-        for table in tables {
-            for (sum, word) in all.iter_mut().zip(&mut turned) {
-                let row = load(&table[(*word >> place) as usize & (ROWS - 1)]);
-                *sum = combine(*sum, row, MULTIPLY);
-                *word = word.rotate_right(bits);
-            }
-        }
+    // Fewer branches than table by table.
+    let (pairs, rest) = tables.as_chunks::<2>();
+    for [one, other] in pairs {
+        look_up_one::<V, MULTIPLY, N>(one, &mut words, &mut all);
+        look_up_one::<V, MULTIPLY, N>(other, &mut words, &mut all);
+    }
+    for table in rest {
+        look_up_one::<V, MULTIPLY, N>(table, &mut words, &mut all);
     }
     for (all, sum) in all.into_iter().zip(sums) {
-        store(all, &mut sum[line..].as_chunks_mut().0[0]);
+        store(all, sum);
+    }
+}
+
+#[inline(always)]
+fn look_up_one<V: Lanes, const MULTIPLY: bool, const N: usize>(
+    table: &Table<V>,
+    words: &mut [u64; N],
+    all: &mut [[V; LINES]; N],
+) {
+    for (sum, word) in all.iter_mut().zip(words) {
+        let next = V::turn_right::<{ GROUP as u32 }>(*word);
+        let row = load(&table[(*word >> TURN) as usize % ROWS]);
+        *sum = combine(*sum, row, MULTIPLY);
+        *word = next;
+    }
+}
+
+/// Returns 1/z; one division serves both lines if their product stays within range.
+#[inline(always)]
+fn reciprocals<V: Lanes>(z: [V; LINES], square: bool) -> [V; LINES] {
+    let one = V::splat(1.0);
+    if square {
+        let inverse = one / (z[0] * z[1]);
+        [inverse * z[1], inverse * z[0]]
+    } else {
+        [one / z[0], one / z[1]]
     }
 }
 
@@ -319,18 +348,22 @@ fn slopes<V: Lanes, L: LaneLoss>(
             Some((counts, n)) => kept & counts.kept(n, on),
         };
         let weight = V::splat(task.samples.weight(m));
+        let both: [V; LINES] = load(z);
+        let inverse = match task.product {
+            Some(_) => reciprocals(both, task.square),
+            None => both,
+        };
         for (line, z) in z.iter_mut().enumerate() {
             let (on, kept) = (on >> (V::LANES * line), kept >> (V::LANES * line));
-            let z_m = V::load(z);
             let slope = if task.product.is_some() {
-                let mut rate = V::select(on, z_m, V::splat(1.0) / z_m);
+                let mut rate = V::select(on, both[line], inverse[line]);
                 if let Some((counts, n)) = counted {
                     rate = rate * counts.shift::<V, true>(n, on);
                 }
                 value.add_of_rate(loss, rate, weight, kept)
             } else {
                 // a = −s z.
-                let mut margin = z_m.flip(on);
+                let mut margin = both[line].flip(on);
                 if let Some((counts, n)) = counted {
                     margin = margin + counts.shift::<V, false>(n, on);
                 }
@@ -349,28 +382,54 @@ fn slopes<V: Lanes, L: LaneLoss>(
     sum + value.finish()
 }
 
-/// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total.
+/// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total, over the first `n` of a padded tile.
 #[inline(always)]
 fn gradient<V: Lanes>(
     tile: &[Row<V>],
+    n: usize,
     words: &[u64],
-    tables: &mut [V::Line],
+    tables: &mut [Table<V>],
     sums: &mut [Row<V>],
     total: &mut [V; LINES],
 ) {
-    let tables = tables.as_chunks_mut().0.as_chunks_mut::<16>().0;
-    for (pass, slopes) in tile.chunks(64 * WORDS).enumerate() {
-        let groups = slopes.as_chunks::<4>().0;
-        let tables = &mut tables[..groups.len()];
+    let (width, columns) = (bits_per_pass(n), sums.len());
+    let zero = [V::splat(0.0); LINES];
+    let mut block = [0; BLOCK];
+    for first in (0..n).step_by(width) {
+        let n_bits = width.min(n - first);
+        let groups = tile[first..].as_chunks::<GROUP>().0;
+        let tables = &mut tables[..n_bits.div_ceil(GROUP)];
         for (table, group) in tables.iter_mut().zip(groups) {
-            let mut numbers = [[V::splat(0.0); LINES]; 4];
+            let mut numbers = [zero; GROUP];
             for (number, slope) in numbers.iter_mut().zip(group) {
                 *number = load(slope);
             }
-            tabulate(table, &numbers, false);
-            *total = combine(*total, load(&table[15]), false);
+            tabulate::<V>(table, zero, &numbers, false);
+            *total = combine(*total, load(&table[ROWS - 1]), false);
         }
-        let (words, strides) = (&words[pass * WORDS * sums.len()..], [1, sums.len()]);
-        look_up::<V, 16, LINES, false>(tables, words, strides, 0, sums);
+        let words = &words[first / 64 * columns..];
+        for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
+            let block = &mut block[..sums.len()];
+            copy_bits(&words[BLOCK * k..], columns, first % 64, n_bits, block);
+            look_up::<V, false>(tables, block, false, sums);
+        }
+    }
+}
+
+/// Columns whose bits are copied at once.
+const BLOCK: usize = 256;
+
+/// Copies `n` bits of every column from `shift` of its first word on, turned left by [`TURN`]; what is
+/// above them may be anything. A column's next word is `columns` further on.
+#[inline(always)]
+fn copy_bits(words: &[u64], columns: usize, shift: usize, n: usize, block: &mut [u64]) {
+    if shift + n > 64 {
+        for ((to, low), high) in block.iter_mut().zip(words).zip(&words[columns..]) {
+            *to = (low >> shift | high << (64 - shift)).rotate_left(TURN);
+        }
+    } else {
+        for (to, low) in block.iter_mut().zip(words) {
+            *to = (low >> shift).rotate_left(TURN);
+        }
     }
 }

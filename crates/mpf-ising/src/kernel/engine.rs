@@ -2,7 +2,7 @@
 
 use super::choice::{Grid, choose};
 use super::counts::Counts;
-use super::lanes::Scratch;
+use super::lanes::{Number, Scratch};
 use super::loss::{FlowRate, LaneLoss, Logistic, terms_per_product};
 use super::patterns::{self, Patterns};
 use super::sparse::{self, SetBits};
@@ -10,7 +10,7 @@ use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, 
 use crate::bits::{Samples, for_each_set_bit, get_bit};
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// R and c of some units, with F, G and r of the last evaluation.
 pub(crate) struct MarginEngine<'a> {
@@ -26,12 +26,26 @@ pub(crate) struct MarginEngine<'a> {
     row_grads: Vec<f64>,
     offset_grads: Vec<f64>,
     shift_grads: Vec<[f64; 2]>,
+    pool: Mutex<Pool>,
+}
+
+/// Memory that evaluations leave to the next: fresh pages cost more than their sums.
+#[derive(Default)]
+struct Pool {
+    scratch: Vec<Scratch>,
+    grads: Vec<Vec<f64>>,
+}
+
+/// The samples as panels need them.
+enum PanelBits {
+    Dense(dense::Passes),
+    Sparse(SetBits),
 }
 
 /// Where R_ij is kept.
 enum Layout {
     /// `[panel][column][unit in panel]`, all columns, the last panel padded.
-    Panels { set_bits: Option<SetBits> },
+    Panels { bits: PanelBits },
     /// `[unit][neighbour]`, the columns of unit k in `neighbours[starts[k]..starts[k + 1]]`.
     Rows {
         neighbours: Vec<u32>,
@@ -70,8 +84,11 @@ impl<'a> MarginEngine<'a> {
         let in_panels = matches!(algorithm, Algorithm::Dense | Algorithm::Sparse);
         let (layout, n_entries, n_offsets) = if in_panels && units.start == 0 {
             let padded = n.next_multiple_of(PANEL);
-            let set_bits = (algorithm == Algorithm::Sparse).then(|| SetBits::new(samples));
-            let layout = Layout::Panels { set_bits };
+            let bits = match algorithm {
+                Algorithm::Sparse => PanelBits::Sparse(SetBits::new(samples)),
+                _ => PanelBits::Dense(dense::Passes::new(samples)),
+            };
+            let layout = Layout::Panels { bits };
             (layout, padded * samples.n_units(), padded)
         } else {
             let mut sorted = entries.to_vec();
@@ -114,14 +131,17 @@ impl<'a> MarginEngine<'a> {
             offsets: vec![0.0; n_offsets],
             row_grads: vec![0.0; n_entries],
             offset_grads: vec![0.0; n_offsets],
+            pool: Mutex::default(),
         }
     }
 
     /// Returns the algorithm that was chosen.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match &self.layout {
-            Layout::Panels { set_bits: None } => Algorithm::Dense,
-            Layout::Panels { .. } => Algorithm::Sparse,
+            Layout::Panels { bits } => match bits {
+                PanelBits::Dense(_) => Algorithm::Dense,
+                PanelBits::Sparse(_) => Algorithm::Sparse,
+            },
             Layout::Rows { patterns: None, .. } => Algorithm::Rows,
             Layout::Rows { .. } => Algorithm::Patterns,
         }
@@ -219,22 +239,36 @@ impl<'a> MarginEngine<'a> {
         task: impl Fn(usize, Range<usize>, &mut Scratch) -> T + Sync,
     ) -> Vec<(usize, T)> {
         let grid = Grid::new(self.samples.n_distinct(), n_parts);
-        let run = |scratch: &mut Scratch, number: usize| {
+        let run = |number: usize| {
             let (part, range) = grid.task(number);
-            (part, task(part, range, scratch))
+            let mut scratch = self.pool().scratch.pop().unwrap_or_default();
+            let result = task(part, range, &mut scratch);
+            self.pool().scratch.push(scratch);
+            (part, result)
         };
         let tasks = grid.tasks();
         if self.serial {
-            let mut scratch = Scratch::default();
-            tasks.map(|number| run(&mut scratch, number)).collect()
+            tasks.map(run).collect()
         } else {
-            let tasks = tasks.into_par_iter();
-            tasks.map_init(Scratch::default, run).collect()
+            tasks.into_par_iter().map(run).collect()
         }
     }
 
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        // Whatever a panic has left in it is good enough to be overwritten.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns `n` zeros.
+    fn zeros(&self, n: usize) -> Vec<f64> {
+        let mut zeros = self.pool().grads.pop().unwrap_or_default();
+        zeros.clear();
+        zeros.resize(n, 0.0);
+        zeros
+    }
+
     fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
-        let (d, n) = (self.samples.n_units(), self.samples.n_distinct());
+        let d = self.samples.n_units();
         let bound = self.margin_bound();
         let is_weighted = self.samples.weights().is_some();
         let single = terms_per_product::<f32>(loss, bound, is_weighted);
@@ -246,8 +280,17 @@ impl<'a> MarginEngine<'a> {
                 (Precision::Double, 8, product)
             }
         };
+        let safe = match precision {
+            Precision::Single => f32::SAFE_EXPONENT,
+            Precision::Double => f64::SAFE_EXPONENT,
+        };
+        let Layout::Panels {
+            bits: PanelBits::Dense(passes),
+        } = &self.layout
+        else {
+            unreachable!("this algorithm has passes")
+        };
         let width = lanes * dense::LINES;
-        let columns = dense::Group::of_columns(d, n);
         let rows = self.rows.as_chunks::<PANEL>().0;
         let offsets = self.offsets.as_chunks::<PANEL>().0;
         let partials = self.on_grid(self.units.len().div_ceil(width), |part, range, scratch| {
@@ -255,6 +298,7 @@ impl<'a> MarginEngine<'a> {
             let panel = first / PANEL;
             let task = dense::Task {
                 samples: self.samples,
+                passes,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
                 first,
@@ -263,15 +307,17 @@ impl<'a> MarginEngine<'a> {
                 offsets: &offsets[panel],
                 range,
                 product,
-                columns,
+                square: 2.0 * bound < safe,
             };
-            simd::dense_sum(self.vectors, precision, &task, loss, scratch)
+            let grads = self.zeros(width * d);
+            simd::dense_sum(self.vectors, precision, &task, loss, scratch, grads)
         });
         let mut value = 0.0;
-        for (part, partial) in &partials {
+        for (part, partial) in partials {
             value += partial.value;
             self.add_panel(part * width, width, &partial.offsets, &partial.rows);
             self.add_shifts(&partial.counts);
+            self.pool().grads.push(partial.rows);
         }
         value
     }
@@ -281,14 +327,14 @@ impl<'a> MarginEngine<'a> {
         let is_weighted = self.samples.weights().is_some();
         let product = terms_per_product::<f64>(loss, self.margin_bound(), is_weighted);
         let Layout::Panels {
-            set_bits: Some(set_bits),
+            bits: PanelBits::Sparse(set_bits),
         } = &self.layout
         else {
             unreachable!("this algorithm has set bits")
         };
         let rows = self.rows.as_chunks::<PANEL>().0;
         let offsets = self.offsets.as_chunks::<PANEL>().0;
-        let partials = self.on_grid(offsets.len(), |panel, range, _| {
+        let partials = self.on_grid(offsets.len(), |panel, range, scratch| {
             let task = sparse::Task {
                 samples: self.samples,
                 set_bits,
@@ -301,13 +347,15 @@ impl<'a> MarginEngine<'a> {
                 range,
                 product,
             };
-            simd::sparse_sum(self.vectors, &task, loss)
+            let grads = self.zeros(PANEL * n_columns);
+            simd::sparse_sum(self.vectors, &task, loss, scratch, grads)
         });
         let mut value = 0.0;
-        for (panel, partial) in &partials {
+        for (panel, partial) in partials {
             value += partial.value;
             self.add_panel(panel * PANEL, PANEL, &partial.offsets, &partial.rows);
             self.add_shifts(&partial.counts);
+            self.pool().grads.push(partial.rows);
         }
         value
     }

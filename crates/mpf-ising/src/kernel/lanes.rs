@@ -173,6 +173,13 @@ pub trait Lanes:
     /// [`Number::split`].
     fn split(self) -> (Self, Self);
 
+    /// Returns `word` turned right, in one instruction.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn turn_right<const BITS: u32>(word: u64) -> u64 {
+        word.rotate_right(BITS)
+    }
+
     /// Adds the lanes to the first of `sums`.
     #[inline(always)]
     fn add_to(self, sums: &mut [f64]) {
@@ -423,6 +430,26 @@ on_a_line!(exp_of_line, exp);
 #[cfg(test)]
 on_a_line!(ln_1p_of_line, ln_1p);
 
+/// Checks what lanes of `f64` do with masks, and what they do with words.
+#[cfg(test)]
+#[inline(always)]
+pub(super) fn check_masks<V: Lanes>(mask: u32) {
+    let numbers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let a = V::round(&numbers);
+    let [mut kept, mut flipped, mut chosen] = [[0.0; 8]; 3];
+    a.keep(mask).add_to(&mut kept);
+    a.flip(mask).add_to(&mut flipped);
+    V::select(mask, a, V::splat(9.0)).add_to(&mut chosen);
+    for (lane, a) in numbers.into_iter().enumerate() {
+        let is_in = mask >> lane & 1 == 1;
+        assert_eq!(kept[lane], if is_in { a } else { 0.0 });
+        assert_eq!(flipped[lane], if is_in { -a } else { a });
+        assert_eq!(chosen[lane], if is_in { a } else { 9.0 });
+    }
+    let word = u64::from(mask) << 3 | 0b101;
+    assert_eq!(V::turn_right::<5>(word), word.rotate_right(5));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -535,24 +562,11 @@ mod tests {
     }
 
     #[test]
-    fn masks_choose_lanes() {
-        let numbers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
-        for mask in 0..256 {
-            each_mask::<Portable>(mask, &numbers);
-        }
-    }
-
-    fn each_mask<V: Lanes>(mask: u32, numbers: &[f64]) {
-        let a = V::round(numbers);
-        let [mut kept, mut flipped, mut chosen] = [[0.0; 16]; 3];
-        a.keep(mask).add_to(&mut kept);
-        a.flip(mask).add_to(&mut flipped);
-        V::select(mask, a, V::splat(9.0)).add_to(&mut chosen);
-        for (lane, &a) in numbers.iter().enumerate() {
-            let is_in = mask >> lane & 1 == 1;
-            assert_eq!(kept[lane], if is_in { a } else { 0.0 });
-            assert_eq!(flipped[lane], if is_in { -a } else { a });
-            assert_eq!(chosen[lane], if is_in { a } else { 9.0 });
-        }
+    fn masks_choose_lanes_and_words_turn() {
+        each_implementation(|vectors| {
+            for mask in 0..256 {
+                simd::check_masks(vectors, mask);
+            }
+        });
     }
 }

@@ -11,6 +11,7 @@ use super::lanes::{Lanes, Plain, Scratch};
 use super::loss::LaneLoss;
 use super::{Precision, dense, peak, row, sparse};
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Which vector instructions are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,11 +30,9 @@ impl Vectors {
         let all = [Self::Portable, Self::Avx2, Self::Avx512];
         all.into_iter().filter(|kind| *kind <= Self::default())
     }
-}
 
-/// The widest of this machine.
-impl Default for Vectors {
-    fn default() -> Self {
+    /// Returns the widest of this machine.
+    fn detected() -> Self {
         // Cached by the standard library after the first call.
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2")
@@ -46,6 +45,26 @@ impl Default for Vectors {
             return Self::Avx2;
         }
         Self::Portable
+    }
+}
+
+/// The widest vectors that [`limit_vectors`] allows.
+static LIMIT: AtomicU8 = AtomicU8::new(Vectors::Avx512 as u8);
+
+/// Uses no wider vectors than these in this process from now on, to compare widths on one machine.
+pub fn limit_vectors(widest: Vectors) {
+    LIMIT.store(widest as u8, Ordering::Relaxed);
+}
+
+/// The widest of this machine, within the limit.
+impl Default for Vectors {
+    fn default() -> Self {
+        let limit = match LIMIT.load(Ordering::Relaxed) {
+            0 => Self::Portable,
+            1 => Self::Avx2,
+            _ => Self::Avx512,
+        };
+        Self::detected().min(limit)
     }
 }
 
@@ -94,11 +113,11 @@ mod plain {
     pub(super) type F32 = super::Plain<f32, 16>;
 }
 
-dispatch!(dense_f64 = dense::sum, F64, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch) -> dense::Partial);
-dispatch!(dense_f32 = dense::sum, F32, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch) -> dense::Partial);
+dispatch!(dense_f64 = dense::sum, F64, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
+dispatch!(dense_f32 = dense::sum, F32, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
 dispatch!(
     /// [`sparse::sum`].
-    sparse_sum = sparse::sum, F64, <L>(task: &sparse::Task<'_>, loss: L) -> sparse::Partial
+    sparse_sum = sparse::sum, F64, <L>(task: &sparse::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> sparse::Partial
 );
 dispatch!(
     /// [`row::sum`].
@@ -152,6 +171,9 @@ dispatch!(ln_1p_f64 = lanes::ln_1p_of_line, F64, <>(numbers: &mut [f64]) -> ());
 #[cfg(test)]
 dispatch!(ln_1p_f32 = lanes::ln_1p_of_line, F32, <>(numbers: &mut [f64]) -> ());
 
+#[cfg(test)]
+dispatch!(check_masks = lanes::check_masks, F64, <>(mask: u32) -> ());
+
 /// [`dense::sum`].
 pub(super) fn dense_sum<L: LaneLoss>(
     vectors: Vectors,
@@ -159,10 +181,11 @@ pub(super) fn dense_sum<L: LaneLoss>(
     task: &dense::Task<'_>,
     loss: L,
     scratch: &mut Scratch,
+    grads: Vec<f64>,
 ) -> dense::Partial {
     match precision {
-        Precision::Double => dense_f64(vectors, task, loss, scratch),
-        Precision::Single => dense_f32(vectors, task, loss, scratch),
+        Precision::Double => dense_f64(vectors, task, loss, scratch, grads),
+        Precision::Single => dense_f32(vectors, task, loss, scratch, grads),
     }
 }
 
@@ -317,6 +340,23 @@ mod registers {
                 #[inline(always)]
                 fn power_of_two(shifted: Self) -> Self {
                     shifted.map(Number::power_of_two)
+                }
+
+                /// The compiler would make shifts, masks and copies of many turns in a row, and
+                /// the look-up of tables has no time for them.
+                #[inline(always)]
+                fn turn_right<const BITS: u32>(word: u64) -> u64 {
+                    let turned;
+                    unsafe {
+                        std::arch::asm!(
+                            "rorx {}, {}, {}",
+                            out(reg) turned,
+                            in(reg) word,
+                            const BITS,
+                            options(pure, nomem, nostack, preserves_flags)
+                        );
+                    }
+                    turned
                 }
 
                 #[inline(always)]

@@ -9,7 +9,7 @@
 //! reciprocal.
 
 use super::counts::{self, Counts};
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Scratch};
 use super::loss::{LaneLoss, Total};
 use super::{FlipMask, PANEL, TILE};
 use crate::bits::{Samples, for_each_set_bit};
@@ -132,27 +132,34 @@ pub(super) struct Partial {
 /// A number for every unit of a panel.
 type Lines<V> = [<V as Lanes>::Line; LINES];
 
-/// Computes value and gradient of one task.
+/// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
+pub(super) fn sum<V: Lanes, L: LaneLoss>(
+    task: &Task<'_>,
+    loss: L,
+    scratch: &mut Scratch,
+    grads: Vec<f64>,
+) -> Partial {
     let mut partial = Partial {
         value: 0.0,
         offsets: [0.0; PANEL],
-        rows: vec![0.0; PANEL * task.rows.len()],
+        rows: grads,
         counts: Vec::new(),
     };
     let mut count_sums = task.counts.map_or_else(Vec::new, Counts::no_sums::<V>);
     let multiply = task.product.is_some();
+    let lines = V::lines(scratch);
+    lines.resize(LINES * (2 * task.rows.len() + TILE), V::ZEROS);
+    let (rows, others) = lines.as_chunks_mut().0.split_at_mut(task.rows.len());
+    let (sums, tile) = others.split_at_mut(task.rows.len());
+    sums.fill([V::ZEROS; LINES]);
     // A loop, not a closure: only code that is inlined here becomes vector code.
-    let mut rows: Vec<Lines<V>> = vec![[V::ZEROS; LINES]; task.rows.len()];
     for (lines, row) in rows.iter_mut().zip(task.rows) {
         *lines = terms::<V>(row, multiply);
     }
     let first = terms::<V>(task.offsets, multiply);
     let mut value = Total::<V>::new(task.product);
     let mut totals = [V::splat(0.0); LINES];
-    let mut sums: Vec<Lines<V>> = vec![[V::ZEROS; LINES]; task.rows.len()];
-    let mut tile: Vec<Lines<V>> = vec![[V::ZEROS; LINES]; TILE];
     let (word, shift) = (task.first / 64, task.first % 64);
     let present = u32::MAX >> (PANEL - task.n_units);
     let mut start = task.range.start;
@@ -173,9 +180,9 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
             let weight = V::splat(task.samples.weight(m));
             let set = task.set_bits.of_sample(m);
             let z = if multiply {
-                gather::<V, true>(&rows, &first, set)
+                gather::<V, true>(rows, &first, set)
             } else {
-                gather::<V, false>(&rows, &first, set)
+                gather::<V, false>(rows, &first, set)
             };
             for (line, z) in z.into_iter().enumerate() {
                 let (on, kept) = (on >> (8 * line), kept >> (8 * line));
@@ -207,7 +214,7 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
                 slope.store(&mut slopes[line]);
             }
         }
-        gradient::<V>(task, start, &tile, &mut sums);
+        gradient::<V>(task, start, tile, sums);
         start += TILE;
     }
     partial.value = value.finish();

@@ -303,8 +303,8 @@ fn the_logarithm_survives_couplings_whose_exponentials_overflow() {
 #[test]
 #[expect(clippy::print_stdout, reason = "the log should say what was run")]
 fn wide_tables_in_either_precision_equal_rows() {
-    // Tables over four, six and eight bits, for columns and for samples, in tiles that end early.
-    for (d, n) in [(70, 1500), (130, 2100), (410, 2500)] {
+    // Passes that end within words and groups, of columns and of samples, and tiles that end early.
+    for (d, n) in [(70, 1500), (130, 4500), (410, 2503)] {
         let samples = Samples::new(&random_states(n, d, 0.5, d as u64)).unwrap();
         let theta = random_theta(d, 2.0 / (d as f64).sqrt(), 3);
         let by = |kernel| {
@@ -332,7 +332,7 @@ fn wide_tables_in_either_precision_equal_rows() {
             };
             assert_close(&dense(Precision::Double), &rows, &theta, FlowForm::Sum);
             let single = dense(Precision::Single);
-            // A product of d/4 table rows or more, each right to a few roundings.
+            // A product of d/5 table rows, each right to a few roundings.
             let tolerance = f64::from(f32::EPSILON) * (d as f64).sqrt();
             assert!((single.0 / rows.0 - 1.0).abs() < tolerance);
             let largest = rows.1.iter().fold(0.0f64, |m, g| m.max(g.abs()));
@@ -341,6 +341,34 @@ fn wide_tables_in_either_precision_equal_rows() {
             }
             // Not the same code by mistake.
             assert_ne!(single.0, dense(Precision::Double).0);
+        }
+    }
+}
+
+/// Exponentials are multiplied and two lines share a division, then not the division, then neither.
+#[test]
+fn large_margins_leave_no_range() {
+    let d = 33;
+    let samples = Samples::new(&random_states(300, d, 0.5, 8)).unwrap();
+    for bound in [160.0, 450.0, 680.0] {
+        let mut theta = random_theta(d, 1.0, 9);
+        let size = bound / d as f64;
+        theta.iter_mut().for_each(|t| *t = size * t.signum());
+        let by = |algorithm, vectors| {
+            let kernel = Kernel {
+                algorithm,
+                vectors,
+                ..Kernel::default()
+            };
+            let neighbourhood = Neighbourhood::SingleFlips;
+            fast_by(kernel, &samples, neighbourhood, FlowForm::Sum, &theta)
+        };
+        let rows = by(Algorithm::Rows, Vectors::Portable);
+        assert!(rows.0.is_finite());
+        for vectors in Vectors::available() {
+            for algorithm in [Algorithm::Dense, Algorithm::Sparse] {
+                assert_close(&by(algorithm, vectors), &rows, &theta, FlowForm::Sum);
+            }
         }
     }
 }
