@@ -54,6 +54,7 @@ const REFRESH_SWEEPS: u32 = 1024;
 /// Gibbs sweeps of a model at fixed parameters.
 pub struct LocalGibbs<'a, M> {
     model: &'a M,
+    /// With what the model prepares.
     theta: Vec<f64>,
     inverse_temperature: f64,
 }
@@ -90,9 +91,11 @@ impl<'a, M: LocalModel> LocalGibbs<'a, M> {
             "finite and not negative",
             holds,
         )?;
+        let mut theta = theta.to_vec();
+        model.prepare(&mut theta);
         Ok(Self {
             model,
-            theta: theta.to_vec(),
+            theta,
             inverse_temperature: beta,
         })
     }
