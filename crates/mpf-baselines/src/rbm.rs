@@ -19,7 +19,7 @@
 
 use crate::Result;
 use mpf_core::rng::stream;
-use mpf_core::{EnergyModel, LocalModel, check_option};
+use mpf_core::{EnergyModel, LocalModel, SiteData, check_option};
 use rand::RngExt;
 
 /// An RBM of some visible and hidden units.
@@ -83,6 +83,11 @@ impl Rbm {
         self.n_hidden
     }
 
+    /// Returns whether visible units are coupled.
+    pub fn is_semi_restricted(&self) -> bool {
+        self.semi_restricted
+    }
+
     /// Returns parameters to start from: W uniform within ±`scale`, the rest 0.
     pub fn random_start(&self, scale: f64, seed: u64) -> Vec<f64> {
         let mut rng = stream(seed, 0);
@@ -91,6 +96,22 @@ impl Rbm {
             *w = scale * rng.random_range(-1.0..1.0);
         }
         theta
+    }
+
+    /// Returns a random start of a fit to data, with these biases of independent visible units.
+    pub(crate) fn start(&self, biases: &[f64], seed: u64) -> Vec<f64> {
+        let mut theta = self.random_start(0.5, seed);
+        let b = self.offsets()[1];
+        theta[b..b + self.n_visible].copy_from_slice(biases);
+        theta
+    }
+
+    /// Returns the share of every parameter in a penalty: none for b.
+    pub(crate) fn penalised(&self) -> Vec<f64> {
+        let b = self.offsets()[1];
+        let mut shares = vec![1.0; self.n_params()];
+        shares[b..b + self.n_visible].fill(0.0);
+        shares
     }
 
     /// Returns parameters with W uniform within ±`scale` and c and b such that a state and its
@@ -108,13 +129,20 @@ impl Rbm {
         theta
     }
 
-    /// Returns the hidden units that do nothing at `theta`: none of their weights exceeds 0.01 in
-    /// absolute value. Fewer hidden units, or another start, would do as well.
-    pub fn dead_units(&self, theta: &[f64]) -> Vec<usize> {
-        let rows = theta[..self.n_visible * self.n_hidden].chunks_exact(self.n_visible);
-        let is_dead = |row: &[f64]| row.iter().all(|w| w.abs() < 0.01);
-        let dead = rows.enumerate().filter(|(_, row)| is_dead(row));
-        dead.map(|(k, _)| k).collect()
+    /// Returns the hidden units that do nothing at `theta`: over `data` their means vary by less than
+    /// 0.01. Fewer hidden units, or another start, would do as well.
+    pub fn dead_units(&self, theta: &[f64], data: &SiteData) -> Vec<usize> {
+        let mut surroundings = vec![0.0; self.n_surroundings()];
+        let mut ranges = vec![[1.0f64, 0.0f64]; self.n_hidden];
+        for m in 0..data.n_distinct() {
+            self.surroundings(theta, data.row(m), &mut surroundings);
+            let means = &surroundings[self.n_hidden..];
+            for ([low, high], mean) in ranges.iter_mut().zip(means) {
+                (*low, *high) = (low.min(*mean), high.max(*mean));
+            }
+        }
+        let is_dead = |k: &usize| ranges[*k][1] - ranges[*k][0] < 0.01;
+        (0..self.n_hidden).filter(is_dead).collect()
     }
 
     /// Returns W of hidden unit k.

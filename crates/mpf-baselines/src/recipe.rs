@@ -29,6 +29,7 @@ use mpf_ising::{
 use serde::{Deserialize, Serialize};
 
 pub use held_out::{HeldOut, Measure};
+pub(crate) use held_out::{MIN_HELD_OUT, score_held_out};
 pub use polish::{Polish, Polishing, Verdict};
 
 /// The most units that [`Refine::Auto`] fits by exact maximum likelihood.

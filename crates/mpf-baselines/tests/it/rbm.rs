@@ -142,21 +142,25 @@ fn every_trainer_beats_independent_units() {
         };
         let fit = LocalFitter::new(&rbm, options).unwrap().fit(&data).unwrap();
         assert!(likelihood(&fit.theta) > null + 0.5 * gap, "{loss:?}");
-        assert!(rbm.dead_units(&fit.theta).is_empty());
+        assert!(rbm.dead_units(&fit.theta, &data).is_empty());
     }
     for persistent in [false, true] {
         let options = LocalContrastiveOptions {
             persistent,
             ..Default::default()
         };
-        let theta = local_contrastive(&rbm, &data, &start, &options).unwrap();
-        assert!(likelihood(&theta) > null + 0.5 * gap, "{persistent}");
+        let found = local_contrastive(&rbm, &data, &start, &options, |_| {}).unwrap();
+        assert!(likelihood(&found.theta) > null + 0.5 * gap, "{persistent}");
     }
-    assert_eq!(rbm.dead_units(&vec![0.0; rbm.n_params()]), [0, 1, 2]);
+    // No weights; or a bias so large that the unit is always off.
+    assert_eq!(rbm.dead_units(&vec![0.0; rbm.n_params()], &data), [0, 1, 2]);
+    let mut silent = truth.clone();
+    silent[6 * 3 + 1] = 100.0;
+    assert_eq!(rbm.dead_units(&silent, &data), [1]);
     let wild = LocalContrastiveOptions {
         learning_rate: 1e5,
         ..Default::default()
     };
-    let error = local_contrastive(&rbm, &data, &start, &wild).unwrap_err();
+    let error = local_contrastive(&rbm, &data, &start, &wild, |_| {}).unwrap_err();
     assert!(error.to_string().contains("learning_rate"), "{error}");
 }
