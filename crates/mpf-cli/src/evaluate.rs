@@ -83,11 +83,13 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
     check_units(args, &model, &raster, truth.as_ref())?;
-    if args.truth.is_some() && model.hidden.is_some() {
-        return Err(
-            Failure::input("--truth compares couplings, and the model has hidden units")
-                .hint("leave out --truth"),
-        );
+    if let Some(truth) = &truth
+        && (truth.hidden.is_some() || model.hidden.is_some())
+    {
+        return Err(Failure::input(
+            "--truth compares couplings, and hidden units are more than these",
+        )
+        .hint("leave out --truth"));
     }
     let states = raster.every_sample("mpf evaluate")?;
     let (goodness, source) = compare(args, &model, &states, console, cancel)?;

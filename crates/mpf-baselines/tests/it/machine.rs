@@ -205,3 +205,20 @@ fn machines_compete_with_other_models() {
     assert_eq!(best.own, Some(best.pseudolikelihood.value));
     assert!(best.pseudolikelihood.value < -ll.value);
 }
+
+#[test]
+fn threads_change_no_bit() {
+    let (_, states) = truth(300);
+    let samples = Samples::new(&states).unwrap();
+    for trainer in TRAINERS {
+        let mut options = options(trainer);
+        options.updates = 50;
+        options.minimizer.max_iterations = 10;
+        let on = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let fit = || options.fit(&samples, &mut |_| {}).unwrap().machine;
+            pool.unwrap().install(fit)
+        };
+        assert_eq!(on(1), on(3), "{trainer:?}");
+    }
+}
