@@ -5,8 +5,7 @@ use crate::memory;
 use clap::ValueEnum;
 use mpf_baselines::Machine;
 use mpf_core::{Cancel, Checkpoint, rng};
-use mpf_ising::internal::last_word_mask;
-use mpf_ising::{Couplings, States};
+use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
@@ -177,12 +176,12 @@ impl Drawing<'_> {
         let plain = match self.target {
             Target::Ising(couplings) => {
                 let gibbs = Gibbs::new(couplings)?;
-                let starts = self.starts(|row| gibbs.state(row))?;
+                let starts = self.starts(&gibbs, |row| gibbs.state(row))?;
                 self.run(SamplerName::Gibbs, &gibbs, Some(starts))?
             }
             Target::Machine(machine) => {
                 let gibbs = machine.gibbs(1.0)?;
-                let starts = self.starts(|row| gibbs.state(row))?;
+                let starts = self.starts(&gibbs, |row| gibbs.state(row))?;
                 self.run(SamplerName::Gibbs, &gibbs, Some(starts))?
             }
         };
@@ -242,10 +241,11 @@ impl Drawing<'_> {
 
     /// Returns starts that show whether Gibbs sweeps move from mode to mode: random states and
     /// their opposites, and in every second chain rows of the data far from each other.
-    fn starts<S>(
+    fn starts<S: ChainSampler<Draws = States>>(
         &self,
-        state: impl Fn(&[u64]) -> mpf_samplers::Result<S>,
-    ) -> Result<Vec<S>, Failure> {
+        sampler: &S,
+        state: impl Fn(&[u64]) -> mpf_samplers::Result<S::State>,
+    ) -> Result<Vec<S::State>, Failure> {
         let n_chains = self.n_chains();
         let mut rng = rng::stream(self.options.seed, n_chains);
         let from_data = self
@@ -256,15 +256,13 @@ impl Drawing<'_> {
         for row in from_data {
             starts.push(state(row)?);
         }
-        let d = self.target.n_units();
         while starts.len() < n_chains {
-            let mut row = vec![0; d.div_ceil(64)];
-            row.fill_with(|| rng.next_u64());
-            row[d.div_ceil(64) - 1] &= last_word_mask(d);
-            starts.push(state(&row)?);
-            row.iter_mut().for_each(|word| *word = !*word);
-            row[d.div_ceil(64) - 1] &= last_word_mask(d);
-            starts.push(state(&row)?);
+            let start = sampler.random_start(&mut rng)?;
+            let mut recorded = sampler.no_draws();
+            sampler.record(&start, &mut recorded);
+            let mut opposite = recorded.row(0).to_vec();
+            (0..recorded.n_units()).for_each(|unit| flip_bit(&mut opposite, unit));
+            starts.extend([start, state(&opposite)?]);
         }
         starts.truncate(n_chains);
         Ok(starts)
