@@ -99,7 +99,7 @@ fn train(
             cancel: cancel.clone(),
             ..Default::default()
         };
-        Ok(local_contrastive(rbm, data, &start(0), &options)?)
+        Ok(local_contrastive(rbm, data, &start(0), &options, |_| {})?.theta)
     };
     match trainer {
         "MPF" => fit(LocalLoss::Flow),

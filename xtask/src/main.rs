@@ -11,6 +11,7 @@ mod check_missing;
 mod check_verdicts;
 mod choose_penalty;
 mod compare_estimators;
+mod compare_neighbours;
 mod compare_peers;
 mod compare_plmc;
 mod compare_rbm;
@@ -71,6 +72,8 @@ enum Command {
     RecoverLattice(recover_lattice::Args),
     /// Compares pseudolikelihood with MPF on spin glasses over many seeds, and checks expectations.
     CompareEstimators(compare_estimators::Args),
+    /// Compares MPF over single flips with MPF over pairs of flips too, where single flips fail.
+    CompareNeighbours(compare_neighbours::Args),
     /// Compares MPF, PL, CD and PCD on restricted Boltzmann machines by exact log-likelihood.
     CompareRbm(compare_rbm::Args),
     /// Checks that the defaults of `mpf fit` are good on samples that they have not seen.
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
         Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
         Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
+        Command::CompareNeighbours(args) => compare_neighbours::run(&args, &cancel),
         Command::CompareRbm(args) => compare_rbm::run(&args, &cancel),
         Command::CheckDefaults(args) => check_defaults::run(&args, &cancel),
         Command::CheckErrors(args) => check_errors::run(&args, &cancel),

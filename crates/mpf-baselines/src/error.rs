@@ -17,6 +17,17 @@ pub enum Error {
         /// Its value.
         value: f64,
     },
+    /// A machine whose energies overflow.
+    #[error(
+        "parameter {parameter} of the machine is {value}: weights beyond ±500 overflow; use a larger \
+         penalty, or fewer hidden units"
+    )]
+    Overflowing {
+        /// The parameter.
+        parameter: usize,
+        /// Its value.
+        value: f64,
+    },
     /// A unit without variance, where its variance has to be inverted.
     #[error(
         "unit {unit} is always {value}, so the covariance of the units has no inverse: leave the \

@@ -239,8 +239,17 @@ impl Moments {
 
     /// Of a small model, without error; finite. O(d 2^d), and 8 · 2^d bytes.
     pub fn exact(exact: &Exact) -> Self {
-        let d = exact.couplings().n_units();
-        Self::central(&Raw::of_probabilities(d, exact.probabilities()))
+        Self::of_probabilities(exact.couplings().n_units(), exact.probabilities())
+    }
+
+    /// As [`Moments::exact`], from the probabilities of all states of `n_units` units; bit i of the
+    /// number of a state is unit i.
+    ///
+    /// # Panics
+    /// Unless there are 2^d of them.
+    pub fn of_probabilities(n_units: usize, probabilities: Vec<f64>) -> Self {
+        assert_eq!(probabilities.len(), 1 << n_units, "states of the model");
+        Self::central(&Raw::of_probabilities(n_units, probabilities))
     }
 
     /// Central moments, errors zero.

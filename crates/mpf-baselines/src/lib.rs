@@ -39,6 +39,7 @@ mod goodness;
 mod independent;
 mod local_contrastive;
 mod log_z;
+mod machine;
 mod max_likelihood;
 mod mean_field;
 mod method;
@@ -60,7 +61,10 @@ pub use pseudolikelihood::Pseudolikelihood;
 pub use rise::{log_rise, rise};
 
 // Machines with hidden units.
-pub use local_contrastive::{LocalContrastiveOptions, local_contrastive};
+pub use local_contrastive::{LocalContrasted, LocalContrastiveOptions, local_contrastive};
+pub use machine::{
+    Machine, MachineFit, MachineOptions, MachineProgress, MachineTrainer, MachineWarning,
+};
 pub use rbm::Rbm;
 
 // Every method behind one trait.
@@ -79,7 +83,7 @@ pub use goodness::{
 pub use log_z::{LogZ, LogZSource};
 pub use objectives::Objectives;
 pub use tournament::{
-    Comparison, Contender, Criterion, Dropout, Entrant, Tournament, TournamentOptions,
+    Comparison, Contender, Criterion, Dropout, Entrant, Plan, Tournament, TournamentOptions,
 };
 
 pub use error::Error;

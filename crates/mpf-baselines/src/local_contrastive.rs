@@ -10,11 +10,12 @@
 
 use crate::Result;
 use crate::error::Error;
-use mpf_core::rng::{stream, substream};
-use mpf_core::{Cancel, LocalModel, SiteData, check_count, check_option};
+use mpf_core::rng::{Xoshiro256PlusPlus, stream, substream};
+use mpf_core::{Cancel, Checkpoint, LocalModel, SiteData, StopReason, check_count, check_option};
 use mpf_samplers::{LocalGibbs, Sampler};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// Options of [`local_contrastive`], unchecked.
 #[derive(Clone, Debug)]
@@ -31,12 +32,16 @@ pub struct LocalContrastiveOptions {
     pub learning_rate: f64,
     /// μ, below 1. Default 0.5.
     pub momentum: f64,
-    /// λ of ½ λ Σ θ², on all parameters. Default 0.
+    /// λ of ½ λ Σ c θ². Default 0.
     pub l2: f64,
+    /// c, the share of every parameter in the penalty. Default empty: all 1.
+    pub penalised: Vec<f64>,
     /// The seed of everything random. Default 0.
     pub seed: u64,
     /// The handle that stops the run.
     pub cancel: Cancel,
+    /// Where unfinished work is kept. Default: nowhere.
+    pub checkpoint: Checkpoint,
 }
 
 impl Default for LocalContrastiveOptions {
@@ -49,28 +54,81 @@ impl Default for LocalContrastiveOptions {
             learning_rate: 0.05,
             momentum: 0.5,
             l2: 0.0,
+            penalised: Vec::new(),
             seed: 0,
             cancel: Cancel::new(),
+            checkpoint: Checkpoint::default(),
         }
     }
 }
 
 /// Parameters beyond this have run away.
-const LIMIT: f64 = 1000.0;
+const LIMIT: f64 = 500.0;
 
-/// Learns θ from `start`. Equal for any number of threads.
-///
-/// # Errors
-/// [`mpf_core::Error::Option`] for options out of range, [`mpf_core::Error::Count`] for data or a
-/// start of another model, [`Error::RanAway`], [`mpf_core::Error::Cancelled`].
-pub fn local_contrastive(
+/// What contrastive divergence found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[must_use = "look at `stop` to see whether all updates were made"]
+pub struct LocalContrasted {
+    /// The parameters, averaged over the last fifth of the updates; the last ones if it was stopped
+    /// before.
+    pub theta: Vec<f64>,
+    /// Updates made.
+    pub updates: usize,
+    /// [`StopReason::IterationLimit`] after all updates.
+    pub stop: StopReason,
+}
+
+/// Everything that the next update depends on.
+#[derive(Clone, Serialize, Deserialize)]
+struct Progress {
+    update: usize,
+    theta: Vec<f64>,
+    velocity: Vec<f64>,
+    average: Vec<f64>,
+    averaged: f64,
+    chains: Vec<Vec<u8>>,
+    rng: Xoshiro256PlusPlus,
+}
+
+/// Samples with the chance of their weight.
+struct Batches<'a> {
+    data: &'a SiteData,
+    cumulative: Vec<f64>,
+}
+
+impl<'a> Batches<'a> {
+    fn new(data: &'a SiteData) -> Self {
+        let mut sum = 0.0;
+        let add = |w: &f64| {
+            sum += w;
+            sum
+        };
+        let cumulative = data.weights().iter().map(add).collect();
+        Self { data, cumulative }
+    }
+
+    fn draw(&self, n: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<u8>> {
+        let last = self.cumulative.len() - 1;
+        let draw = |_| {
+            let u = rng.random::<f64>() * self.cumulative[last];
+            let at = self.cumulative.partition_point(|&c| c <= u);
+            self.data.row(at.min(last)).to_vec()
+        };
+        (0..n).map(draw).collect()
+    }
+}
+
+fn check(
     model: &impl LocalModel,
     data: &SiteData,
     start: &[f64],
     options: &LocalContrastiveOptions,
-) -> Result<Vec<f64>> {
+) -> Result<()> {
     check_count("sites of the data", model.n_sites(), data.n_sites())?;
     check_count("starting parameters", model.n_params(), start.len())?;
+    if !options.penalised.is_empty() {
+        check_count("penalised", model.n_params(), options.penalised.len())?;
+    }
     for (name, n) in [
         ("updates", options.updates),
         ("sweeps", options.sweeps),
@@ -79,78 +137,121 @@ pub fn local_contrastive(
         check_option(name, n as f64, "at least 1", n >= 1)?;
     }
     let (rate, momentum) = (options.learning_rate, options.momentum);
-    check_option(
-        "learning_rate",
-        rate,
-        "finite and positive",
-        rate > 0.0 && rate.is_finite(),
-    )?;
+    let holds = rate > 0.0 && rate.is_finite();
+    check_option("learning_rate", rate, "finite and positive", holds)?;
     let holds = (0.0..1.0).contains(&momentum);
     check_option("momentum", momentum, "from 0 to below 1", holds)?;
+    Ok(())
+}
 
-    let cumulative: Vec<f64> = data
-        .weights()
-        .iter()
-        .scan(0.0, |sum, w| {
-            *sum += w;
-            Some(*sum)
-        })
-        .collect();
-    let total = cumulative[cumulative.len() - 1];
-    let mut rng = stream(options.seed, 0);
-    let mut draw = || {
-        let u = rng.random::<f64>() * total;
-        let at = cumulative.partition_point(|&c| c <= u);
-        data.row(at.min(cumulative.len() - 1)).to_vec()
-    };
-    let mut chains: Vec<Vec<u8>> = (0..options.batch_size).map(|_| draw()).collect();
-    let mut theta = start.to_vec();
-    let mut velocity = vec![0.0; theta.len()];
-    let (mut average, mut averaged) = (vec![0.0; theta.len()], 0.0);
-    for update in 0..options.updates {
-        if options.cancel.is_cancelled() {
-            return Err(mpf_core::Error::Cancelled.into());
-        }
-        let batch: Vec<Vec<u8>> = (0..options.batch_size).map(|_| draw()).collect();
-        let gibbs = LocalGibbs::new(model, &theta, 1.0)?;
-        let seed = substream(options.seed, 1 + update as u64).next_u64();
-        let starts = if options.persistent { &chains } else { &batch };
-        chains = starts
-            .par_iter()
-            .enumerate()
-            .map(|(chain, x)| {
-                let mut rng = substream(seed, chain as u64);
-                let mut state = gibbs.state(x)?;
-                for _ in 0..options.sweeps {
-                    gibbs.step(&mut state, &mut rng);
-                }
-                Ok(state.sites().to_vec())
-            })
-            .collect::<Result<_>>()?;
-        let mut slope: Vec<f64> = theta.iter().map(|t| options.l2 * t).collect();
-        let share = 1.0 / options.batch_size as f64;
-        for (x, y) in batch.iter().zip(&chains) {
-            model.add_energy_grad(&theta, x, share, &mut slope);
-            model.add_energy_grad(&theta, y, -share, &mut slope);
-        }
-        let rate = rate * (1.0 - 0.9 * update as f64 / options.updates as f64);
-        for ((t, v), s) in theta.iter_mut().zip(&mut velocity).zip(&slope) {
-            *v = momentum * *v - rate * s;
-            *t += *v;
-        }
-        if let Some(parameter) = theta.iter().position(|t| t.is_nan() || t.abs() > LIMIT) {
-            return Err(Error::RanAway {
-                update: update + 1,
-                parameter,
-                value: theta[parameter],
-            });
-        }
-        if 5 * (update + 1) > 4 * options.updates {
-            averaged += 1.0;
-            for (a, t) in average.iter_mut().zip(&theta) {
-                *a += t;
+/// Learns θ from `start`, and calls `observer` with the number of every update. Equal for any number
+/// of threads.
+///
+/// # Errors
+/// [`mpf_core::Error::Option`] for options out of range, [`mpf_core::Error::Count`] for data or a
+/// start of another model, [`Error::RanAway`], those of a checkpoint.
+pub fn local_contrastive(
+    model: &impl LocalModel,
+    data: &SiteData,
+    start: &[f64],
+    options: &LocalContrastiveOptions,
+    mut observer: impl FnMut(usize),
+) -> Result<LocalContrasted> {
+    check(model, data, start, options)?;
+    let batches = Batches::new(data);
+    let mut at = match options.checkpoint.resume::<Progress>()? {
+        Some(earlier) if earlier.theta.len() == start.len() => earlier,
+        _ => {
+            let mut rng = stream(options.seed, 0);
+            Progress {
+                update: 0,
+                theta: start.to_vec(),
+                velocity: vec![0.0; start.len()],
+                average: vec![0.0; start.len()],
+                averaged: 0.0,
+                chains: batches.draw(options.batch_size, &mut rng),
+                rng,
             }
         }
+    };
+    let mut stop = StopReason::IterationLimit;
+    while at.update < options.updates {
+        if let Some(reason) = options.cancel.reason() {
+            stop = reason;
+            break;
+        }
+        step(model, &batches, options, &mut at)?;
+        observer(at.update);
+        options.checkpoint.offer(|| at.clone());
     }
-    Ok(average.iter().map(|a| a / averaged).collect())
+    if options.checkpoint.is_on() {
+        options.checkpoint.note(at.clone());
+    }
+    let theta = match at.averaged {
+        0.0 => at.theta,
+        n => at.average.iter().map(|a| a / n).collect(),
+    };
+    Ok(LocalContrasted {
+        theta,
+        updates: at.update,
+        stop,
+    })
+}
+
+fn step(
+    model: &impl LocalModel,
+    batches: &Batches<'_>,
+    options: &LocalContrastiveOptions,
+    at: &mut Progress,
+) -> Result<()> {
+    let batch = batches.draw(options.batch_size, &mut at.rng);
+    let gibbs = LocalGibbs::new(model, &at.theta, 1.0)?;
+    let seed = substream(options.seed, 1 + at.update as u64).next_u64();
+    let starts = if options.persistent {
+        &at.chains
+    } else {
+        &batch
+    };
+    at.chains = starts
+        .par_iter()
+        .enumerate()
+        .map(|(chain, x)| {
+            let mut rng = substream(seed, chain as u64);
+            let mut state = gibbs.state(x)?;
+            for _ in 0..options.sweeps {
+                gibbs.step(&mut state, &mut rng);
+            }
+            Ok(state.sites().to_vec())
+        })
+        .collect::<Result<_>>()?;
+    let share = |k: usize| options.penalised.get(k).copied().unwrap_or(1.0);
+    let theta = at.theta.iter().enumerate();
+    let mut slope: Vec<f64> = theta.map(|(k, t)| options.l2 * share(k) * t).collect();
+    let part = 1.0 / options.batch_size as f64;
+    for (x, y) in batch.iter().zip(&at.chains) {
+        model.add_energy_grad(&at.theta, x, part, &mut slope);
+        model.add_energy_grad(&at.theta, y, -part, &mut slope);
+    }
+    let fraction = at.update as f64 / options.updates as f64;
+    let rate = options.learning_rate * (1.0 - 0.9 * fraction);
+    for ((t, v), s) in at.theta.iter_mut().zip(&mut at.velocity).zip(&slope) {
+        *v = options.momentum * *v - rate * s;
+        *t += *v;
+    }
+    at.update += 1;
+    let ran_away = |t: &f64| t.is_nan() || t.abs() > LIMIT;
+    if let Some(parameter) = at.theta.iter().position(ran_away) {
+        return Err(Error::RanAway {
+            update: at.update,
+            parameter,
+            value: at.theta[parameter],
+        });
+    }
+    if 5 * at.update > 4 * options.updates {
+        at.averaged += 1.0;
+        for (a, t) in at.average.iter_mut().zip(&at.theta) {
+            *a += t;
+        }
+    }
+    Ok(())
 }

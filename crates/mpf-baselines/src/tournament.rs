@@ -17,6 +17,7 @@ mod comparison;
 use crate::Result;
 use crate::error::{Error, check_mean};
 use crate::log_z::{LogZ, LogZSource};
+use crate::machine::{MachineFit, MachineOptions, MachineTrainer};
 use crate::method::{Method, MethodOptions, OwnObjective};
 use crate::objectives::Objectives;
 use crate::recipe::{Recipe, Trained, TrainingData, or_time_limit};
@@ -71,21 +72,55 @@ pub enum Criterion {
     LogLikelihood,
 }
 
-/// A recipe that enters a tournament.
+/// What a contender fits.
+#[derive(Clone)]
+pub enum Plan {
+    /// An Ising or K-pairwise model.
+    Recipe(Box<Recipe>),
+    /// A machine with hidden units.
+    Machine(Box<MachineOptions>),
+}
+
+/// A model that enters a tournament.
 #[derive(Clone)]
 pub struct Contender {
     /// Its name in tables.
     pub name: String,
     /// What is fitted.
-    pub recipe: Recipe,
+    pub plan: Plan,
 }
 
 impl Contender {
     /// Enters one method alone, under its title.
     pub fn alone(method: &'static dyn Method, options: MethodOptions) -> Self {
+        Self::new(method.describe().title, Recipe::alone(method, options))
+    }
+
+    /// Enters a recipe.
+    pub fn new(name: impl Into<String>, recipe: Recipe) -> Self {
         Self {
-            name: method.describe().title.to_owned(),
-            recipe: Recipe::alone(method, options),
+            name: name.into(),
+            plan: Plan::Recipe(Box::new(recipe)),
+        }
+    }
+
+    /// Enters a machine with hidden units.
+    pub fn machine(name: impl Into<String>, options: MachineOptions) -> Self {
+        Self {
+            name: name.into(),
+            plan: Plan::Machine(Box::new(options)),
+        }
+    }
+
+    /// Returns the objective that it is judged by, for so many units.
+    fn objective(&self, n_units: usize) -> Option<OwnObjective> {
+        match &self.plan {
+            Plan::Recipe(recipe) => recipe.last(n_units).describe().objective,
+            Plan::Machine(machine) => match machine.trainer {
+                MachineTrainer::Mpf => Some(OwnObjective::Flow),
+                MachineTrainer::Pseudolikelihood => Some(OwnObjective::Pseudolikelihood),
+                MachineTrainer::Contrastive | MachineTrainer::Persistent => None,
+            },
         }
     }
 }
@@ -151,7 +186,7 @@ pub struct Comparison {
 ///
 /// let truth = Couplings::new(array![[0.5, -1.0], [-1.0, 0.2]])?;
 /// let states = Exact::new(&truth)?.draw(2000, 1);
-/// let auto = Contender { name: "auto".into(), recipe: Recipe::default() };
+/// let auto = Contender::new("auto", Recipe::default());
 /// let null = Methods::default().find("independent").unwrap();
 /// let null = Contender::alone(null, Default::default());
 /// let table = Tournament::default().run(&[auto, null], &states, |_, _| {})?;
@@ -205,14 +240,22 @@ impl Tournament {
                     if options.cancel.is_cancelled() {
                         return Err(mpf_ising::Error::Cancelled.into());
                     }
-                    let mut recipe = contender.recipe.clone();
-                    let limits = &mut recipe.options.minimizer;
-                    limits.cancel = limits.cancel.within(limits.max_seconds);
-                    let trained = recipe.deliver(TrainingData {
-                        samples,
-                        states: Some(training),
-                    })?;
-                    self.score(&mut entry, &trained, held_out, folds.held_out(fold))?;
+                    let found = match &contender.plan {
+                        Plan::Recipe(recipe) => {
+                            let mut recipe = recipe.clone();
+                            let limits = &mut recipe.options.minimizer;
+                            limits.cancel = limits.cancel.within(limits.max_seconds);
+                            let data = TrainingData {
+                                samples,
+                                states: Some(training),
+                            };
+                            self.judge_trained(&recipe.deliver(data)?, &entry, held_out)?
+                        }
+                        Plan::Machine(options) => {
+                            self.judge_machine(options.fit(samples, &mut |_| {})?, held_out)?
+                        }
+                    };
+                    entry.add(found, folds.held_out(fold));
                     observer(at, fold);
                 }
                 entry.finish(options.block_length)
@@ -231,46 +274,49 @@ impl Tournament {
         Ok(comparison)
     }
 
-    fn score(
-        &self,
-        entry: &mut Entry,
-        trained: &Trained,
-        held_out: &States,
-        places: &[usize],
-    ) -> Result<()> {
-        let share = places.len() as f64 / entry.scores.len() as f64;
+    fn judge_trained(&self, trained: &Trained, entry: &Entry, held_out: &States) -> Result<Judged> {
         let fit = &trained.fit;
         let (lattice, annealed) = (
             self.options.lattice.as_ref(),
             self.options.annealed.as_ref(),
         );
-        let log_z = LogZ::of(&fit.couplings, lattice, annealed)?;
-        let value = log_z.map_or(f64::NAN, |z| z.value);
-        let scores = sample_scores(&fit.couplings, held_out);
-        for (&place, score) in places.iter().zip(scores) {
-            // The third is the energy.
-            entry.scores[place] = [score[0], score[1], -score[2] - value];
-        }
-        if let Some(log_z) = log_z {
-            entry.source = Some(log_z.source);
-            entry.log_z_error = entry.log_z_error.hypot(share * log_z.standard_error);
-        } else {
-            entry.has_likelihood = false;
-        }
-        if entry.objective == Some(OwnObjective::LogRise) {
-            let objectives = Objectives::of(&fit.couplings, &Samples::new(held_out)?)?;
-            entry.log_rise += share * objectives.log_rise;
-        }
-        entry.seconds += fit.seconds;
-        entry
-            .warnings
-            .extend(fit.warnings.iter().map(ToString::to_string));
+        let mut warnings: Vec<String> = fit.warnings.iter().map(ToString::to_string).collect();
         let failures = trained.failures.iter();
-        entry
-            .warnings
-            .extend(failures.map(|f| format!("{}: {}", f.step, f.error)));
-        Ok(())
+        warnings.extend(failures.map(|f| format!("{}: {}", f.step, f.error)));
+        Ok(Judged {
+            scores: sample_scores(&fit.couplings, held_out),
+            log_z: LogZ::of(&fit.couplings, lattice, annealed)?,
+            log_rise: match entry.objective {
+                Some(OwnObjective::LogRise) => {
+                    Objectives::of(&fit.couplings, &Samples::new(held_out)?)?.log_rise
+                }
+                _ => 0.0,
+            },
+            seconds: fit.seconds,
+            warnings,
+        })
     }
+
+    fn judge_machine(&self, fit: MachineFit, held_out: &States) -> Result<Judged> {
+        let annealed = self.options.annealed.as_ref();
+        Ok(Judged {
+            scores: fit.machine.scores(held_out),
+            log_z: annealed.map(|a| fit.machine.log_z(a)).transpose()?,
+            log_rise: 0.0,
+            seconds: fit.seconds,
+            warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+        })
+    }
+}
+
+/// A model fitted without a fold, and judged there.
+struct Judged {
+    /// (MPF, PL, E) of every sample.
+    scores: Vec<[f64; 3]>,
+    log_z: Option<LogZ>,
+    log_rise: f64,
+    seconds: f64,
+    warnings: Vec<String>,
 }
 
 /// One contender under way.
@@ -291,7 +337,7 @@ impl Entry {
     fn new(contender: &Contender, n_units: usize, n_samples: usize) -> Self {
         Self {
             name: contender.name.clone(),
-            objective: contender.recipe.last(n_units).describe().objective,
+            objective: contender.objective(n_units),
             scores: vec![[f64::NAN; 3]; n_samples],
             source: None,
             has_likelihood: true,
@@ -300,6 +346,24 @@ impl Entry {
             seconds: 0.0,
             warnings: Vec::new(),
         }
+    }
+
+    /// Adds the scores of the samples at `places`.
+    fn add(&mut self, judged: Judged, places: &[usize]) {
+        let share = places.len() as f64 / self.scores.len() as f64;
+        let value = judged.log_z.map_or(f64::NAN, |z| z.value);
+        for (&place, score) in places.iter().zip(judged.scores) {
+            self.scores[place] = [score[0], score[1], -score[2] - value];
+        }
+        if let Some(log_z) = judged.log_z {
+            self.source = Some(log_z.source);
+            self.log_z_error = self.log_z_error.hypot(share * log_z.standard_error);
+        } else {
+            self.has_likelihood = false;
+        }
+        self.log_rise += share * judged.log_rise;
+        self.seconds += judged.seconds;
+        self.warnings.extend(judged.warnings);
     }
 
     fn finish(self, block_length: usize) -> Result<Entrant> {

@@ -70,6 +70,7 @@ Examples:
   mpf fit spins.csv --spins --method pl --l1 auto --errors sandwich -o model.npz
   mpf fit counts.csv.gz --binarize --index --drop age -o model.json
   mpf fit answers.csv --levels 1,2 --missing drop -o model.json
+  mpf fit spikes.npy --model rbm --hidden 20 -o rbm.json
   mpf sample model.json -o - | mpf fit - -o again.json
 
 With --checkpoint an interrupted fit can be continued:
@@ -85,7 +86,8 @@ of M samples are 1.")]
     /// Compare methods on held-out data
     #[command(after_help = "\
 Example:
-  mpf compare spikes.npy --methods mpf,pl,independent -o compare.html")]
+  mpf compare spikes.npy --methods mpf,pl,independent -o compare.html
+  mpf compare spikes.npy --methods auto --hidden 20          with RBMs and a K-pairwise model")]
     Compare(Box<compare::CompareArgs>),
     /// Draw states from a model
     #[command(after_help = "\

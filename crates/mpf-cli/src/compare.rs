@@ -9,7 +9,8 @@ use crate::methods::{AUTO, MethodArgs, ModelName, Strength, find};
 use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
-    Comparison, Contender, Entrant, Methods, Polish, Refine, Takes, Tournament, TournamentOptions,
+    Comparison, Contender, Entrant, Methods, Plan, Polish, Refine, Takes, Tournament,
+    TournamentOptions,
 };
 use mpf_core::Cancel;
 use mpf_ising::internal::n_packed;
@@ -67,6 +68,12 @@ pub fn run(
                 .hint("choose a penalty with `mpf fit --l1 auto` and give it here"),
         );
     }
+    if args.options.model.has_hidden_units() {
+        return Err(
+            Failure::input("mpf compare has no --model rbm and no --model srbm")
+                .hint("give --hidden 20: both machines then join the comparison"),
+        );
+    }
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
     let states = raster.every_sample("mpf compare")?;
@@ -77,10 +84,19 @@ pub fn run(
     let samples = raster.samples()?;
     let fit = FitBytes::new(&raster, &samples, n_packed(d));
     let folds = product(&[args.folds as u64, fit.data()]);
+    let mut machines = 0;
+    for contender in &contenders {
+        if let Plan::Machine(options) = &contender.plan {
+            let bytes = memory::of_machine(&samples, options.n_parameters(d)?);
+            machines = bytes.max(machines);
+        }
+    }
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
     memory::check(
         "this comparison",
-        fit.total().saturating_add(folds).saturating_add(scores),
+        [fit.total(), folds, scores, machines]
+            .into_iter()
+            .fold(0, u64::saturating_add),
         args.memory.bytes(),
         "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
@@ -149,8 +165,13 @@ fn contenders(
         }
     };
     let mut contenders = Vec::new();
+    let plain_options = MethodArgs {
+        hidden: None,
+        starts: None,
+        ..args.options.clone()
+    };
     for name in names {
-        let recipe = args.options.recipe(methods, name, Support::Full, cancel)?;
+        let recipe = plain_options.recipe(methods, name, Support::Full, cancel)?;
         let mut plain = recipe.clone();
         plain.refine = Refine::Nothing;
         plain.polish = Polish::Updates(0);
@@ -162,28 +183,33 @@ fn contenders(
             AUTO => AUTO,
             _ => find(methods, name)?.describe().title,
         };
-        contenders.push(Contender {
-            name: title.to_owned(),
-            recipe,
-        });
+        contenders.push(Contender::new(title, recipe));
         if has_plain {
-            contenders.push(Contender {
-                name: format!("{title}, plain"),
-                recipe: plain,
-            });
+            contenders.push(Contender::new(format!("{title}, plain"), plain));
         }
     }
-    if args.methods.is_none() && args.options.model == ModelName::Ising && d > 1 {
+    let has_machines = args.options.hidden.is_some();
+    if (args.methods.is_none() || has_machines) && args.options.model == ModelName::Ising && d > 1 {
         let options = MethodArgs {
             model: ModelName::KPairwise,
-            ..args.options.clone()
+            ..plain_options.clone()
         };
         // Not with options that are for pairs alone.
         if let Ok(recipe) = options.recipe(methods, AUTO, Support::Full, cancel) {
-            contenders.push(Contender {
-                name: "auto, K-pairwise".to_owned(),
-                recipe,
-            });
+            contenders.push(Contender::new("auto, K-pairwise", recipe));
+        }
+    }
+    if has_machines {
+        for (model, title) in [(ModelName::Rbm, "RBM"), (ModelName::Srbm, "sRBM")] {
+            for method in ["pl", "mpf"] {
+                let options = MethodArgs {
+                    model,
+                    ..args.options.clone()
+                };
+                let machine = options.machine(method, cancel)?;
+                let name = format!("{title} {}, {method}", machine.n_hidden);
+                contenders.push(Contender::machine(name, machine));
+            }
         }
     }
     Ok(contenders)

@@ -1,7 +1,7 @@
 //! `mpf demo`: writes a synthetic raster whose couplings are known.
 
 use crate::console::Console;
-use crate::draw::{self, DrawOptions, SamplerName};
+use crate::draw::{self, DrawOptions, SamplerName, Target};
 use crate::failure::Failure;
 use crate::model::{Convention, Model};
 use crate::output::{self, ForceArg, Kind, Output};
@@ -52,7 +52,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
     }
     let couplings = mosaic_couplings(ROWS, COLUMNS, &mut rng::stream(args.seed, 0))?;
     let drawn = draw::draw(
-        &couplings,
+        Target::Ising(&couplings),
         &DrawOptions {
             sampler: SamplerName::Gibbs,
             n_draws: args.n,

@@ -3,14 +3,15 @@
 use crate::failure::Failure;
 use crate::memory;
 use clap::ValueEnum;
+use mpf_baselines::Machine;
 use mpf_core::{Cancel, Checkpoint, rng};
-use mpf_ising::{Couplings, States, get_bit};
+use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, GibbsState, SwendsenWang,
-    Tempering, TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, SwendsenWang, Tempering,
+    TemperingOptions,
 };
 
 /// The most units that `--sampler auto` enumerates: a million states.
@@ -92,42 +93,79 @@ impl How {
     }
 }
 
-/// Draws states of `couplings`.
+/// The model that states are drawn from.
+#[derive(Clone, Copy)]
+pub enum Target<'a> {
+    /// An Ising or K-pairwise model.
+    Ising(&'a Couplings),
+    /// A machine with hidden units.
+    Machine(&'a Machine),
+}
+
+impl Target<'_> {
+    fn n_units(&self) -> usize {
+        match self {
+            Self::Ising(couplings) => couplings.n_units(),
+            Self::Machine(machine) => machine.n_units(),
+        }
+    }
+}
+
+/// Draws states of `target`.
 ///
 /// # Errors
-/// Those of the sampler, and an interruption.
+/// Those of the sampler, one that cannot draw from this kind of model, and an interruption.
 pub fn draw(
-    couplings: &Couplings,
+    target: Target<'_>,
     options: &DrawOptions<'_>,
     cancel: &Cancel,
 ) -> Result<Drawn, Failure> {
     let n_chains = options.chains.min(options.n_draws).max(1);
     memory::check(
         "so many draws",
-        memory::of_draws(options.n_draws, couplings.n_units(), n_chains),
+        memory::of_draws(options.n_draws, target.n_units(), n_chains),
         None,
         "ask for fewer at a time",
     )?;
     let sampler = match options.sampler {
-        SamplerName::Auto if couplings.n_units() <= ENUMERATED_UNITS => SamplerName::Exact,
+        SamplerName::Auto if target.n_units() <= ENUMERATED_UNITS => SamplerName::Exact,
         other => other,
     };
     let drawing = Drawing {
-        couplings,
+        target,
         options,
         cancel,
     };
-    match sampler {
-        SamplerName::Auto => drawing.gibbs_or_tempering(),
-        SamplerName::Gibbs => drawing.run(sampler, &Gibbs::new(couplings)?, None),
-        SamplerName::Sw => drawing.run(sampler, &SwendsenWang::new(couplings)?, None),
-        SamplerName::Exact => drawing.run(sampler, &ExactEnumeration::new(couplings)?, None),
-        SamplerName::Tempering => drawing.tempering(),
+    match (sampler, target) {
+        (SamplerName::Auto, _) => drawing.gibbs_or_tempering(),
+        (SamplerName::Tempering, _) => drawing.tempering(),
+        (SamplerName::Gibbs, Target::Ising(j)) => drawing.run(sampler, &Gibbs::new(j)?, None),
+        (SamplerName::Gibbs, Target::Machine(m)) => drawing.run(sampler, &m.gibbs(1.0)?, None),
+        (SamplerName::Sw, Target::Ising(j)) => drawing.run(sampler, &SwendsenWang::new(j)?, None),
+        (SamplerName::Sw, Target::Machine(_)) => {
+            Err(Failure::input("--sampler sw knows no hidden units")
+                .hint("use --sampler gibbs or tempering"))
+        }
+        (SamplerName::Exact, Target::Ising(j)) => {
+            drawing.run(sampler, &ExactEnumeration::new(j)?, None)
+        }
+        (SamplerName::Exact, Target::Machine(m)) => {
+            let exact = m.exact()?;
+            let states = States::from_binary(exact.draw(options.n_draws, options.seed).view())?;
+            Ok(Drawn {
+                states,
+                how: How {
+                    sampler,
+                    remark: None,
+                    diagnostics: None,
+                },
+            })
+        }
     }
 }
 
 struct Drawing<'a> {
-    couplings: &'a Couplings,
+    target: Target<'a>,
     options: &'a DrawOptions<'a>,
     cancel: &'a Cancel,
 }
@@ -135,9 +173,18 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     /// Runs Gibbs sweeps, and tempering if their chains do not agree.
     fn gibbs_or_tempering(&self) -> Result<Drawn, Failure> {
-        let gibbs = Gibbs::new(self.couplings)?;
-        let starts = self.starts(&gibbs)?;
-        let plain = self.run(SamplerName::Gibbs, &gibbs, Some(starts))?;
+        let plain = match self.target {
+            Target::Ising(couplings) => {
+                let gibbs = Gibbs::new(couplings)?;
+                let starts = self.starts(&gibbs, |row| gibbs.state(row))?;
+                self.run(SamplerName::Gibbs, &gibbs, Some(starts))?
+            }
+            Target::Machine(machine) => {
+                let gibbs = machine.gibbs(1.0)?;
+                let starts = self.starts(&gibbs, |row| gibbs.state(row))?;
+                self.run(SamplerName::Gibbs, &gibbs, Some(starts))?
+            }
+        };
         let worst = match &plain.how.diagnostics {
             Some(found) if !found.agree => found.worst_rhat,
             _ => return Ok(plain),
@@ -178,8 +225,14 @@ impl Drawing<'_> {
             cancel: self.cancel.clone(),
             ..Default::default()
         };
-        let tempering = Tempering::tune(self.couplings, &ladder)?;
-        self.run(SamplerName::Tempering, &tempering, None)
+        let name = SamplerName::Tempering;
+        match self.target {
+            Target::Ising(couplings) => self.run(name, &Tempering::tune(couplings, &ladder)?, None),
+            Target::Machine(machine) => {
+                let tempering = Tempering::tune_levels(&ladder, |beta| machine.gibbs(beta))?;
+                self.run(name, &tempering, None)
+            }
+        }
     }
 
     fn n_chains(&self) -> usize {
@@ -188,7 +241,11 @@ impl Drawing<'_> {
 
     /// Returns starts that show whether Gibbs sweeps move from mode to mode: random states and
     /// their opposites, and in every second chain rows of the data far from each other.
-    fn starts(&self, gibbs: &Gibbs) -> Result<Vec<GibbsState>, Failure> {
+    fn starts<S: ChainSampler<Draws = States>>(
+        &self,
+        sampler: &S,
+        state: impl Fn(&[u64]) -> mpf_samplers::Result<S::State>,
+    ) -> Result<Vec<S::State>, Failure> {
         let n_chains = self.n_chains();
         let mut rng = rng::stream(self.options.seed, n_chains);
         let from_data = self
@@ -197,15 +254,15 @@ impl Drawing<'_> {
             .map_or_else(Vec::new, |data| far_apart(data, n_chains / 2));
         let mut starts = Vec::with_capacity(n_chains);
         for row in from_data {
-            starts.push(gibbs.state(row)?);
+            starts.push(state(row)?);
         }
         while starts.len() < n_chains {
-            let start = gibbs.random_start(&mut rng)?;
-            let mut opposite = start.clone();
-            for unit in 0..gibbs.n_units() {
-                gibbs.set(&mut opposite, unit, !get_bit(start.row(), unit));
-            }
-            starts.extend([start, opposite]);
+            let start = sampler.random_start(&mut rng)?;
+            let mut recorded = sampler.no_draws();
+            sampler.record(&start, &mut recorded);
+            let mut opposite = recorded.row(0).to_vec();
+            (0..recorded.n_units()).for_each(|unit| flip_bit(&mut opposite, unit));
+            starts.extend([start, state(&opposite)?]);
         }
         starts.truncate(n_chains);
         Ok(starts)
@@ -238,7 +295,10 @@ impl Drawing<'_> {
         if run.cancelled {
             return Err(Failure::interrupted());
         }
-        let diagnostics = run.diagnose(self.couplings).ok();
+        let diagnostics = match self.target {
+            Target::Ising(couplings) => run.diagnose(couplings).ok(),
+            Target::Machine(machine) => run.diagnose_by(|row| machine.energy(row)).ok(),
+        };
         let mut states = run.pooled();
         drop(run);
         if states.n_samples() > options.n_draws {

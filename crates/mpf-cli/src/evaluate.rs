@@ -5,7 +5,7 @@ mod page;
 
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
-use crate::draw::{self, DrawOptions, SamplerName};
+use crate::draw::{self, DrawOptions, SamplerName, Target};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::{self, ForceArg};
@@ -83,6 +83,14 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
     check_units(args, &model, &raster, truth.as_ref())?;
+    if let Some(truth) = &truth
+        && (truth.hidden.is_some() || model.hidden.is_some())
+    {
+        return Err(Failure::input(
+            "--truth compares couplings, and hidden units are more than these",
+        )
+        .hint("leave out --truth"));
+    }
     let states = raster.every_sample("mpf evaluate")?;
     let (goodness, source) = compare(args, &model, &states, console, cancel)?;
     let evaluation = Evaluation::new(
@@ -156,6 +164,7 @@ fn compare(
     cancel: &Cancel,
 ) -> Result<(GoodnessOfFit, Source), Failure> {
     let d = model.names.len();
+    let machine = model.machine()?;
     let with_triplets = d <= TRIPLET_UNITS;
     let start = Instant::now();
     let waiting = progress::spinner("moments of the data");
@@ -170,15 +179,32 @@ fn compare(
     let data = data?;
     let start = Instant::now();
     if d <= EXACT_UNITS {
-        let exact = Exact::new(&model.couplings)?;
-        let scores = ExactScores::new(&exact, states, length)?;
-        let goodness = GoodnessOfFit::new(Moments::exact(&exact), data)?;
+        let (moments, scores) = match &machine {
+            None => {
+                let exact = Exact::new(&model.couplings)?;
+                let energy = |row: &[u64]| exact.couplings().energy(row);
+                let scores = ExactScores::new(energy, exact.log_z(), states, length)?;
+                (Moments::exact(&exact), scores)
+            }
+            Some(machine) => {
+                let exact = machine.exact()?;
+                let energy = |row: &[u64]| machine.energy(row);
+                let scores = ExactScores::new(energy, exact.log_z(), states, length)?;
+                let probabilities = exact.probabilities().to_vec();
+                (Moments::of_probabilities(d, probabilities), scores)
+            }
+        };
+        let goodness = GoodnessOfFit::new(moments, data)?;
         console.stage("sums over all states", start.elapsed());
         return Ok((goodness, Source::Enumeration(scores)));
     }
     let n_draws = args.draws.unwrap_or_else(|| n.max(20_000));
+    let target = match &machine {
+        None => Target::Ising(&model.couplings),
+        Some(machine) => Target::Machine(machine),
+    };
     let drawn = draw::draw(
-        &model.couplings,
+        target,
         &DrawOptions {
             sampler: args.sampler,
             n_draws,

@@ -119,6 +119,7 @@ impl From<mpf_baselines::Error> for Failure {
         use mpf_baselines::Error;
         match error {
             Error::Ising(mpf_ising::Error::Cancelled)
+            | Error::Core(mpf_core::Error::Cancelled)
             | Error::Sampler(mpf_samplers::Error::Cancelled) => Self::interrupted(),
             other => Self::input(other.to_string()),
         }

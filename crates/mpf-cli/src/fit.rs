@@ -2,6 +2,7 @@
 
 mod args;
 mod incomplete;
+mod machine;
 mod memory;
 mod messages;
 mod progress;
@@ -91,6 +92,9 @@ fn run_until(
         None => Support::Full,
         Some(path) => edges::read(path, &names)?,
     };
+    if args.options.model.has_hidden_units() {
+        return run_machine(args, &raster, console, cancel);
+    }
     if let Some(unknown) = &raster.unknown {
         return incomplete::run(args, methods, &raster, unknown, support, console, cancel);
     }
@@ -102,6 +106,24 @@ fn run_until(
     refuse_constant(&raster, &samples)?;
     refuse_transposed(&raster, &samples, args.force)?;
     let outcome = make(args, &recipe, &raster, &samples, names, console);
+    args.checkpoint.end(&checkpoint, console, outcome)
+}
+
+/// Fits a machine with hidden units.
+fn run_machine(
+    args: &FitArgs,
+    raster: &Raster,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<u8, Failure> {
+    let mut options = machine::options(args, raster, cancel)?;
+    let samples = raster.samples()?;
+    let settings = settings::settings(args, raster, &Support::Full);
+    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
+    options.minimizer.checkpoint = checkpoint.clone();
+    refuse_constant(raster, &samples)?;
+    refuse_transposed(raster, &samples, args.force)?;
+    let outcome = machine::make(args, &options, raster, &samples, console);
     args.checkpoint.end(&checkpoint, console, outcome)
 }
 
@@ -146,6 +168,7 @@ fn make(
     let model = Model {
         program: Model::this_program(),
         couplings: trained.fit.couplings,
+        hidden: None,
         names,
         errors: trained.errors.map(|bars| {
             let sandwich = args.errors == ErrorsName::Sandwich;
@@ -202,7 +225,7 @@ fn record(
     record.polishing = trained.polishing;
     record.n_free_couplings = recipe.options.support.pairs(n_units)?.len();
     record.seed = args.options.seed;
-    record.tolerance = args.options.tolerance;
+    record.tolerance = args.options.tolerance();
     if let Some(path) = &trained.path {
         let rule = args.rule_or_default().to_possible_value();
         let rule = rule.as_ref().map_or("", |r| r.get_name());

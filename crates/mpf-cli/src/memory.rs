@@ -19,6 +19,11 @@ const CHAIN: u64 = 500;
 /// Bytes of a chain per unit.
 const CHAIN_UNIT: u64 = 1;
 
+/// Bytes of a distinct sample of a machine, while equal ones are merged.
+const MACHINE_ROW: u64 = 120;
+/// Bytes per parameter of a machine: L-BFGS, and a gradient for each of 64 chunks of the samples.
+const MACHINE_PARAMETER: u64 = 900;
+
 /// The option that limits memory.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct MemoryLimit {
@@ -86,6 +91,14 @@ pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize) -> u64 {
     PROGRAM
         .saturating_add(product(&[n_draws as u64, 2 * row + DIAGNOSTICS]))
         .saturating_add(product(&[n_chains as u64, chain]))
+}
+
+/// Returns what the fit of a machine of so many parameters takes beside `samples`: their sites, a byte
+/// each, and numbers for every parameter.
+pub fn of_machine(samples: &Samples, n_parameters: usize) -> u64 {
+    let row = MACHINE_ROW + 2 * samples.n_units() as u64;
+    let rows = product(&[samples.n_distinct() as u64, row]);
+    rows.saturating_add(product(&[MACHINE_PARAMETER, n_parameters as u64]))
 }
 
 /// Refuses `what` if it needs more than `limit` bytes or, without a limit, more than the machine has

@@ -3,7 +3,9 @@
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use mpf_baselines::{Method, MethodOptions, Methods, Recipe, Refine, Takes};
+use mpf_baselines::{
+    MachineOptions, MachineTrainer, Method, MethodOptions, Methods, Recipe, Refine, Takes,
+};
 use mpf_core::{Cancel, MinimizerOptions};
 use mpf_ising::{CountPotential, Neighbourhood, Support};
 use std::str::FromStr;
@@ -11,14 +13,19 @@ use std::str::FromStr;
 /// The name of the default recipe.
 pub const AUTO: &str = "auto";
 
+/// The trainer of machines that no other model has.
+pub const PCD: &str = "pcd";
+
 /// Parses `auto` or the name of one of `methods`; the help lists them.
 pub fn name_parser(methods: &Methods) -> PossibleValuesParser {
     let auto = PossibleValue::new(AUTO)
         .help("MPF, refined by exact maximum likelihood (up to 16 units) or pseudolikelihood");
-    PossibleValuesParser::new(std::iter::once(auto).chain(methods.iter().map(|method| {
+    let listed = methods.iter().map(|method| {
         let description = method.describe();
         PossibleValue::new(description.name).help(description.summary)
-    })))
+    });
+    let persistent = PossibleValue::new(PCD).help("Persistent contrastive divergence: RBMs alone");
+    PossibleValuesParser::new(std::iter::once(auto).chain(listed).chain([persistent]))
 }
 
 /// Returns the method called `name`.
@@ -26,9 +33,11 @@ pub fn name_parser(methods: &Methods) -> PossibleValuesParser {
 /// # Errors
 /// A name that is not listed.
 pub fn find(methods: &Methods, name: &str) -> Result<&'static dyn Method, Failure> {
-    methods
-        .find(name)
-        .ok_or_else(|| Failure::input(format!("there is no method {name}")))
+    methods.find(name).ok_or_else(|| match name {
+        PCD => Failure::input("the method pcd is for machines with hidden units")
+            .hint("add --model rbm, or use --polish to refine an Ising model by it"),
+        _ => Failure::input(format!("there is no method {name}")),
+    })
 }
 
 /// The argument of `--l1` and `--l2`.
@@ -123,6 +132,17 @@ pub enum ModelName {
     Ising,
     /// Pairs, and a potential of the number of active units: E = xᵀJx + V(Σ x)
     KPairwise,
+    /// Hidden units, summed out: a restricted Boltzmann machine
+    Rbm,
+    /// Hidden units and pairs: a semi-restricted Boltzmann machine
+    Srbm,
+}
+
+impl ModelName {
+    /// Returns whether there are hidden units.
+    pub fn has_hidden_units(self) -> bool {
+        matches!(self, Self::Rbm | Self::Srbm)
+    }
 }
 
 /// The arithmetic of a fit.
@@ -145,6 +165,12 @@ pub struct MethodArgs {
     /// K-pairwise: γ on ½ΣV''(n)², which makes V smooth [default: 0, V is free]
     #[arg(long, value_name = "γ", value_parser = not_negative)]
     pub smooth_potential: Option<f64>,
+    /// RBMs: number of hidden units [default: 20]; with `compare`, adds both machines
+    #[arg(long, value_name = "N")]
+    pub hidden: Option<usize>,
+    /// RBMs by MPF or PL: random starts, of which the lowest objective is kept [default: 3]
+    #[arg(long, value_name = "N")]
+    pub starts: Option<usize>,
     /// Refine the fit, starting from its solution, with the same penalty
     #[arg(long, value_enum)]
     pub refine: Option<RefineName>,
@@ -172,14 +198,15 @@ pub struct MethodArgs {
     pub sweeps: Option<usize>,
     /// Converged when no gradient is larger, in standardised units (with a ridge: scaled by its
     /// curvature); below about 1e-8 rounding decides, which counts as converged
-    #[arg(long, value_name = "G", default_value_t = 1e-6, value_parser = not_negative)]
-    pub tolerance: f64,
+    /// [default: 1e-6; of RBMs 1e-4]
+    #[arg(long, value_name = "G", value_parser = not_negative)]
+    pub tolerance: Option<f64>,
     /// Arithmetic on the way to the minimum; the result is of double precision in either case
     #[arg(long, value_enum, default_value_t = PrecisionName::Auto)]
     pub precision: PrecisionName,
-    /// Most iterations
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub max_iterations: usize,
+    /// Most iterations [default: 10000; of RBMs 1000 for each start]
+    #[arg(long, value_name = "N")]
+    pub max_iterations: Option<usize>,
     /// Most seconds of the whole fit: it stops there, and steps after it are left out; with
     /// `compare`, of every fit by every method
     #[arg(long, value_name = "S", value_parser = not_negative)]
@@ -190,6 +217,92 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
+    /// Returns the tolerance of the gradient.
+    pub fn tolerance(&self) -> f64 {
+        let default = if self.model.has_hidden_units() {
+            1e-4
+        } else {
+            1e-6
+        };
+        self.tolerance.unwrap_or(default)
+    }
+
+    /// Returns the most iterations of a fit, or of one start of it.
+    pub fn max_iterations(&self) -> usize {
+        let default = if self.model.has_hidden_units() {
+            1000
+        } else {
+            10_000
+        };
+        self.max_iterations.unwrap_or(default)
+    }
+
+    /// Returns the fit of a machine by the method called `name`.
+    ///
+    /// # Errors
+    /// Methods that train no machine, and options that it would silently ignore.
+    pub fn machine(&self, name: &str, cancel: &Cancel) -> Result<MachineOptions, Failure> {
+        let trainer = match name {
+            AUTO | "pl" => MachineTrainer::Pseudolikelihood,
+            "mpf" => MachineTrainer::Mpf,
+            "cd" => MachineTrainer::Contrastive,
+            PCD => MachineTrainer::Persistent,
+            _ => {
+                return Err(
+                    Failure::input(format!("the method {name} trains no hidden units"))
+                        .hint("use --method pl, mpf, cd or pcd"),
+                );
+            }
+        };
+        let has_updates = matches!(
+            trainer,
+            MachineTrainer::Contrastive | MachineTrainer::Persistent
+        );
+        let given = [
+            (self.l1.is_some(), "--l1"),
+            (self.l2 == Some(Strength::Auto), "--l2 auto"),
+            (self.refine.is_some(), "--refine"),
+            (self.neighbours.is_some(), "--neighbours"),
+            (self.nodewise, "--nodewise"),
+            (self.damping.is_some(), "--damping"),
+            (self.smooth_potential.is_some(), "--smooth-potential"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
+            return Err(
+                Failure::input(format!("machines with hidden units have no {option}"))
+                    .hint("leave it out, or use --model ising"),
+            );
+        }
+        if !has_updates && (self.updates.is_some() || self.sweeps.is_some()) {
+            let why = format!("--updates and --sweeps do nothing with --method {name}");
+            return Err(Failure::input(why).hint("leave them out, or use --method cd or pcd"));
+        }
+        if has_updates && self.starts.is_some() {
+            let why = format!("--starts does nothing with --method {name}");
+            return Err(Failure::input(why).hint(
+                "contrastive divergence has no objective to choose by: use --method pl or mpf",
+            ));
+        }
+        for (option, number) in [("--hidden", self.hidden), ("--starts", self.starts)] {
+            if number == Some(0) {
+                return Err(Failure::input(format!("{option} 0 asks for none"))
+                    .hint("ask for at least one"));
+            }
+        }
+        let plain = MachineOptions::default();
+        Ok(MachineOptions {
+            n_hidden: self.hidden.unwrap_or(plain.n_hidden),
+            semi_restricted: self.model == ModelName::Srbm,
+            trainer,
+            l2: self.l2.map(Strength::number),
+            starts: self.starts.unwrap_or(plain.starts),
+            updates: self.updates.unwrap_or(plain.updates),
+            sweeps: self.sweeps.unwrap_or(plain.sweeps),
+            seed: self.seed,
+            minimizer: self.minimizer(cancel),
+        })
+    }
+
     /// Returns the recipe called `name`, without what only one command adds to it.
     ///
     /// # Errors
@@ -208,6 +321,15 @@ impl MethodArgs {
                 "--smooth-potential does nothing without --model k-pairwise",
             )
             .hint("leave it out, or add --model k-pairwise"));
+        }
+        for (is_given, option) in [
+            (self.hidden.is_some(), "--hidden"),
+            (self.starts.is_some(), "--starts"),
+        ] {
+            if is_given {
+                let why = format!("{option} does nothing without --model rbm or srbm");
+                return Err(Failure::input(why).hint("leave it out, or add --model rbm"));
+            }
         }
         if self.model == ModelName::KPairwise && self.nodewise {
             return Err(
@@ -250,18 +372,22 @@ impl MethodArgs {
             potential: self.potential(),
             support,
             start: None,
-            minimizer: MinimizerOptions {
-                gradient_tolerance: self.tolerance,
-                max_iterations: self.max_iterations,
-                max_seconds: self.max_seconds.unwrap_or(f64::INFINITY),
-                rough_start: self.precision == PrecisionName::Auto,
-                cancel: cancel.clone(),
-                ..Default::default()
-            },
+            minimizer: self.minimizer(cancel),
             damping: self.damping.unwrap_or(plain.damping),
             updates: self.updates.unwrap_or(plain.updates),
             sweeps: self.sweeps.unwrap_or(plain.sweeps),
             seed: self.seed,
+        }
+    }
+
+    fn minimizer(&self, cancel: &Cancel) -> MinimizerOptions {
+        MinimizerOptions {
+            gradient_tolerance: self.tolerance(),
+            max_iterations: self.max_iterations(),
+            max_seconds: self.max_seconds.unwrap_or(f64::INFINITY),
+            rough_start: self.precision == PrecisionName::Auto,
+            cancel: cancel.clone(),
+            ..Default::default()
         }
     }
 

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::memory;
 use crate::output;
 use file::{ModelFile, short_rows};
+use mpf_baselines::Machine;
 use mpf_core::Fnv1a;
 use mpf_ising::Couplings;
 use mpf_report::files;
@@ -44,8 +45,10 @@ pub enum Convention {
 pub struct Model {
     /// The program that wrote it, with its version.
     pub program: String,
-    /// The paper's J.
+    /// The paper's J; of a machine with hidden units, its visible part.
     pub couplings: Couplings,
+    /// The hidden units, if there are any.
+    pub hidden: Option<Hidden>,
     /// The names of the units.
     pub names: Vec<String>,
     /// Standard errors, if they were computed.
@@ -54,6 +57,16 @@ pub struct Model {
     pub fit: Option<FitRecord>,
     /// The data that they were fitted to.
     pub data: Option<DataRecord>,
+}
+
+/// The hidden units of an RBM: E = xᵀJx − Σ_k ln(1 + exp(−c_k − W_k·x)).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hidden {
+    /// W, a row for every hidden unit.
+    pub weights: Vec<Vec<f64>>,
+    /// c.
+    pub biases: Vec<f64>,
 }
 
 /// The forms that a model file can have, by the end of its name.
@@ -93,11 +106,21 @@ impl Model {
         Self {
             program: Self::this_program(),
             couplings,
+            hidden: None,
             names,
             errors: None,
             fit: None,
             data: None,
         }
+    }
+
+    /// Returns the machine, if there are hidden units.
+    ///
+    /// # Errors
+    /// Parameters that cannot be those of a machine.
+    pub fn machine(&self) -> Result<Option<Machine>, mpf_baselines::Error> {
+        let of = |h: &Hidden| Machine::from_parts(&self.couplings, &h.weights, &h.biases);
+        self.hidden.as_ref().map(of).transpose()
     }
 
     /// Returns the name and version of this program.
@@ -118,7 +141,9 @@ impl Model {
     pub fn couplings_fingerprint(&self) -> String {
         let mut hash = Fnv1a::default();
         let potential = self.couplings.potential().unwrap_or(&[]);
-        for number in self.couplings.as_array().iter().chain(potential) {
+        let hidden = self.hidden.iter();
+        let hidden = hidden.flat_map(|h| h.weights.iter().flatten().chain(&h.biases));
+        for number in (self.couplings.as_array().iter().chain(potential)).chain(hidden) {
             hash.add(&number.to_le_bytes());
         }
         hash.to_string()

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{self, CheckpointArgs};
 use crate::console::Console;
-use crate::draw::{self, DrawOptions, Drawn, SamplerName};
+use crate::draw::{self, DrawOptions, Drawn, SamplerName, Target};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::{self, ForceArg, Kind, Output};
@@ -96,8 +96,13 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
         starts: None,
         checkpoint: checkpoint.entry("chains"),
     };
-    let outcome = draw::draw(&model.couplings, &options, cancel)
-        .and_then(|drawn| write(args, console, &model, &drawn));
+    let machine = model.machine()?;
+    let target = match &machine {
+        None => Target::Ising(&model.couplings),
+        Some(machine) => Target::Machine(machine),
+    };
+    let outcome =
+        draw::draw(target, &options, cancel).and_then(|drawn| write(args, console, &model, &drawn));
     args.checkpoint.end(&checkpoint, console, outcome)
 }
 

@@ -45,6 +45,12 @@ pub trait LocalModel: EnergyModel<State = [u8]> + Sync {
         2
     }
 
+    /// Appends to θ numbers that follow from it alone, such as exponentials of weights: once for all
+    /// states. The methods below, and only they, get θ with these numbers. Default: none.
+    fn prepare(&self, theta: &mut Vec<f64>) {
+        let _ = theta;
+    }
+
     /// Returns how many numbers the surroundings of a state are. Default 0.
     fn n_surroundings(&self) -> usize {
         0

@@ -54,20 +54,9 @@ impl LocalModel for Triples {
         out.fill(0.0);
         out[usize::from(1 - x[site])] = dot(t, &self.changes(x, site));
     }
-    fn add_site_gradient(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        _: &[f64],
-        site: usize,
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        add(
-            grad,
-            weights[usize::from(1 - x[site])],
-            &self.changes(x, site),
-        );
+    #[rustfmt::skip]
+    fn add_site_gradient(&self, _: &[f64], x: &[u8], _: &[f64], i: usize, w: &[f64], g: &mut [f64]) {
+        add(g, w[usize::from(1 - x[i])], &self.changes(x, i));
     }
 }
 

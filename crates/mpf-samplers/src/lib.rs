@@ -74,7 +74,7 @@ pub use swendsen_wang::{ClusterCount, SwendsenWang, SwendsenWangState};
 pub use tempering::{SwapCount, Tempering, TemperingOptions, TemperingState};
 
 // Markov chains on any model of discrete sites.
-pub use local::{LocalGibbs, LocalState};
+pub use local::{BinaryGibbs, LocalGibbs, LocalState};
 
 // Markov chains on smooth densities.
 pub use hmc::{Hmc, HmcCount, HmcOptions, HmcState, PhasePoint, SmoothEnergy, leapfrog};

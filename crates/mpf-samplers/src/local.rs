@@ -44,6 +44,7 @@ use crate::error::check_finite;
 use crate::gibbs::FlipCount;
 use crate::sampler::{ChainSampler, Heated, Sampler};
 use mpf_core::{LocalModel, check_count, check_option};
+use mpf_ising::{States, get_bit};
 use ndarray::{Array2, ArrayView1};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,7 @@ const REFRESH_SWEEPS: u32 = 1024;
 /// Gibbs sweeps of a model at fixed parameters.
 pub struct LocalGibbs<'a, M> {
     model: &'a M,
+    /// With what the model prepares.
     theta: Vec<f64>,
     inverse_temperature: f64,
 }
@@ -90,9 +92,11 @@ impl<'a, M: LocalModel> LocalGibbs<'a, M> {
             "finite and not negative",
             holds,
         )?;
+        let mut theta = theta.to_vec();
+        model.prepare(&mut theta);
         Ok(Self {
             model,
-            theta: theta.to_vec(),
+            theta,
             inverse_temperature: beta,
         })
     }
@@ -217,5 +221,76 @@ impl<M: LocalModel> Heated for LocalGibbs<'_, M> {
 
     fn energy(&self, state: &LocalState) -> f64 {
         self.model.energy(&self.theta, &state.sites)
+    }
+}
+
+/// [`LocalGibbs`] of binary sites that records packed [`States`], as the samplers of Ising models do.
+pub struct BinaryGibbs<'a, M>(LocalGibbs<'a, M>);
+
+impl<'a, M: LocalModel> BinaryGibbs<'a, M> {
+    /// Samples exp(−β E(x; θ)).
+    ///
+    /// # Errors
+    /// As [`LocalGibbs::new`]; [`mpf_core::Error::Count`] for a model whose sites are not binary.
+    pub fn new(model: &'a M, theta: &[f64], beta: f64) -> Result<Self> {
+        check_count("states of a binary site", 2, model.n_states())?;
+        LocalGibbs::new(model, theta, beta).map(Self)
+    }
+
+    /// Returns d ln 2.
+    pub fn log_states(&self) -> f64 {
+        self.0.log_states()
+    }
+
+    /// Makes a chain's state of a packed row.
+    ///
+    /// # Errors
+    /// As [`LocalGibbs::state`].
+    pub fn state(&self, row: &[u64]) -> Result<LocalState> {
+        let sites = (0..self.0.model.n_sites()).map(|i| u8::from(get_bit(row, i)));
+        self.0.state(&sites.collect::<Vec<_>>())
+    }
+}
+
+impl<M: LocalModel> Sampler for BinaryGibbs<'_, M> {
+    type State = LocalState;
+    type Info = FlipCount;
+
+    fn step<R: Rng + ?Sized>(&self, state: &mut LocalState, rng: &mut R) -> FlipCount {
+        self.0.step(state, rng)
+    }
+}
+
+impl<M: LocalModel> ChainSampler for BinaryGibbs<'_, M> {
+    type Draws = States;
+
+    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<LocalState> {
+        self.0.random_start(rng)
+    }
+
+    fn no_draws(&self) -> States {
+        States::new(self.0.model.n_sites()).expect("a model has sites")
+    }
+
+    fn record(&self, state: &LocalState, draws: &mut States) {
+        let mut row = vec![0u64; draws.words_per_row()];
+        for (i, _) in state.sites.iter().enumerate().filter(|(_, x)| **x == 1) {
+            row[i / 64] |= 1 << (i % 64);
+        }
+        draws.push(&row);
+    }
+
+    fn accepts(&self, state: &LocalState) -> bool {
+        self.0.accepts(state)
+    }
+}
+
+impl<M: LocalModel> Heated for BinaryGibbs<'_, M> {
+    fn inverse_temperature(&self) -> f64 {
+        self.0.inverse_temperature()
+    }
+
+    fn energy(&self, state: &LocalState) -> f64 {
+        self.0.energy(state)
     }
 }

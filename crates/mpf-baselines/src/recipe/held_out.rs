@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::f64::consts::LN_2;
 
 /// Fewer held-out samples than this say nothing.
-const MIN_HELD_OUT: usize = 20;
+pub(crate) const MIN_HELD_OUT: usize = 20;
 /// The most units for which annealing is quick enough to be done unasked.
 const MAX_ANNEALED_UNITS: usize = 400;
 
@@ -76,8 +76,12 @@ impl Scored {
         };
         let is_quick = couplings.n_units() <= MAX_ANNEALED_UNITS;
         let log_z = LogZ::of(couplings, None, is_quick.then_some(&annealed))?;
-        let log_z = log_z.filter(LogZ::is_reliable);
-        Ok(match log_z {
+        Ok(Self::of(&scores, log_z))
+    }
+
+    /// Takes the scores of samples, and ln Z if it is known.
+    fn of(scores: &[[f64; 3]], log_z: Option<LogZ>) -> Self {
+        match log_z.filter(LogZ::is_reliable) {
             Some(log_z) => Self {
                 bits: scores.iter().map(|s| (s[2] + log_z.value) / LN_2).collect(),
                 error: log_z.standard_error / LN_2,
@@ -88,7 +92,7 @@ impl Scored {
                 error: 0.0,
                 measure: Measure::Pseudolikelihood,
             },
-        })
+        }
     }
 
     fn is_likelihood(&self) -> bool {
@@ -105,6 +109,23 @@ impl Scored {
         self.with_error(block_mean(&gains, block_length)?)
     }
 
+    /// Puts this model beside independent units.
+    fn beside(
+        &self,
+        independent: &[f64],
+        n_training: usize,
+        block_length: usize,
+    ) -> Result<HeldOut> {
+        Ok(HeldOut {
+            n_training,
+            n_held_out: self.bits.len(),
+            measure: self.measure,
+            model: self.mean(block_length)?,
+            independent: block_mean(independent, block_length)?,
+            gain: self.gain_over(independent, block_length)?,
+        })
+    }
+
     fn with_error(&self, mean: BlockMean) -> Result<BlockMean> {
         let mean = BlockMean {
             standard_error: mean.standard_error.hypot(self.error),
@@ -113,6 +134,26 @@ impl Scored {
         check_mean("a held-out score", &mean)?;
         Ok(mean)
     }
+}
+
+/// Returns the bits of every held-out sample under independent units that were fitted to `training`.
+fn independent_bits(training: &Samples, held_out: &States) -> Result<Vec<f64>> {
+    let null = independent(training)?.couplings;
+    // Of independent units, the pseudolikelihood is the likelihood.
+    let null = sample_scores(&null, held_out);
+    Ok(null.iter().map(|s| s[1] / LN_2).collect())
+}
+
+/// Puts the scores of any model on held-out samples beside those of independent units.
+pub(crate) fn score_held_out(
+    scores: &[[f64; 3]],
+    log_z: Option<LogZ>,
+    training: &Samples,
+    held_out: &States,
+    block_length: usize,
+) -> Result<HeldOut> {
+    let independent = independent_bits(training, held_out)?;
+    Scored::of(scores, log_z).beside(&independent, training.n_observed(), block_length)
 }
 
 /// A part of the data, the fit to it, and its score on the rest.
@@ -155,20 +196,10 @@ impl Check {
                 Ok::<_, Error>(fit.couplings)
             })?;
         super::check(&options.minimizer.cancel)?;
-        let null = independent(&training)?.couplings;
-        // Of independent units, the pseudolikelihood is the likelihood.
-        let null = sample_scores(&null, &held_out);
-        let independent: Vec<f64> = null.iter().map(|s| s[1] / LN_2).collect();
+        let independent = independent_bits(&training, &held_out)?;
         let scored = Scored::new(&couplings, &held_out, options)?;
         let block_length = trained.block_length.min(n_held_out / 2);
-        let found = HeldOut {
-            n_training,
-            n_held_out,
-            measure: scored.measure,
-            model: scored.mean(block_length)?,
-            independent: block_mean(&independent, block_length)?,
-            gain: scored.gain_over(&independent, block_length)?,
-        };
+        let found = scored.beside(&independent, n_training, block_length)?;
         Ok(Some(Self {
             training,
             held_out,

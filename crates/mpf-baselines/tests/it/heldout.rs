@@ -211,10 +211,7 @@ fn methods_that_fail_drop_out_and_bad_options_are_errors() {
 #[test]
 fn a_recipe_is_scored_as_it_is_delivered() {
     let states = draws(6, 300);
-    let auto = Contender {
-        name: "auto".into(),
-        recipe: Recipe::default(),
-    };
+    let auto = Contender::new("auto", Recipe::default());
     let found = Tournament::default()
         .run(&[auto], &states, |_, _| {})
         .unwrap();

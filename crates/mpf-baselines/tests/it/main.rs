@@ -8,6 +8,7 @@ mod heldout;
 mod hostile;
 mod k_pairwise;
 mod lattice;
+mod machine;
 mod mean_field;
 mod methods;
 mod objectives;

@@ -83,14 +83,17 @@ fn differences_and_gradients_are_those_of_energies() {
         assert!(gradient_error(&mut likelihood, &theta, 1e-3) < 1e-8);
         // One site, and surroundings that follow a walk.
         let mut x = data.row(0).to_vec();
+        let plain_theta = theta.clone();
+        let mut theta = theta;
+        rbm.prepare(&mut theta);
         let mut kept = vec![0.0; rbm.n_surroundings()];
         rbm.surroundings(&theta, &x, &mut kept);
         for site in [2, 0, 6, 2] {
             let mut weights = [0.0; 2];
             weights[usize::from(1 - x[site])] = 0.7;
-            let (mut fast, mut slow) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
+            let (mut fast, mut slow) = (vec![0.0; plain_theta.len()], vec![0.0; plain_theta.len()]);
             rbm.add_site_gradient(&theta, &x, &kept, site, &weights, &mut fast);
-            plain.add_site_gradient(&theta, &x, &[], site, &weights, &mut slow);
+            plain.add_site_gradient(&plain_theta, &x, &[], site, &weights, &mut slow);
             assert!(fast.iter().zip(&slow).all(|(f, s)| (f - s).abs() < 1e-12));
             x[site] = 1 - x[site];
             rbm.update(&theta, &x, site, 1 - x[site], &mut kept);
@@ -139,21 +142,25 @@ fn every_trainer_beats_independent_units() {
         };
         let fit = LocalFitter::new(&rbm, options).unwrap().fit(&data).unwrap();
         assert!(likelihood(&fit.theta) > null + 0.5 * gap, "{loss:?}");
-        assert!(rbm.dead_units(&fit.theta).is_empty());
+        assert!(rbm.dead_units(&fit.theta, &data).is_empty());
     }
     for persistent in [false, true] {
         let options = LocalContrastiveOptions {
             persistent,
             ..Default::default()
         };
-        let theta = local_contrastive(&rbm, &data, &start, &options).unwrap();
-        assert!(likelihood(&theta) > null + 0.5 * gap, "{persistent}");
+        let found = local_contrastive(&rbm, &data, &start, &options, |_| {}).unwrap();
+        assert!(likelihood(&found.theta) > null + 0.5 * gap, "{persistent}");
     }
-    assert_eq!(rbm.dead_units(&vec![0.0; rbm.n_params()]), [0, 1, 2]);
+    // No weights; or a bias so large that the unit is always off.
+    assert_eq!(rbm.dead_units(&vec![0.0; rbm.n_params()], &data), [0, 1, 2]);
+    let mut silent = truth.clone();
+    silent[6 * 3 + 1] = 100.0;
+    assert_eq!(rbm.dead_units(&silent, &data), [1]);
     let wild = LocalContrastiveOptions {
         learning_rate: 1e5,
         ..Default::default()
     };
-    let error = local_contrastive(&rbm, &data, &start, &wild).unwrap_err();
+    let error = local_contrastive(&rbm, &data, &start, &wild, |_| {}).unwrap_err();
     assert!(error.to_string().contains("learning_rate"), "{error}");
 }

@@ -6,7 +6,7 @@ use crate::draw::How;
 use crate::failure::Failure;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
-use mpf_ising::{BlockMean, Exact, Samples, States, block_mean};
+use mpf_ising::{BlockMean, Samples, States, block_mean};
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::RunDiagnostics;
 use serde::Serialize;
@@ -59,16 +59,17 @@ pub(super) struct ExactScores {
 }
 
 impl ExactScores {
+    /// Scores a model with this energy of a state, and this ln Z.
     pub(super) fn new(
-        exact: &Exact,
+        energy: impl Fn(&[u64]) -> f64,
+        log_z: f64,
         states: &States,
         block_length: usize,
     ) -> Result<Self, Failure> {
         let samples = Samples::new(states)?;
-        let log_z = exact.log_z();
         let bits: Vec<f64> = states
             .rows()
-            .map(|row| -(exact.couplings().energy(row) + log_z) / LN_2)
+            .map(|row| -(energy(row) + log_z) / LN_2)
             .collect();
         let log_likelihood = block_mean(&bits, block_length)?;
         let own = |p: f64| if p > 0.0 { -p * p.log2() } else { 0.0 };
@@ -224,7 +225,7 @@ impl Evaluation {
             trusted = how.diagnostics.as_ref().is_some_and(|found| found.agree)
                 && how.effective_draws() >= FEWEST_DRAWS;
         }
-        let missed = disagreements(goodness);
+        let missed = disagreements(goodness, model.hidden.is_some());
         let verdict = match (trusted, missed.is_empty()) {
             (false, _) => Verdict::CannotJudge,
             (true, true) => Verdict::Agrees,
@@ -303,10 +304,14 @@ impl Evaluation {
 }
 
 /// Lists the kinds of moments that the model misses by more than chance.
-fn disagreements(goodness: &GoodnessOfFit) -> Vec<String> {
+fn disagreements(goodness: &GoodnessOfFit, has_hidden_units: bool) -> Vec<String> {
     let limit = goodness.chance_limit();
     let fitted = "the model does not reproduce what it was fitted to";
-    let predicted = "pairwise couplings do not explain all of these data";
+    let predicted = if has_hidden_units {
+        "these hidden units do not explain all of these data"
+    } else {
+        "pairwise couplings do not explain all of these data"
+    };
     let kinds = [
         ("means", &goodness.means, fitted),
         ("pairs", &goodness.pairs, fitted),

@@ -29,30 +29,46 @@ pub(super) fn page(
 ) -> Result<String, Failure> {
     let mut page = Page::new(
         &format!("{} against {}", evaluation.model, evaluation.data),
-        &format!(
-            "A pairwise (Ising) model of {} units beside {} samples. Spins s = ±1, \
-             p ∝ exp(Σ h s + Σ K s s): a positive K makes two units agree.",
-            model.names.len(),
-            evaluation.n_samples
-        ),
+        &match &model.hidden {
+            None => format!(
+                "A pairwise (Ising) model of {} units beside {} samples. Spins s = ±1, \
+                 p ∝ exp(Σ h s + Σ K s s): a positive K makes two units agree.",
+                model.names.len(),
+                evaluation.n_samples
+            ),
+            Some(hidden) => format!(
+                "A Boltzmann machine of {} visible and {} hidden units beside {} samples, \
+                 p ∝ exp(−xᵀJx) Π_k (1 + exp(−c_k − W_k·x)), x = 0 or 1.",
+                model.names.len(),
+                hidden.biases.len(),
+                evaluation.n_samples
+            ),
+        },
     );
     careful(&mut page, evaluation);
     agreement(&mut page, evaluation);
     let spins = model.couplings.to_spins();
     let order = clusters::order(model.names.len(), |i, j| spins.couplings[[i, j]]);
+    // An RBM has no couplings between visible units.
+    let is_coupled = model.hidden.is_none() || pairs(model).iter().any(|p| p.2 != 0.0);
     let drawn = || -> mpf_report::Result<(Vec<Figure>, Vec<Figure>, Vec<Figure>)> {
         Ok((
             moments(evaluation, goodness)?,
-            couplings(model, truth, evaluation, &order)?,
+            match is_coupled {
+                true => couplings(model, truth, evaluation, &order)?,
+                false => Vec::new(),
+            },
             learning(model.fit.as_ref())?,
         ))
     };
     let (of_moments, of_couplings, of_learning) =
         drawn().map_err(|error| Failure::undrawn(&*error))?;
     page.figures(&of_moments);
-    page.heading("Couplings");
-    page.figures(&of_couplings);
-    strongest(&mut page, model);
+    if is_coupled {
+        page.heading("Couplings");
+        page.figures(&of_couplings);
+        strongest(&mut page, model);
+    }
     units(&mut page, model, evaluation, &order);
     if let Some(fit) = &model.fit {
         page.heading("How it was fitted");

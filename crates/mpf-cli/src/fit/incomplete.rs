@@ -79,12 +79,13 @@ pub(super) fn run(
     record.nodewise = args.options.nodewise;
     record.n_free_couplings = n_free_couplings;
     record.seed = args.options.seed;
-    record.tolerance = args.options.tolerance;
+    record.tolerance = args.options.tolerance();
     record.converged &= found.settled;
     record.warnings.extend(doubts(&data, &found, rule));
     let model = Model {
         program: Model::this_program(),
         couplings: found.fit.couplings.clone(),
+        hidden: None,
         names: raster.names_or_numbers(),
         errors: None,
         fit: Some(record.clone()),

@@ -26,7 +26,7 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
         Polish::IfDrifting => "auto".to_owned(),
         Polish::Updates(updates) => updates.to_string(),
     };
-    checkpoint::settings("fit")
+    let settings = checkpoint::settings("fit")
         .with("the data", data)
         .with("--method", &args.method)
         .with("--model", name(options.model))
@@ -40,9 +40,9 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
         .with("--neighbours", name(options.neighbours.unwrap_or_default()))
         .with("--nodewise", options.nodewise)
         .with("--support", edges(support))
-        .with("--tolerance", options.tolerance)
+        .with("--tolerance", options.tolerance())
         .with("--precision", name(options.precision))
-        .with("--max-iterations", options.max_iterations)
+        .with("--max-iterations", options.max_iterations())
         .with(
             "--max-seconds",
             options.max_seconds.unwrap_or(f64::INFINITY),
@@ -54,7 +54,13 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
         .with("--polish", polish)
         .with("--errors", name(args.errors))
         .with("--resamples", count(args.resamples))
-        .with("--block-length", count(args.block_length))
+        .with("--block-length", count(args.block_length));
+    match options.model.has_hidden_units() {
+        true => settings
+            .with("--hidden", count(options.hidden))
+            .with("--starts", count(options.starts)),
+        false => settings,
+    }
 }
 
 /// Returns the name of a value on the command line.

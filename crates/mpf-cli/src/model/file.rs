@@ -1,7 +1,7 @@
 //! The JSON form of a model, which the other forms contain without its matrix.
 
 use super::record::{FitRecord, StandardErrors};
-use super::{Convention, Model};
+use super::{Convention, Hidden, Model};
 use crate::data::DataRecord;
 use mpf_ising::{Couplings, SpinCouplings};
 use ndarray::{Array1, Array2};
@@ -68,6 +68,9 @@ pub(super) struct ModelFile {
     /// V(0), …, V(d) of a K-pairwise model, in either convention.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) potential: Vec<f64>,
+    /// The hidden units of an RBM, in 0/1 in either convention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hidden: Option<Hidden>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) standard_errors: Option<ErrorsFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +164,7 @@ impl ModelFile {
                 None => rows(model.couplings.as_array()),
             },
             potential: model.couplings.potential().unwrap_or(&[]).to_vec(),
+            hidden: model.hidden.clone(),
             standard_errors: model.errors.as_ref().map(ErrorsFile::new),
             fit: model.fit.clone(),
             data: model.data.clone(),
@@ -196,14 +200,19 @@ impl ModelFile {
                 .with_potential(self.potential)
                 .map_err(|e| e.to_string())?,
         };
+        if self.hidden.is_some() && couplings.potential().is_some() {
+            return Err("it has hidden units and a potential, which no model of mpf has".into());
+        }
         let model = Model {
             program: self.program,
             couplings,
+            hidden: self.hidden,
             names: self.units,
             errors: self.standard_errors.map(|e| e.read(d)).transpose()?,
             fit: self.fit,
             data: self.data,
         };
+        model.machine().map_err(|e| e.to_string())?;
         match self.checksum {
             Some(sum) if sum != model.checksum() => {
                 Err("its checksum does not match: it was damaged or edited".into())

@@ -106,6 +106,9 @@ pub struct FitRecord {
     /// The vector instructions that computed the sums: another machine may give other last digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vectors: Option<String>,
+    /// The objectives that the random starts of a machine led to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<f64>,
     /// Warnings of the fit.
     pub warnings: Vec<String>,
     /// The learning curve, at most about 500 points of it.
@@ -151,6 +154,11 @@ impl FitRecord {
             trace: thinned(&fit.trace),
             ..Self::default()
         }
+    }
+
+    /// Keeps points of a learning curve.
+    pub fn set_trace(&mut self, trace: &[TracePoint]) {
+        self.trace = thinned(trace);
     }
 
     /// Adds the penalties that were tried.

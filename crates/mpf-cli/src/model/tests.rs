@@ -15,6 +15,7 @@ fn example() -> Model {
             [1e-17, 0.1, 5e300]
         ])
         .unwrap(),
+        hidden: None,
         names: vec!["a".into(), "b,\"β\"".into(), "c".into()],
         errors: Some(StandardErrors {
             block_length: 7,

@@ -466,3 +466,123 @@ fn k_pairwise_models_go_all_the_way() {
         );
     }
 }
+
+#[test]
+fn machines_go_all_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // The first three units are all active or all silent; the others go their own ways.
+    let x = Array2::from_shape_fn((600, 6), |(m, i)| {
+        u8::from(match i {
+            0..3 => (m * m + m / 3) % 5 < 2,
+            _ => (m * (2 * i + 1) + m / (i + 1)) % 7 < 3,
+        })
+    });
+    x.write_npy(File::create(here.join("x.npy")).unwrap())
+        .unwrap();
+    for (model, method) in [
+        ("rbm", "pl"),
+        ("srbm", "mpf"),
+        ("rbm", "cd"),
+        ("srbm", "pcd"),
+    ] {
+        let updates = match method {
+            "cd" | "pcd" => "--updates 500",
+            _ => "--starts 2",
+        };
+        let said = run(
+            here,
+            &format!(
+                "fit x.npy -o {method}.json --model {model} --hidden 2 --method {method} {updates}"
+            ),
+        );
+        assert!(said.contains("bits per sample"), "{said}");
+        let file = json(here, &format!("{method}.json"));
+        let weights = file["hidden"]["weights"].as_array().unwrap();
+        assert_eq!(
+            (weights.len(), weights[0].as_array().unwrap().len()),
+            (2, 6)
+        );
+        let coupled = file["couplings"][0][1].as_f64().unwrap() != 0.0;
+        assert_eq!(coupled, model == "srbm");
+        // What the hidden units are for.
+        run(
+            here,
+            &format!("sample {method}.json -n 2000 -o {method}.npy"),
+        );
+        let draws = File::open(here.join(format!("{method}.npy"))).unwrap();
+        let draws = Array2::<u8>::read_npy(draws).unwrap();
+        let alike = draws.rows().into_iter();
+        let alike = alike.filter(|row| row[0] == row[1] && row[1] == row[2]);
+        let alike = alike.count() as f64 / 2000.0;
+        // A quarter of independent ones would be.
+        assert!(alike > 0.6, "{method}: {alike}");
+        run(
+            here,
+            &format!("evaluate {method}.json x.npy -o {method}.html"),
+        );
+    }
+    // Every form and convention keeps the hidden units.
+    run(here, "convert mpf.json --to spins -o s.json");
+    run(here, "convert s.json -o m.npz");
+    run(here, "convert m.npz -o m.csv");
+    run(here, "convert m.csv -o back.json");
+    for part in ["hidden", "couplings", "checksum"] {
+        assert_eq!(json(here, "back.json")[part], json(here, "mpf.json")[part]);
+    }
+    run(here, "sample pl.json -n 300 --sampler gibbs -o g.npy");
+    run(here, "sample pl.json -n 300 --sampler tempering -o t.npy");
+    let compared = run(
+        here,
+        "compare x.npy --methods auto --hidden 2 --starts 1 --folds 2",
+    );
+    for name in ["auto", "auto, K-pairwise", "RBM 2, pl", "sRBM 2, mpf"] {
+        assert!(compared.contains(name), "{compared}");
+    }
+    // Damage is noticed.
+    let text = std::fs::read_to_string(here.join("pl.json")).unwrap();
+    let biases = text.find("\"biases\"").unwrap();
+    let digit = biases + text[biases..].find(|c: char| c.is_ascii_digit()).unwrap();
+    let mut damaged = text.into_bytes();
+    damaged[digit] = if damaged[digit] == b'1' { b'2' } else { b'1' };
+    std::fs::write(here.join("damaged.json"), damaged).unwrap();
+    for (arguments, words) in [
+        ("fit x.npy -o n.json --hidden 2", "--model rbm or srbm"),
+        ("fit x.npy -o n.json --starts 2", "--model rbm or srbm"),
+        ("fit x.npy -o n.json --method pcd", "--model rbm"),
+        ("fit x.npy -o n.json --model rbm --hidden 0", "at least one"),
+        ("fit x.npy -o n.json --model rbm --starts 0", "at least one"),
+        ("fit x.npy -o n.json --model rbm --l1 1", "have no --l1"),
+        (
+            "fit x.npy -o n.json --model rbm --errors sandwich",
+            "--errors",
+        ),
+        ("fit x.npy -o n.json --model rbm --method rise", "cd or pcd"),
+        ("fit x.npy -o n.json --model rbm --updates 9", "cd or pcd"),
+        (
+            "fit x.npy -o n.json --model rbm --method cd --starts 2",
+            "no objective to choose by",
+        ),
+        (
+            "fit x.npy -o n.json --model rbm --hidden 100000 --memory-limit 50",
+            "fewer --hidden units",
+        ),
+        ("compare x.npy --model rbm", "--hidden 20"),
+        ("sample pl.json --sampler sw -o n.npy", "hidden units"),
+        ("sample damaged.json -o n.npy", "checksum"),
+        (
+            "evaluate pl.json x.npy --truth mpf.json",
+            "leave out --truth",
+        ),
+    ] {
+        let outcome = mpf(here, arguments);
+        assert_eq!(outcome.code, 2, "{arguments}: {}", outcome.stderr);
+        let said = &outcome.stderr;
+        assert!(said.contains(words), "{arguments}: {said}");
+    }
+    assert!(!here.join("n.json").exists());
+    // A penalty that kills every hidden unit: the model is written, and the warning says what to do.
+    let killed = mpf(here, "fit x.npy -o k.json --model rbm --hidden 2 --l2 100");
+    assert_eq!(killed.code, 0, "{}", killed.stderr);
+    assert!(killed.stderr.contains("2 of 2 hidden units do nothing"));
+}

@@ -224,6 +224,7 @@ fn write_seeds() {
     let model = Model {
         program: "mpf".into(),
         couplings: Couplings::unpack(2, &[0.5, -0.25, 1e-3]).unwrap(),
+        hidden: None,
         names: vec!["a".into(), "b".into()],
         errors: None,
         fit: Some(FitRecord::default()),

@@ -81,6 +81,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
         const AT_ONCE: usize = 256;
         let n = data.n_samples();
         let total = data.total_weight();
+        let prepared = objective.prepared(theta);
         let block_sums = |blocks: std::ops::Range<usize>| -> Array2<f64> {
             let rows: Vec<Vec<f64>> = blocks
                 .into_par_iter()
@@ -91,7 +92,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
                         for m in b * n / n_blocks..(b + 1) * n / n_blocks {
                             let row = data.row(data.order()[m] as usize);
                             let weight = data.sample_weight(m) / total;
-                            objective.add_row(theta, row, weight, scratch, score);
+                            objective.add_row(&prepared, row, weight, scratch, score);
                         }
                         free.iter().map(|&k| score[k]).collect()
                     },

@@ -216,11 +216,12 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
         let mut scratch = objective.scratch();
         let mut squares = vec![0.0; theta.len()];
         let mut score = vec![0.0; theta.len()];
+        let prepared = objective.prepared(theta);
         let mut total = 0.0;
         for m in (0..data.n_distinct()).step_by(data.n_distinct().div_ceil(MOST_ROWS)) {
             let weight = data.weights()[m];
             score.fill(0.0);
-            objective.add_row(theta, data.row(m), 1.0, &mut scratch, &mut score);
+            objective.add_row(&prepared, data.row(m), 1.0, &mut scratch, &mut score);
             for (sum, s) in squares.iter_mut().zip(&score) {
                 *sum += weight * s * s;
             }

@@ -85,7 +85,14 @@ impl<'a, M: LocalModel> LocalObjective<'a, M> {
         }
     }
 
-    /// Returns the loss of one row; adds `weight` times its gradient to `grad`.
+    /// Returns θ with what the model prepares.
+    pub(super) fn prepared(&self, theta: &[f64]) -> Vec<f64> {
+        let mut theta = theta.to_vec();
+        self.model.prepare(&mut theta);
+        theta
+    }
+
+    /// Returns the loss of one row at a prepared θ; adds `weight` times its gradient to `grad`.
     pub(super) fn add_row(
         &self,
         theta: &[f64],
@@ -154,6 +161,7 @@ impl<M: LocalModel> Objective for LocalObjective<'_, M> {
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let scale = 1.0 / self.data.total_weight();
         let this = &*self;
+        let theta = &this.prepared(theta);
         add_chunks(self.data.n_distinct(), grad, |rows, grad| {
             let mut scratch = this.scratch();
             let mut value = 0.0;

@@ -77,6 +77,10 @@ impl Serialize for Quantity {
     }
 }
 
+fn n_active(row: &[u64]) -> f64 {
+    f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>())
+}
+
 impl<I: Tally + Sync> Run<States, I> {
     /// Diagnoses the energy, the number of active units, the overlap between chains and every unit.
     /// O(d N) for N draws of d units, 64 of them at a time; beside the draws it needs as much memory
@@ -111,13 +115,20 @@ impl<I: Tally + Sync> Run<States, I> {
     /// When the draws are of other units than `couplings`.
     pub fn diagnose(&self, couplings: &Couplings) -> Result<RunDiagnostics> {
         let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
-        let active = |row: &[u64]| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>());
         let potential = couplings.potential().unwrap_or(&[]);
-        let energy = summary(&self.series(|row| {
-            let potential = potential.get(active(row) as usize).unwrap_or(&0.0);
+        self.diagnose_by(|row| {
+            let potential = potential.get(n_active(row) as usize).unwrap_or(&0.0);
             model.energy(&theta, row) + potential
-        }))?;
-        let n_active = summary(&self.series(active))?;
+        })
+    }
+
+    /// As [`Run::diagnose`], for draws from a model with this energy.
+    ///
+    /// # Errors
+    /// As [`Run::diagnose`].
+    pub fn diagnose_by(&self, energy: impl FnMut(&[u64]) -> f64) -> Result<RunDiagnostics> {
+        let energy = summary(&self.series(energy))?;
+        let n_active = summary(&self.series(n_active))?;
         let overlap = match self.chains.len() {
             1 => None,
             _ => Some(summary(&self.overlaps())?),

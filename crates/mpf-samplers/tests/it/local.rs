@@ -1,9 +1,10 @@
 //! Samplers of local models: against enumeration, and against the Ising sampler.
 
 use mpf_core::{EnergyModel, LocalExact, LocalModel};
+use mpf_ising::{Couplings, LocalIsing};
 use mpf_samplers::{
-    AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, Tempering, TemperingOptions,
-    annealed_log_z_of, diagnostics,
+    AnnealedOptions, BinaryGibbs, ChainOptions, ChainRunner, Gibbs, LocalGibbs, Tempering,
+    TemperingOptions, annealed_log_z_of, diagnostics, draw,
 };
 
 /// Three states a site on a ring, with equal neighbours favoured; the inputs of all sites are kept.
@@ -158,4 +159,29 @@ fn states_and_parameters_are_checked() {
     assert!(LocalGibbs::new(&model, &[0.0], 1.0).is_err());
     assert!(LocalGibbs::new(&model, &[0.0, f64::NAN], 1.0).is_err());
     assert!(LocalGibbs::new(&model, &THETA, -1.0).is_err());
+}
+
+#[test]
+fn binary_sites_are_recorded_as_bits() {
+    // 70 units: two words.
+    let j = ndarray::Array2::from_shape_fn((70, 70), |(a, b)| 0.3 * ((a * b) as f64).cos());
+    let j = Couplings::new(j).unwrap();
+    let model = LocalIsing {
+        n_units: 70,
+        has_potential: false,
+    };
+    let bytes = LocalGibbs::new(&model, &j.pack(), 1.0).unwrap();
+    let bits = BinaryGibbs::new(&model, &j.pack(), 1.0).unwrap();
+    let packed = draw(&bits, 50, 3).unwrap();
+    assert_eq!(packed.to_binary(), draw(&bytes, 50, 3).unwrap());
+    let state = bits.state(packed.row(7)).unwrap();
+    assert_eq!(state.sites(), packed.to_binary().row(7).as_slice().unwrap());
+    // Energies by hand, and those of couplings, diagnose the same run alike.
+    let runner = ChainRunner::default();
+    let run = runner.run(&Gibbs::new(&j).unwrap()).unwrap();
+    let by_hand = run.diagnose_by(|row| j.energy(row)).unwrap();
+    let found = run.diagnose(&j).unwrap();
+    assert!((by_hand.energy.mean - found.energy.mean).abs() < 1e-9 && by_hand.energy.mean != 0.0);
+    let three = Ring(3);
+    assert!(BinaryGibbs::new(&three, &THETA, 1.0).is_err());
 }

@@ -1,0 +1,267 @@
+//! `mpf fit --model rbm|srbm`: machines with hidden units.
+
+use super::FitArgs;
+use super::messages::{grouped, held_out_in_words};
+use crate::console::Console;
+use crate::data::Raster;
+use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
+use crate::memory::{self, FitBytes, product};
+use crate::model::{Convention, FitRecord, Hidden, Model};
+use mpf_baselines::{
+    HeldOut, Machine, MachineFit, MachineOptions, MachineProgress, MachineTrainer, MachineWarning,
+    Polish, Stage, block_length,
+};
+use mpf_core::{Cancel, StopReason};
+use mpf_ising::{Preflight, Samples};
+use mpf_report::progress::{bar, spinner};
+use mpf_report::text::{digits, duration};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Bytes per parameter of a checkpoint.
+const CHECKPOINT: u64 = 900;
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    model: String,
+    n_hidden: usize,
+    findings: Vec<String>,
+    fit: &'a FitRecord,
+}
+
+impl FitArgs {
+    /// Refuses options that machines do not have.
+    fn check_machine(&self, raster: &Raster) -> Result<(), Failure> {
+        let polish = !matches!(self.polish.0, Polish::IfDrifting | Polish::Updates(0));
+        for (is_given, option) in [
+            (self.support.is_some(), "--support"),
+            (self.errors != super::args::ErrorsName::None, "--errors"),
+            (polish, "--polish"),
+            (raster.unknown.is_some(), "--missing mask"),
+        ] {
+            if is_given {
+                let why = format!("machines with hidden units have no {option}");
+                return Err(Failure::input(why).hint("leave it out, or use --model ising"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the fit; refuses what does not fit into memory.
+    fn check_machine_memory(
+        &self,
+        options: &MachineOptions,
+        raster: &Raster,
+        samples: &Samples,
+    ) -> Result<u64, Failure> {
+        let n_parameters = options.n_parameters(samples.n_units())?;
+        let mut fit = memory::of_machine(samples, n_parameters);
+        if self.checkpoint.is_given() {
+            fit = fit.saturating_add(product(&[CHECKPOINT, n_parameters as u64]));
+        }
+        let data = FitBytes::new(raster, samples, 1);
+        if self.held_out > 0.0 {
+            // The first part in both forms, beside all of them.
+            fit = fit.saturating_mul(2).saturating_add(data.samples);
+        }
+        let needed = data.raster.saturating_add(data.samples).saturating_add(fit);
+        memory::check(
+            "this fit",
+            needed,
+            self.memory.bytes(),
+            "use fewer --hidden units or samples; --memory-limit sets another limit",
+        )?;
+        Ok(needed)
+    }
+}
+
+/// Returns what is fitted, after checking the options.
+pub(super) fn options(
+    args: &FitArgs,
+    raster: &Raster,
+    cancel: &Cancel,
+) -> Result<MachineOptions, Failure> {
+    args.check_machine(raster)?;
+    args.options.machine(&args.method, cancel)
+}
+
+/// Fits, writes the model and prints a summary.
+pub(super) fn make(
+    args: &FitArgs,
+    options: &MachineOptions,
+    raster: &Raster,
+    samples: &Samples,
+    console: Console,
+) -> Result<u8, Failure> {
+    let needed = args.check_machine_memory(options, raster, samples)?;
+    let cancel = &options.minimizer.cancel;
+    let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
+    console.note(&format!(
+        "{}: {} samples × {} units, {} distinct, {:.1} % silent; {} hidden units, {}",
+        raster.file,
+        preflight.n_samples,
+        preflight.n_units,
+        preflight.n_distinct,
+        100.0 * preflight.silent_fraction,
+        options.n_hidden,
+        memory::in_words(needed)
+    ));
+    let findings = grouped(&preflight.findings);
+    for finding in &findings {
+        console.note(&format!("note: {finding}"));
+    }
+    let fit = fit(options, samples)?;
+    let (held_out, failure) = match held_out(args, options, raster, &fit) {
+        Ok(found) => (found, None),
+        Err(failure) if cancel.reason() == Some(StopReason::Cancelled) => {
+            return Err(failure);
+        }
+        Err(failure) => (None, Some(failure)),
+    };
+    let mut record = record(args, &fit, held_out);
+    if let Some(failure) = &failure {
+        let why = match cancel.is_cancelled() {
+            true => "the time limit was reached",
+            false => &failure.message,
+        };
+        let warning = format!("the check on held-out samples failed: {why}");
+        record.warnings.push(warning);
+    }
+    let model = model(&fit.machine, raster, record.clone())?;
+    model.write(&args.output, Convention::Binary)?;
+    record.warnings.iter().for_each(|w| console.warning(w));
+    console.result(&summary(args, &fit, &record))?;
+    console.json(&Report {
+        model: args.output.display().to_string(),
+        n_hidden: options.n_hidden,
+        findings,
+        fit: &record,
+    })?;
+    Ok(match (failure, record.converged) {
+        (Some(_), _) => STEP_FAILED,
+        (None, false) => NOT_CONVERGED,
+        (None, true) => 0,
+    })
+}
+
+/// Fits with a bar of the updates, or a line of the start under way.
+fn fit(options: &MachineOptions, samples: &Samples) -> Result<MachineFit, Failure> {
+    let has_objective = matches!(
+        options.trainer,
+        MachineTrainer::Mpf | MachineTrainer::Pseudolikelihood
+    );
+    let shown = match has_objective {
+        true => spinner("machine"),
+        false => bar(options.updates as u64).with_prefix("updates"),
+    };
+    let fit = options.fit(samples, &mut |step: MachineProgress| match step.objective {
+        None => shown.set_position(step.iteration as u64),
+        Some((value, gradient)) => shown.set_message(format!(
+            "start {} of {}, {} iterations, objective {value:.6}, gradient {gradient:.1e}",
+            step.start + 1,
+            options.starts,
+            step.iteration
+        )),
+    });
+    shown.finish_and_clear();
+    Ok(fit?)
+}
+
+fn held_out(
+    args: &FitArgs,
+    options: &MachineOptions,
+    raster: &Raster,
+    fit: &MachineFit,
+) -> Result<Option<HeldOut>, Failure> {
+    // Rows with counts are in no order: there is no last part of a recording.
+    if raster.weights.is_some() || args.held_out == 0.0 {
+        return Ok(None);
+    }
+    let waiting = spinner("held-out check");
+    let length = match args.block_length {
+        Some(length) => length,
+        None => block_length(&raster.states)?,
+    };
+    let found = options.held_out(fit, &raster.states, args.held_out, length);
+    waiting.finish_and_clear();
+    Ok(found?)
+}
+
+fn record(args: &FitArgs, fit: &MachineFit, held_out: Option<HeldOut>) -> FitRecord {
+    let is_done = |w: &MachineWarning| !matches!(w, MachineWarning::NotConverged { .. });
+    let mut record = FitRecord {
+        method: args.method.clone(),
+        l2: fit.l2,
+        seed: args.options.seed,
+        tolerance: args.options.tolerance(),
+        neighbours: "single".into(),
+        n_free_couplings: fit.machine.theta().len(),
+        stop: Some(fit.stop.to_string()),
+        converged: fit.warnings.iter().all(is_done),
+        value: fit.value,
+        kkt_residual: fit.kkt_residual,
+        iterations: fit.iterations,
+        evaluations: fit.evaluations,
+        seconds: fit.seconds,
+        warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+        starts: fit.starts.clone(),
+        stages: vec![Stage {
+            name: format!("start {}", fit.best),
+            stop: fit.stop,
+            iterations: fit.iterations,
+            evaluations: fit.evaluations,
+            seconds: fit.seconds,
+        }],
+        held_out,
+        ..FitRecord::default()
+    };
+    record.set_trace(&fit.trace);
+    record
+}
+
+fn model(machine: &Machine, raster: &Raster, record: FitRecord) -> Result<Model, Failure> {
+    Ok(Model {
+        program: Model::this_program(),
+        couplings: machine.visible()?,
+        hidden: Some(Hidden {
+            weights: machine.weights().map(<[f64]>::to_vec).collect(),
+            biases: machine.hidden_biases().to_vec(),
+        }),
+        names: raster.names_or_numbers(),
+        errors: None,
+        fit: Some(record),
+        data: Some(raster.record()),
+    })
+}
+
+fn summary(args: &FitArgs, fit: &MachineFit, record: &FitRecord) -> String {
+    let mut text = format!(
+        "{}: {}, {}, {}\n",
+        record.method,
+        args.output.display(),
+        fit.stop,
+        duration(fit.seconds)
+    );
+    if let (Some(value), Some(residual)) = (fit.value, fit.kkt_residual) {
+        let _ = writeln!(
+            text,
+            "objective {value:.6}, gradient {residual:.1e}, λ₂ = {}",
+            digits(fit.l2)
+        );
+    }
+    if fit.starts.len() > 1 {
+        let values: Vec<String> = fit.starts.iter().map(|v| format!("{v:.6}")).collect();
+        let _ = writeln!(
+            text,
+            "start {} is the best of {}: {}",
+            fit.best + 1,
+            fit.starts.len(),
+            values.join(", ")
+        );
+    }
+    if let Some(held_out) = &record.held_out {
+        let _ = writeln!(text, "{}", held_out_in_words(held_out));
+    }
+    text
+}
