@@ -28,7 +28,7 @@ use mpf_ising::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use held_out::{HeldOut, Measure};
+pub use held_out::{HeldOut, Measure, log_scores};
 pub use polish::{Polish, Polishing, Verdict};
 
 /// The most units that [`Refine::Auto`] fits by exact maximum likelihood.
