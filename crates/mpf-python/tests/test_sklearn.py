@@ -17,21 +17,25 @@ from sklearn.utils.estimator_checks import check_estimator
 from minprobflow import RBM, Ising, KPairwise, LaplaceICA, Potts
 
 BINARY = "the check's data are real numbers, and the model is for 0 and 1 without binarize"
+CONSTANT = "the check's data are all on one side of the threshold, and data in which no unit changes are refused"
 STATES = "the check's data are real numbers, and the model is for states 0, 1, 2, ..."
 
-#: Checks that fit real numbers: they cannot hold of models of other data.
+#: Checks that fit real numbers: they cannot hold of models of 0 and 1.
 REAL_NUMBERS = [
     "check_dict_unchanged",
-    "check_dont_overwrite_attributes",
+    "check_dont_overwrite_parameters",
     "check_dtype_object",
     "check_estimator_sparse_array",
     "check_estimator_sparse_matrix",
     "check_estimator_sparse_tag",
     "check_estimators_dtypes",
     "check_estimators_fit_returns_self",
+    "check_estimators_nan_inf",
     "check_estimators_overwrite_params",
     "check_estimators_pickle",
     "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
     "check_fit2d_predict1d",
     "check_fit_check_is_fitted",
     "check_fit_idempotent",
@@ -50,8 +54,24 @@ REAL_NUMBERS = [
     "check_sample_weights_not_overwritten",
     "check_sample_weights_pandas_series",
     "check_sample_weights_shape",
-    "check_dataframe_column_names_consistency",
-    "check_fit1d",
+]
+
+#: Checks whose data are all on one side of any one threshold.
+ONE_SIDE = [
+    "check_fit2d_1feature",
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_n_features_in",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
+]
+
+#: Checks that fit numbers between 0 and 1, although the tags ask for categories.
+FRACTIONS = [
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
 ]
 
 
@@ -65,14 +85,14 @@ def failures(estimator, expected):
 @pytest.mark.parametrize(
     "estimator, expected",
     [
-        # As models of real numbers above a threshold: nothing is expected to fail.
-        (Ising(binarize=0.0, held_out=0), {}),
-        (KPairwise(binarize=0.0, held_out=0), {}),
-        (RBM(binarize=0.0, n_starts=1), {}),
+        # As models of real numbers above a threshold.
+        (Ising(binarize=0.5, held_out=0), dict.fromkeys(ONE_SIDE, CONSTANT)),
+        (KPairwise(binarize=0.5, held_out=0), dict.fromkeys(ONE_SIDE, CONSTANT)),
+        (RBM(binarize=0.5, n_starts=1), {}),
         (LaplaceICA(method="ml"), {}),
         # As they are.
         (Ising(held_out=0), dict.fromkeys(REAL_NUMBERS, BINARY)),
-        (Potts(), dict.fromkeys(REAL_NUMBERS, STATES)),
+        (Potts(), dict.fromkeys(FRACTIONS, STATES)),
     ],
     ids=str,
 )

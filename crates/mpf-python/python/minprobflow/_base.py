@@ -72,7 +72,7 @@ def as_matrix(X: Any, dtype: Any = None, accept_sparse: bool = True) -> Any:
             )
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported")
-        return X
+        return X.tocsr()
     array = np.asarray(X)
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported")
@@ -94,14 +94,21 @@ def as_matrix(X: Any, dtype: Any = None, accept_sparse: bool = True) -> Any:
     return array if dtype is None else array.astype(dtype, copy=False)
 
 
+def refuse_infinity(matrix: Any) -> None:
+    """Refuses numbers that a threshold would take for measurements."""
+    wrong = np.isinf(matrix.data if is_sparse(matrix) else matrix)
+    if wrong.any():
+        place = "" if is_sparse(matrix) else " in row {}, column {}".format(*np.argwhere(wrong)[0])
+        raise ValueError(f"X: found inf{place}: measurements are finite")
+
+
 def file_of(matrix: Any) -> tuple[bytes, np.ndarray]:
     """Returns the bytes of a matrix as NumPy or SciPy would save it: a header, and its own memory."""
     stream = io.BytesIO()
     if is_sparse(matrix):
         from scipy import sparse
 
-        matrix = sparse.csr_matrix(matrix)
-        sparse.save_npz(stream, matrix, compressed=False)
+        sparse.save_npz(stream, sparse.csr_matrix(matrix), compressed=False)
         return b"", np.frombuffer(stream.getvalue(), dtype=np.uint8)
     if not (matrix.flags.c_contiguous or matrix.flags.f_contiguous):
         matrix = np.ascontiguousarray(matrix)
@@ -139,6 +146,8 @@ def weights_of(sample_weight: Any, n_samples: int) -> np.ndarray | None:
         raise ValueError(
             f"sample_weight.shape == {weights.shape}, expected ({n_samples},): every sample needs one"
         )
+    if not weights.any():
+        raise ValueError("every sample weight is zero: at least one sample must count")
     return weights
 
 
@@ -151,6 +160,8 @@ class Estimator(BaseEstimator):
     def _check(self, X: Any, reset: bool, dtype: Any = None, accept_sparse: bool = True) -> Any:
         """Returns X as a matrix, after a look at its columns."""
         matrix = as_matrix(X, dtype, accept_sparse)
+        if getattr(self, "binarize", None) is not None and matrix.dtype.kind == "f":
+            refuse_infinity(matrix)
         if HAS_SKLEARN:
             validate_data(self, X=X if names_of(X) else matrix, reset=reset, skip_check_array=True)
         elif reset:
@@ -163,6 +174,15 @@ class Estimator(BaseEstimator):
                 f"{self.n_features_in_} features as input"
             )
         return matrix
+
+    def _run(self, work: Any, *arguments: Any) -> Any:
+        """Calls Rust, and says that a missing entry is NaN here."""
+        try:
+            return work(*arguments)
+        except ValueError as error:
+            if "the entry is missing" in str(error):
+                raise ValueError(f"{error}\nA missing entry of X is NaN.") from None
+            raise
 
     def _forget(self) -> None:
         """Removes the results of an earlier fit, so that an interrupted one leaves none."""

@@ -194,7 +194,9 @@ class Ising(DensityMixin, Estimator):
             if pairs is not None:
                 pairs = [(int(i), int(j)) for i, j in np.asarray(pairs)]
             with Bar(self.verbose) as show:
-                made = _native.fit(data, self._words(), pairs, self._threads, show)
+                made = self._run(
+                    _native.fit, data, self._words(), pairs, self._threads, show
+                )
         except BaseException:
             self._forget()
             raise
@@ -209,7 +211,9 @@ class Ising(DensityMixin, Estimator):
         self.model_ = model
         self.couplings_ = model.couplings
         self.fields_ = np.diag(self.couplings_).copy()
-        self.standard_errors_, self.corrected_couplings_ = model.errors() or (None, None)
+        errors = model.errors() or (None, None)
+        self.standard_errors_: np.ndarray | None = errors[0]
+        self.corrected_couplings_: np.ndarray | None = errors[1]
         self.record_: dict[str, Any] = json.loads(model.record or "{}")
         self.n_iter_ = self.record_.get("iterations", 0)
         self.stop_reason_ = self.record_.get("stop") or "closed form"
@@ -229,8 +233,9 @@ class Ising(DensityMixin, Estimator):
         """
         self._fitted()
         data = Data(self._check(X, reset=False))
-        scores, measure = self.model_.score(
-            data, self._data_words(), seed(self.random_state) or 0, self._threads
+        seed_ = seed(self.random_state) or 0
+        scores, measure = self._run(
+            self.model_.score, data, self._data_words(), seed_, self._threads
         )
         if "pseudolikelihood" in measure:
             warn(["ln Z cannot be estimated reliably: the score is the pseudolikelihood"])

@@ -110,10 +110,13 @@ class Potts(DensityMixin, Estimator):
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             value = matrix[row, column]
+            sign = "Negative values in data: " if value < 0 else ""
             raise ValueError(
-                f"X: row {row}, column {column}: found {value}, but states are 0, 1, 2, ... up to 30, "
-                "and neither NaN nor inf"
+                f"{sign}X: row {row}, column {column}: found {value}, but states are 0, 1, 2, ... up "
+                "to 30, and neither NaN nor inf"
             )
+        if matrix.shape[1] < 2:
+            raise ValueError("X has 1 feature(s), but a Potts model has two sites or more")
         return np.ascontiguousarray(matrix, dtype=np.uint8)
 
     def _words(self) -> list[str]:
@@ -175,7 +178,7 @@ class Potts(DensityMixin, Estimator):
         """Writes the arrays that ``mpf dca -o model.npz`` writes."""
         self._fitted()
         n = len(self.fields_)
-        arrays = {
+        arrays: dict[str, Any] = {
             "scores": self.scores_,
             "fields": self.fields_,
             "couplings": self.couplings_,

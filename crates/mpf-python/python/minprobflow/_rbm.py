@@ -107,7 +107,8 @@ class RBM(DensityMixin, Estimator):
             matrix = self._check(X, reset=True)
             data = Data(matrix, names_of(X), weights_of(sample_weight, matrix.shape[0]))
             with Bar(self.verbose) as show:
-                found = _native.fit_rbm(
+                found = self._run(
+                    _native.fit_rbm,
                     data,
                     self._data_words(),
                     self.n_hidden,
@@ -151,8 +152,9 @@ class RBM(DensityMixin, Estimator):
         self._fitted()
         data = Data(self._check(X, reset=False))
         seed_ = seed(self.random_state) or 0
-        return _native.rbm_score(
-            self.theta_, self._shape, data, self._data_words(), seed_, self._threads
+        words_ = self._data_words()
+        return self._run(
+            _native.rbm_score, self.theta_, self._shape, data, words_, seed_, self._threads
         )[0]
 
     def score(self, X: Any, y: Any = None) -> float:
