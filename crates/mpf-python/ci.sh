@@ -28,6 +28,12 @@ if ! pip install maturin >"$folder/log" 2>&1; then
 fi
 pip install numpy scipy scikit-learn pandas matplotlib pytest mypy nbconvert ipykernel
 
+# What the workspace has built is not built again.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$(cd ../.. && pwd)/target}
+export PYO3_PYTHON=$folder/venv/bin/python
+cargo fmt --check
+cargo clippy --locked --quiet -- -D warnings
+
 # The profile of tests: ours are optimised, what they need only builds fast.
 "$folder/venv/bin/maturin" build --locked --profile "${PROFILE:-dev}" --out "$folder/dist" \
     --interpreter "$folder/venv/bin/python"
@@ -36,7 +42,7 @@ pip install "$folder"/dist/*.whl
 # The program that the tests compare with.
 if [ -z "${MPF_PROGRAM:-}" ]; then
     cargo build --locked --quiet --manifest-path ../../Cargo.toml --package mpf-cli
-    MPF_PROGRAM=$(cd ../.. && pwd)/${CARGO_TARGET_DIR:-target}/debug/mpf
+    MPF_PROGRAM=$CARGO_TARGET_DIR/debug/mpf
 fi
 export MPF_PROGRAM
 "$folder/venv/bin/python" -m pytest tests

@@ -7,7 +7,7 @@
 use crate::cli;
 use crate::data::DataArgs;
 use crate::fit::grouped;
-use crate::memory::MemoryLimit;
+use crate::memory::{self, MemoryLimit};
 use crate::{compare, dca, evaluate, fit, sample};
 use clap::FromArgMatches;
 use mpf_baselines::{Measure, Methods, log_scores};
@@ -65,7 +65,7 @@ pub fn parse<T: FromArgMatches>(command: &str, options: &[String]) -> Result<T, 
 pub fn read(
     command: &str,
     options: &[String],
-    bytes: impl Read,
+    mut bytes: impl Read,
     length: u64,
     names: Option<Vec<String>>,
     weights: Option<Vec<f64>>,
@@ -75,13 +75,11 @@ pub fn read(
         "fit" | "compare" => parse::<MemoryLimit>(command, options)?.bytes(),
         _ => None,
     };
-    // Without a length archives are read from the bytes, and not from a file of that name.
-    let is_archive = |start: &[u8]| start == b"PK";
-    let mut start = [0; 2];
-    let mut bytes = bytes;
     let unreadable = |e: std::io::Error| Failure::unreadable(DATA.as_ref(), &e);
+    let mut start = [0; 2];
     bytes.read_exact(&mut start).map_err(unreadable)?;
-    let length = (!is_archive(&start)).then_some(length);
+    // Without a length archives are read from the bytes, and not from a file of that name.
+    let length = (&start != b"PK").then_some(length);
     let mut raster = Raster::from_reader(&args, start.chain(bytes), length, limit)?;
     if names.is_some() {
         raster.names = names;
@@ -206,6 +204,14 @@ pub fn fit_potts(
     show: impl Fn(PottsProgress) + Sync,
 ) -> Result<PottsFit, Failure> {
     dca::fit_codes(args, codes, shape, weights, cancel, show)
+}
+
+/// Refuses `what` if it needs more bytes than the machine has left.
+///
+/// # Errors
+/// A [`Failure`] with both numbers.
+pub fn check_memory(what: &str, bytes: u64) -> Result<(), Failure> {
+    memory::check(what, bytes, None, "ask for less")
 }
 
 /// Shows no bar and no spinner of this process.

@@ -17,7 +17,8 @@ from itertools import combinations
 
 import numpy as np
 
-from minprobflow import RBM, Ising, LaplaceICA
+from minprobflow import RBM, Ising, LaplaceICA, sample
+from minprobflow._functions import _estimator
 
 warnings.filterwarnings("ignore")
 
@@ -39,8 +40,6 @@ def recording(n_samples: int, n_units: int, seed: int) -> tuple[np.ndarray, np.n
     h = rng.normal(scale=0.3, size=n_units) - 0.5
     J = -2 * K
     np.fill_diagonal(J, -2 * h + 2 * K.sum(axis=1))
-    from minprobflow import sample
-
     X = sample(J, 2 * n_samples, random_state=seed)
     X = X[np.random.default_rng(seed).permutation(len(X))]
     return X[:n_samples], X[n_samples:]
@@ -48,11 +47,7 @@ def recording(n_samples: int, n_units: int, seed: int) -> tuple[np.ndarray, np.n
 
 def score(J: np.ndarray, X: np.ndarray) -> float:
     """Returns the mean of ln p(x), p(x) = exp(-x'Jx)/Z."""
-    from minprobflow._functions import _estimator
-
-    model = _estimator(J)
-    model.n_features_in_ = J.shape[0]
-    return model.score(X)
+    return _estimator(J).score(X)
 
 
 def table(title: str, rows: list[tuple[str, float, float]]) -> None:
@@ -75,12 +70,12 @@ def by_logistic_regression(X: np.ndarray) -> np.ndarray:
     """Fits every unit given the others, and averages: pseudolikelihood, node by node."""
     from sklearn.linear_model import LogisticRegression
 
-    M, d = X.shape
+    d = X.shape[1]
     W = np.zeros((d, d))
     for i in range(d):
         others = np.delete(np.arange(d), i)
-        # The ridge of `mpf fit`: 1/M on half the squares of K = W/4, in a mean over samples.
-        fit = LogisticRegression(C=16.0, tol=1e-6, max_iter=1000).fit(X[:, others], X[:, i])
+        # The ridge of `mpf fit`, K^2/2 in a sum over samples, K = W/4: half of it for each of two units.
+        fit = LogisticRegression(C=32.0, tol=1e-6, max_iter=1000).fit(X[:, others], X[:, i])
         W[i, others], W[i, i] = fit.coef_[0], fit.intercept_[0]
     J = -(W + W.T) / 4
     np.fill_diagonal(J, -np.diag(W))
@@ -144,7 +139,6 @@ def machines(quick: bool) -> None:
     rng = np.random.default_rng(0)
     n, d, n_hidden = (1000 if quick else 5000), 12, 4
     W = rng.uniform(-3, 3, (n_hidden, d))
-    hidden = rng.integers(0, 2, (2 * n, n_hidden))
     # Enumerated: p(x) of a machine with balanced biases.
     states = np.array([[k >> i & 1 for i in range(d)] for k in range(2**d)])
     b, c = -W.sum(axis=0) / 2, -W.sum(axis=1) / 2
@@ -152,7 +146,6 @@ def machines(quick: bool) -> None:
     p = np.exp(log_p - logsumexp(log_p))
     X = states[rng.choice(len(states), size=2 * n, p=p)]
     X, test = X[:n], X[n:]
-    del hidden
     rows = []
     for name, method in [("minprobflow, MPF", "mpf"), ("minprobflow, PL", "pl")]:
         fitted, seconds = timed(lambda method=method: RBM(n_hidden=n_hidden, method=method).fit(X))
@@ -187,7 +180,7 @@ def patches(n: int, side: int, seed: int) -> np.ndarray:
     which = rng.integers(0, len(pictures), n)
     cut = [pictures[k][i : i + side, j : j + side].ravel() for k, (i, j) in zip(which, corners)]
     X = np.array(cut) + 0.02 * rng.normal(size=(n, side * side))
-    return X - X.mean(axis=1, keepdims=True) * 0
+    return X
 
 
 def ica(quick: bool) -> None:

@@ -45,7 +45,10 @@ impl Data<'_> {
     /// Packs the data under the options of a command.
     pub fn read(&self, py: Python<'_>, command: &str, options: &[String]) -> PyResult<Raster> {
         let body = self.body.as_slice()?;
-        let weights = self.weights.as_ref().map(|w| w.as_slice().map(<[f64]>::to_vec));
+        let weights = self
+            .weights
+            .as_ref()
+            .map(|w| w.as_slice().map(<[f64]>::to_vec));
         let weights = weights.transpose()?;
         let (header, names) = (self.header.as_slice(), self.names.clone());
         let mut signal = None;

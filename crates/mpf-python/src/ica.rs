@@ -1,7 +1,7 @@
 //! Laplace ICA.
 
-use crate::run::{run, value_error};
-use mpf_cli::embed::{Failure, Step};
+use crate::run::{exception, run, value_error};
+use mpf_cli::embed::{self, Failure, Step};
 use mpf_ica::{Filters, FitOptions, Fitter, Trainer, Whitening, WhiteningMethod};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
@@ -118,6 +118,8 @@ pub fn ica_sample<'py>(
     seed: u64,
 ) -> PyResult<Matrix<'py>> {
     let filters = Filters::new(filters.as_array().to_owned()).map_err(value_error)?;
+    let bytes = (16 * filters.n_dims() as u64).saturating_mul(n as u64);
+    embed::check_memory("so many draws", bytes).map_err(|f| exception(&f))?;
     let draws = py.detach(|| filters.draw(n, &mut mpf_core::rng::stream(seed, 0)));
     Ok(draws.map_err(value_error)?.to_pyarray(py))
 }

@@ -94,10 +94,7 @@ impl Model {
 
     /// Standard errors of the diagonal of J and of its couplings, which are twice those of K, and the J
     /// that intervals are centred on.
-    fn errors<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Option<(Matrix<'py>, Option<Matrix<'py>>)>> {
+    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Option<Matrix<'py>>)>> {
         let Some(errors) = &self.0.errors else {
             return Ok(None);
         };

@@ -34,6 +34,9 @@ fn draw(
     seed: u64,
     cancel: &Cancel,
 ) -> Result<Array2<u8>, Failure> {
+    // The draws, those of every chain, and a copy while they are pooled.
+    let bytes = (3 * model.n_sites() as u64).saturating_mul(n as u64);
+    embed::check_memory("so many draws", bytes)?;
     if is_small(model) {
         return Ok(LocalExact::new(model, theta)?.draw(n, seed));
     }
@@ -145,7 +148,9 @@ impl LocalModel for Family {
 fn family(theta: &[f64], n_sites: usize, n_states: usize) -> PyResult<Family> {
     let pairs = n_sites.saturating_sub(1).saturating_mul(n_sites) / 2;
     let fields = n_sites.saturating_mul(n_states);
-    let n = pairs.saturating_mul(n_states * n_states).saturating_add(fields);
+    let n = pairs
+        .saturating_mul(n_states * n_states)
+        .saturating_add(fields);
     if n_sites < 2 || theta.len() != n {
         return Err(value_error(format!(
             "{} parameters for {n_sites} sites of {n_states} states, which have {n}",
@@ -298,6 +303,11 @@ pub fn fit_rbm<'py>(
         }
     };
     let (fit, dead) = run(py, n_threads, show, move |cancel, show| {
+        let n_visible = raster.states.n_units() as u64;
+        // L-BFGS keeps some fifty vectors of all parameters.
+        let pairs = if semi_restricted { n_visible } else { 1 };
+        let parameters = n_visible.saturating_mul(pairs.saturating_add(n_hidden as u64));
+        embed::check_memory("this fit", parameters.saturating_mul(400))?;
         let model = Rbm::new(raster.states.n_units(), n_hidden, semi_restricted)?;
         let data = SiteData::new(raster.states.to_binary().view(), 2)?;
         let data = match &raster.weights {

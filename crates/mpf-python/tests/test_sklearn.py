@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import recording
 
-pytest.importorskip("sklearn")
+sklearn = pytest.importorskip("sklearn", minversion="1.6")
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -99,9 +99,10 @@ def failures(estimator, expected):
 def test_check_estimator(estimator, expected):
     failed, found = failures(estimator, expected)
     assert failed == {}
-    # The list has no name too many.
+    # The list has no name too many; other versions of scikit-learn have other checks.
     needed = {r["check_name"] for r in found if r["status"] == "xfail"}
-    assert needed == set(expected)
+    if sklearn.__version__.startswith("1.9."):
+        assert needed == set(expected)
 
 
 def test_a_grid_search_finds_a_penalty():

@@ -185,6 +185,7 @@ def _estimator(model: Any) -> Any:
             raise ValueError(f"couplings of shape {couplings.shape}: J is a square matrix")
         names = [str(i) for i in range(len(couplings))]
         made._take(_native.Model(couplings, names))
+    made.n_features_in_ = len(made.couplings_)
     return made
 
 

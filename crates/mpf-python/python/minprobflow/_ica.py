@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _native
 from ._base import HAS_SKLEARN, Estimator, warn
-from ._options import seed
+from ._options import count, limit, seed
 from ._progress import Bar
 
 if HAS_SKLEARN:
@@ -107,7 +107,7 @@ class LaplaceICA(TransformerMixin, Estimator):
                     matrix,
                     self.method,
                     self.whiten,
-                    self.max_iterations,
+                    limit("max_iterations", self.max_iterations),
                     self.max_seconds,
                     seed(self.random_state) or 0,
                     self._threads,
@@ -146,7 +146,8 @@ class LaplaceICA(TransformerMixin, Estimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws rows of the model."""
         self._fitted()
-        white = _native.ica_sample(self.filters_, n_samples, seed(random_state) or 0)
+        n, seed_ = count("n_samples", n_samples), seed(random_state) or 0
+        white = _native.ica_sample(self.filters_, n, seed_)
         return self.inverse_transform(white @ self.filters_.T)
 
     @property

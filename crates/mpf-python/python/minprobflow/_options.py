@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 
 def words(parameters: Mapping[str, Any]) -> list[str]:
     """Returns the options that are given: ``l2=0.1`` is ``--l2=0.1``, and None is left out.
@@ -17,10 +19,10 @@ def words(parameters: Mapping[str, Any]) -> list[str]:
     options = []
     for name, value in parameters.items():
         name = "--" + name.replace("_", "-")
-        if value is None or value is False:
+        if isinstance(value, (bool, np.bool_)):
+            options += [name] if value else []
+        elif value is None:
             continue
-        if value is True:
-            options.append(name)
         elif isinstance(value, (list, tuple)):
             options.append(f"{name}={','.join(map(_text, value))}")
         else:
@@ -56,10 +58,28 @@ def seed(random_state: Any) -> int | None:
     >>> seed(None), seed(7)
     (None, 7)
     """
-    if random_state is None or isinstance(random_state, numbers.Integral):
-        return random_state if random_state is None else int(random_state)
+    if random_state is None:
+        return None
+    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**64:
+        return int(random_state)
     if hasattr(random_state, "integers"):
         return int(random_state.integers(2**32))
     if hasattr(random_state, "randint"):
         return int(random_state.randint(2**31))
-    raise ValueError(f"random_state={random_state!r}: give a number, None or a NumPy generator")
+    raise ValueError(f"random_state={random_state!r}: give a number from 0 on, None or a NumPy generator")
+
+
+def count(name: str, value: Any, least: int = 1) -> int:
+    """Returns a whole number that is not too small.
+
+    >>> count("n_samples", 3)
+    3
+    """
+    if isinstance(value, numbers.Integral) and least <= value < 2**63:
+        return int(value)
+    raise ValueError(f"{name}={value!r}: ask for a whole number from {least} on")
+
+
+def limit(name: str, value: Any) -> int | None:
+    """Returns a whole number, or None."""
+    return None if value is None else count(name, value, 0)

@@ -10,7 +10,7 @@ import numpy as np
 from . import _native
 from ._base import HAS_SKLEARN, Estimator, as_matrix, is_sparse, warn, weights_of
 from ._ising import DensityMixin
-from ._options import seed, words
+from ._options import count, limit, seed, words
 from ._progress import Bar
 
 
@@ -128,13 +128,19 @@ class Potts(DensityMixin, Estimator):
         self._forget()
         try:
             codes = self._codes(X, reset=True)
-            n_states = max(2, int(codes.max()) + 1) if self.n_states is None else self.n_states
+            n_states = limit("n_states", self.n_states) or max(2, int(codes.max()) + 1)
             weights = weights_of(sample_weight, len(codes))
             if int(codes.max()) >= n_states:
                 raise ValueError(f"X has the state {codes.max()}, but n_states is {n_states}")
             with Bar(self.verbose) as show:
                 found = _native.fit_potts(
-                    codes, n_states, weights, self.gap, self._words(), self._threads, show
+                    codes,
+                    n_states,
+                    weights,
+                    limit("gap", self.gap),
+                    self._words(),
+                    self._threads,
+                    show,
                 )
         except BaseException:
             self._forget()
@@ -169,10 +175,8 @@ class Potts(DensityMixin, Estimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws states: independent ones of small models, else by chains of Gibbs sweeps."""
         self._fitted()
-        seed_ = seed(random_state) or 0
-        return _native.potts_sample(
-            self._theta, self.fields_.shape, n_samples, seed_, self._threads
-        )
+        n, seed_ = count("n_samples", n_samples), seed(random_state) or 0
+        return _native.potts_sample(self._theta, self.fields_.shape, n, seed_, self._threads)
 
     def to_file(self, path: str | os.PathLike[str]) -> None:
         """Writes the arrays that ``mpf dca -o model.npz`` writes."""

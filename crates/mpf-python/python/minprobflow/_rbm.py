@@ -10,7 +10,7 @@ import numpy as np
 from . import _native
 from ._base import Data, Estimator, names_of, warn, weights_of
 from ._ising import READING, DensityMixin
-from ._options import seed, words
+from ._options import count, limit, seed, words
 from ._progress import Bar
 
 
@@ -111,13 +111,13 @@ class RBM(DensityMixin, Estimator):
                     _native.fit_rbm,
                     data,
                     self._data_words(),
-                    self.n_hidden,
-                    self.semi_restricted,
+                    count("n_hidden", self.n_hidden),
+                    bool(self.semi_restricted),
                     self.method,
                     self.l2,
                     self.tolerance,
-                    self.max_iterations,
-                    self.n_starts,
+                    limit("max_iterations", self.max_iterations),
+                    count("n_starts", self.n_starts),
                     seed(self.random_state) or 0,
                     self._threads,
                     show,
@@ -164,8 +164,8 @@ class RBM(DensityMixin, Estimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws visible states: independent ones up to 20 units, else by chains of Gibbs sweeps."""
         self._fitted()
-        seed_ = seed(random_state) or 0
-        draws = _native.rbm_sample(self.theta_, self._shape, n_samples, seed_, self._threads)
+        n, seed_ = count("n_samples", n_samples), seed(random_state) or 0
+        draws = _native.rbm_sample(self.theta_, self._shape, n, seed_, self._threads)
         return 2 * draws.astype(np.int8) - 1 if self.spins else draws
 
     def to_file(self, path: str | os.PathLike[str]) -> None:
