@@ -71,7 +71,7 @@ pub use rbm::Rbm;
 pub use method::{Description, Method, MethodOptions, Methods, OwnObjective, Takes};
 pub use recipe::{
     ErrorBarsBy, HeldOut, Measure, Polish, Polishing, Recipe, RecipeProgress, Refine, Stage,
-    StepFailure, Trained, TrainingData, Verdict,
+    StepFailure, Trained, TrainingData, Verdict, log_scores,
 };
 
 // Which model is good?

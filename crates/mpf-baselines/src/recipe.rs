@@ -28,7 +28,7 @@ use mpf_ising::{
     Penalty, PenaltyPath, Samples, States, bootstrap,
 };
 
-pub use held_out::{HeldOut, Measure};
+pub use held_out::{HeldOut, Measure, log_scores};
 pub(crate) use held_out::{MIN_HELD_OUT, score_held_out};
 pub use polish::{Polish, Polishing, Verdict};
 pub(crate) use trained::or_time_limit;

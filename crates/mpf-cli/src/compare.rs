@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
     #[command(flatten)]
-    data: DataArgs,
+    pub(crate) data: DataArgs,
     /// The methods to compare, each as `mpf fit` would deliver it and, where that has a penalty, a
     /// refinement or polishing, also without; by default all that can fit these data, except CD
     #[arg(long, value_delimiter = ',', help_heading = "Method")]
@@ -39,7 +39,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Method")]
     block_length: usize,
     #[command(flatten)]
-    memory: MemoryLimit,
+    pub(crate) memory: MemoryLimit,
     /// Output file: a page (.html), the plot (.svg) or the numbers (.json); may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
@@ -62,6 +62,46 @@ pub fn run(
     }
     let inputs = [args.data.data.as_path()];
     output::check(&inputs, &output::reports(&args.output), args.force)?;
+    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+    raster.notes.iter().for_each(|note| console.note(note));
+    let comparison = compare(args, methods, &raster, cancel)?;
+    for entrant in &comparison.entrants {
+        if let Some(first) = entrant.warnings.first() {
+            console.warning(&format!("{}: {first}", entrant.name));
+        }
+    }
+    let svg = plot(&comparison)?;
+    for path in &args.output {
+        write(path, &comparison, &raster, &svg)?;
+    }
+    console.result(&comparison.to_string())?;
+    console.json(&comparison)?;
+    Ok(0)
+}
+
+/// Returns the page, the table and the numbers, in JSON, of data that are in memory.
+pub(crate) fn report(
+    args: &CompareArgs,
+    methods: &Methods,
+    raster: &Raster,
+    cancel: &Cancel,
+) -> Result<[String; 3], Failure> {
+    let comparison = compare(args, methods, raster, cancel)?;
+    let page = page(&comparison, raster, &plot(&comparison)?);
+    Ok([
+        page,
+        comparison.to_string(),
+        output::json_report(&comparison),
+    ])
+}
+
+/// Fits every method without each fold, and scores it there.
+fn compare(
+    args: &CompareArgs,
+    methods: &Methods,
+    raster: &Raster,
+    cancel: &Cancel,
+) -> Result<Comparison, Failure> {
     if [args.options.l1, args.options.l2].contains(&Some(Strength::Auto)) {
         return Err(
             Failure::input("mpf compare has no --l1 auto and no --l2 auto")
@@ -74,15 +114,13 @@ pub fn run(
                 .hint("give --hidden 20: both machines then join the comparison"),
         );
     }
-    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
-    raster.notes.iter().for_each(|note| console.note(note));
     let states = raster.every_sample("mpf compare")?;
     let contenders = contenders(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
     // Methods are fitted one at a time, but the samples of all folds are held in both forms, and the
     // three scores of every sample by every method.
     let samples = raster.samples()?;
-    let fit = FitBytes::new(&raster, &samples, n_packed(d));
+    let fit = FitBytes::new(raster, &samples, n_packed(d));
     let folds = product(&[args.folds as u64, fit.data()]);
     let mut machines = 0;
     for contender in &contenders {
@@ -130,18 +168,7 @@ pub fn run(
         );
         return Err(Failure::input(why));
     }
-    for entrant in &comparison.entrants {
-        if let Some(first) = entrant.warnings.first() {
-            console.warning(&format!("{}: {first}", entrant.name));
-        }
-    }
-    let svg = plot(&comparison)?;
-    for path in &args.output {
-        write(path, &comparison, &raster, &svg)?;
-    }
-    console.result(&comparison.to_string())?;
-    console.json(&comparison)?;
-    Ok(0)
+    Ok(comparison)
 }
 
 /// Returns what competes: every method as `mpf fit` would deliver it, and the plain one beside it.

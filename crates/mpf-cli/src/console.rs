@@ -25,6 +25,16 @@ pub struct Console {
 }
 
 impl Console {
+    /// Returns a console that prints nothing but alarms.
+    pub fn silent() -> Self {
+        Self {
+            json: false,
+            quiet: true,
+            verbose: false,
+            is_taken: true,
+        }
+    }
+
     /// Returns the console of a command that writes `output`, which may be standard output.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use args::{AmbiguousName, MethodName, ModeName, UnitsName};
 
 use crate::console::Console;
 use crate::data::Source;
-use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED};
+use crate::failure::{Failure, NOT_CONVERGED};
 use crate::memory::{self, Room};
 use crate::npz::ArchiveWriter;
 use crate::output::{self, Kind, MARK, Output};
@@ -16,7 +16,7 @@ use mpf_core::{Cancel, StopReason};
 use mpf_potts::{
     Alignment, Alphabet, Ambiguous, ContactRule, Distances, Fit, FitOptions, FitProgress, Loss,
     Mode, Pair, Penalties, ReadOptions, Scores, Sequences, bytes_of_fit, fit, judged, precision,
-    seconds_of_evaluation,
+    seconds_of_evaluation, sequence_weights,
 };
 use mpf_report::files;
 use mpf_report::progress::{bar, spinner};
@@ -56,6 +56,82 @@ pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         None => console,
     };
     check_files(args)?;
+    explore(args, console, cancel, |outcome| {
+        let summary = outcome.summary(args);
+        for path in &args.output {
+            outcome.write(path, &summary)?;
+        }
+        if let Some(path) = &args.mutations {
+            outcome.write_mutations(path, args.ignore_gaps)?;
+        }
+        console.result(&outcome.text(args))?;
+        console.json(&summary)?;
+        let stop = outcome.fit.stop;
+        if stop.is_converged() {
+            return Ok(0);
+        }
+        console.warning(&format!("the fit did not converge: {stop}"));
+        Ok(NOT_CONVERGED)
+    })
+}
+
+/// What `mpf dca` would write.
+pub struct Contacts {
+    /// The summary, in JSON.
+    pub summary: String,
+    /// The ranked pairs, as .csv.
+    pub table: String,
+    /// Scores and parameters, as .npz.
+    pub archive: Vec<u8>,
+    /// The report.
+    pub page: String,
+}
+
+/// Runs the command without writing anything. `args.output` is only a name.
+pub(crate) fn contacts(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
+    explore(args, Console::silent(), cancel, |outcome| {
+        let summary = outcome.summary(args);
+        let page = page::html(outcome, &summary).map_err(|e| Failure::undrawn(e.as_ref()))?;
+        Ok(Contacts {
+            summary: output::json_report(&summary),
+            table: outcome.table(),
+            archive: outcome.archive().expect("memory can be written"),
+            page,
+        })
+    })
+}
+
+/// Fits rows of states that are in memory; without weights, those of relatives count as in an
+/// alignment.
+pub(crate) fn fit_codes(
+    args: &DcaArgs,
+    codes: &[u8],
+    (n_sites, n_states): (usize, usize),
+    weights: Option<&[f64]>,
+    cancel: &Cancel,
+    show: impl Fn(FitProgress) + Sync,
+) -> Result<Fit, Failure> {
+    let wrong = |error: mpf_potts::Error| Failure::input(error.to_string());
+    let weights = weights.map_or_else(
+        || sequence_weights(codes, n_sites, args.theta),
+        <[f64]>::to_vec,
+    );
+    let sequences = Sequences::new(codes, n_sites, n_states, &weights).map_err(wrong)?;
+    let options = fit_options(args, &sequences, cancel)?;
+    let found = fit(&sequences, &options, show).map_err(wrong)?;
+    match found.stop {
+        StopReason::Cancelled => Err(Failure::interrupted()),
+        _ => Ok(found),
+    }
+}
+
+/// Reads the alignment, fits, and passes what it found to `deliver`.
+fn explore<T>(
+    args: &DcaArgs,
+    console: Console,
+    cancel: &Cancel,
+    deliver: impl FnOnce(&Outcome<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let distances = args.structure.as_deref();
     let distances = distances
         .map(|path| read_distances(path, args))
@@ -95,23 +171,7 @@ pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         judged: judged.transpose()?,
         rule,
     };
-    let summary = outcome.summary(args);
-    for path in &args.output {
-        outcome.write(path, &summary)?;
-    }
-    if let Some(path) = &args.mutations {
-        outcome.write_mutations(path, args.ignore_gaps)?;
-    }
-    console.result(&outcome.text(args))?;
-    console.json(&summary)?;
-    if fit.stop.is_converged() {
-        return Ok(0);
-    }
-    console.warning(&format!("the fit did not converge: {}", fit.stop));
-    Ok(match fit.stop {
-        StopReason::Cancelled => INTERRUPTED,
-        _ => NOT_CONVERGED,
-    })
+    deliver(&outcome)
 }
 
 fn check_files(args: &DcaArgs) -> Result<(), Failure> {

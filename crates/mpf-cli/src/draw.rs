@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::memory;
+use crate::model::Model;
 use clap::ValueEnum;
 use mpf_baselines::Machine;
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -102,7 +103,12 @@ pub enum Target<'a> {
     Machine(&'a Machine),
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    /// Takes `machine`, that of the model, or else its couplings.
+    pub(crate) fn of(model: &'a Model, machine: Option<&'a Machine>) -> Self {
+        machine.map_or(Self::Ising(&model.couplings), Self::Machine)
+    }
+
     fn n_units(&self) -> usize {
         match self {
             Self::Ising(couplings) => couplings.n_units(),

@@ -37,7 +37,7 @@ pub struct EvaluateArgs {
     /// A model file
     model: PathBuf,
     #[command(flatten)]
-    data: DataArgs,
+    pub(crate) data: DataArgs,
     /// Output file: the report (.html) or the numbers (.json); may be given several times
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
@@ -82,25 +82,8 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     let raster = Raster::read(&args.data, None, cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
-    check_units(args, &model, &raster, truth.as_ref())?;
-    if let Some(truth) = &truth
-        && (truth.hidden.is_some() || model.hidden.is_some())
-    {
-        return Err(Failure::input(
-            "--truth compares couplings, and hidden units are more than these",
-        )
-        .hint("leave out --truth"));
-    }
-    let states = raster.every_sample("mpf evaluate")?;
-    let (goodness, source) = compare(args, &model, &states, console, cancel)?;
-    let evaluation = Evaluation::new(
-        &args.model,
-        &model,
-        &raster,
-        truth.as_ref(),
-        &goodness,
-        source,
-    );
+    let found = evaluate(args, &model, &raster, truth.as_ref(), console, cancel)?;
+    let (evaluation, goodness) = found;
     evaluation.warnings.iter().for_each(|w| console.warning(w));
     let start = Instant::now();
     for path in &args.output {
@@ -114,6 +97,44 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
     console.result(&summary(&evaluation))?;
     console.json(&evaluation)?;
     Ok(0)
+}
+
+/// Compares `model` with data.
+fn evaluate(
+    args: &EvaluateArgs,
+    model: &Model,
+    raster: &Raster,
+    truth: Option<&Model>,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<(Evaluation, GoodnessOfFit), Failure> {
+    check_units(args, model, raster, truth)?;
+    if let Some(truth) = truth
+        && (truth.hidden.is_some() || model.hidden.is_some())
+    {
+        return Err(Failure::input(
+            "--truth compares couplings, and hidden units are more than these",
+        )
+        .hint("leave out --truth"));
+    }
+    let states = raster.every_sample("mpf evaluate")?;
+    let (goodness, source) = compare(args, model, &states, console, cancel)?;
+    let evaluation = Evaluation::new(&args.model, model, raster, truth, &goodness, source);
+    Ok((evaluation, goodness))
+}
+
+/// Returns the page and the numbers, in JSON, of a model and data that are in memory. The files of
+/// `args` are only names.
+pub(crate) fn report(
+    args: &EvaluateArgs,
+    model: &Model,
+    raster: &Raster,
+    truth: Option<&Model>,
+    cancel: &Cancel,
+) -> Result<(String, String), Failure> {
+    let (evaluation, goodness) = evaluate(args, model, raster, truth, Console::silent(), cancel)?;
+    let page = page::page(model, truth, &evaluation, &goodness)?;
+    Ok((page, output::json_report(&evaluation)))
 }
 
 /// Refuses data or a true model of other units than those of the model.
@@ -199,12 +220,8 @@ fn compare(
         return Ok((goodness, Source::Enumeration(scores)));
     }
     let n_draws = args.draws.unwrap_or_else(|| n.max(20_000));
-    let target = match &machine {
-        None => Target::Ising(&model.couplings),
-        Some(machine) => Target::Machine(machine),
-    };
     let drawn = draw::draw(
-        target,
+        Target::of(model, machine.as_ref()),
         &DrawOptions {
             sampler: args.sampler,
             n_draws,

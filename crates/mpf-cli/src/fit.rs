@@ -18,7 +18,7 @@ use crate::output::{self, Kind, Output};
 use args::ErrorsName;
 use clap::ValueEnum;
 use messages::{
-    doubts, grouped, largest_coupling, refuse_constant, refuse_transposed, summary, tell_preflight,
+    doubts, largest_coupling, refuse_constant, refuse_transposed, summary, tell_preflight,
 };
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
@@ -31,7 +31,8 @@ use std::time::Instant;
 use time::Expected;
 
 pub use args::FitArgs;
-pub(crate) use messages::{drift_in_words, held_out_in_words, polishing_in_words};
+pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
+pub use progress::{Show, Step};
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -70,10 +71,15 @@ pub fn run(
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let cancel = &cancel.within(limit);
     // Work that the time limit stops reports itself as interrupted.
-    run_until(args, methods, console, cancel).map_err(|failure| match cancel.reason() {
+    run_until(args, methods, console, cancel).map_err(|failure| in_time(failure, cancel, limit))
+}
+
+/// Says so if it was the time limit that stopped the work.
+fn in_time(failure: Failure, cancel: &Cancel, limit: f64) -> Failure {
+    match cancel.reason() {
         Some(StopReason::TimeLimit) if failure.code == INTERRUPTED => Failure::too_late(limit),
         _ => failure,
-    })
+    }
 }
 
 /// Reads the data and fits until `cancel` is set.
@@ -87,10 +93,9 @@ fn run_until(
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
-    let names = raster.names_or_numbers();
     let support = match &args.support {
         None => Support::Full,
-        Some(path) => edges::read(path, &names)?,
+        Some(path) => edges::read(path, &raster.names_or_numbers())?,
     };
     if args.options.model.has_hidden_units() {
         return run_machine(args, &raster, console, cancel);
@@ -105,7 +110,12 @@ fn run_until(
     recipe.options.minimizer.checkpoint = checkpoint.clone();
     refuse_constant(&raster, &samples)?;
     refuse_transposed(&raster, &samples, args.force)?;
-    let outcome = make(args, &recipe, &raster, &samples, names, console);
+    let bars = Bars::new(console);
+    let made = make(args, &recipe, &raster, &samples, console, &|step| {
+        bars.show(step);
+    });
+    bars.clear();
+    let outcome = made.and_then(|made| deliver(args, made, console));
     args.checkpoint.end(&checkpoint, console, outcome)
 }
 
@@ -123,19 +133,65 @@ fn run_machine(
     options.minimizer.checkpoint = checkpoint.clone();
     refuse_constant(raster, &samples)?;
     refuse_transposed(raster, &samples, args.force)?;
-    let outcome = machine::make(args, &options, raster, &samples, console);
+    let made = machine::make(args, &options, raster, &samples, console);
+    let outcome = made.and_then(|made| machine::deliver(args, made, console));
     args.checkpoint.end(&checkpoint, console, outcome)
 }
 
-/// Fits, writes the model and prints a summary.
+/// A model, and what the program says about it.
+struct Made {
+    model: Model,
+    preflight: Preflight,
+    expected: Expected,
+    share: Option<f64>,
+    has_failures: bool,
+}
+
+/// Fits data that are in memory, as the program does. `args.data` and `args.output` are only names.
+pub(crate) fn fit(
+    args: &FitArgs,
+    methods: &Methods,
+    raster: &Raster,
+    support: Support,
+    cancel: &Cancel,
+    show: Show<'_>,
+) -> Result<(Model, Vec<String>), Failure> {
+    args.check()?;
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let cancel = &cancel.within(limit);
+    let console = Console::silent();
+    let fitted = || {
+        if args.options.model.has_hidden_units() {
+            let options = machine::options(args, raster, cancel)?;
+            let samples = raster.samples()?;
+            refuse_constant(raster, &samples)?;
+            refuse_transposed(raster, &samples, args.force)?;
+            let made = machine::make(args, &options, raster, &samples, console)?;
+            return Ok((made.model, made.findings));
+        }
+        if let Some(unknown) = &raster.unknown {
+            let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
+            return Ok((made.model, Vec::new()));
+        }
+        let samples = raster.samples()?;
+        let recipe = args.recipe(methods, raster, support, cancel)?;
+        refuse_constant(raster, &samples)?;
+        refuse_transposed(raster, &samples, args.force)?;
+        let made = make(args, &recipe, raster, &samples, console, show)?;
+        Ok((made.model, grouped(&made.preflight.findings)))
+    };
+    fitted().map_err(|failure| in_time(failure, cancel, limit))
+}
+
+/// Fits, and reports on the data before.
 fn make(
     args: &FitArgs,
     recipe: &Recipe,
     raster: &Raster,
     samples: &Samples,
-    names: Vec<String>,
     console: Console,
-) -> Result<u8, Failure> {
+    show: Show<'_>,
+) -> Result<Made, Failure> {
     let states = args.states(raster)?;
     let needed = args.check_memory(recipe, raster, samples, states.as_ref())?;
     let cancel = &recipe.options.minimizer.cancel;
@@ -145,14 +201,13 @@ fn make(
     let expected = Expected::new(recipe, samples, &preflight)?;
     tell_preflight(console, raster, &preflight, expected, needed);
 
-    let bars = Bars::new(recipe, samples.n_units(), console);
     let trained = recipe.run(
         TrainingData {
             samples,
             states: states.as_deref(),
         },
         &|progress| {
-            bars.show(progress);
+            show(&Step::new(recipe, samples.n_units(), progress));
             if let RecipeProgress::Drifting(drift, updates) = progress {
                 console.note(&format!(
                     "note: {}; trying {updates} updates of polishing (--polish 0 leaves it out)",
@@ -160,43 +215,53 @@ fn make(
                 ));
             }
         },
-    );
-    bars.clear();
-    let trained = trained?;
+    )?;
+    let names = raster.names_or_numbers();
     let record = record(args, recipe, &trained, &names)?;
-    let failed = !trained.failures.is_empty();
-    let model = Model {
-        program: Model::this_program(),
-        couplings: trained.fit.couplings,
-        hidden: None,
-        names,
-        errors: trained.errors.map(|bars| {
-            let sandwich = args.errors == ErrorsName::Sandwich;
-            let method = if sandwich { "sandwich" } else { "bootstrap" };
-            StandardErrors::new(method, bars, trained.block_length)
-        }),
-        fit: Some(record.clone()),
-        data: Some(raster.record()),
-    };
-    model.write(&args.output, Convention::Binary)?;
+    Ok(Made {
+        preflight,
+        expected,
+        // Couplings that are too large for a sum over all states have none.
+        share: multi_information_share(&trained.fit.couplings, samples).unwrap_or(None),
+        has_failures: !trained.failures.is_empty(),
+        model: Model {
+            program: Model::this_program(),
+            couplings: trained.fit.couplings,
+            hidden: None,
+            names,
+            errors: trained.errors.map(|bars| {
+                let sandwich = args.errors == ErrorsName::Sandwich;
+                let method = if sandwich { "sandwich" } else { "bootstrap" };
+                StandardErrors::new(method, bars, trained.block_length)
+            }),
+            fit: Some(record),
+            data: Some(raster.record()),
+        },
+    })
+}
 
+/// Writes the model and prints a summary; returns the exit code.
+fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> {
+    let Made {
+        model, preflight, ..
+    } = made;
+    model.write(&args.output, Convention::Binary)?;
+    let record = model.fit.as_ref().expect("the model was fitted");
     record.warnings.iter().for_each(|w| console.warning(w));
-    // Couplings that are too large for a sum over all states have none.
-    let share = multi_information_share(&model.couplings, samples).unwrap_or(None);
     let largest = largest_coupling(&model);
-    console.result(&summary(args, &model, &record, share, largest))?;
+    console.result(&summary(args, &model, record, made.share, largest))?;
     console.json(&Report {
         model: args.output.display().to_string(),
         findings: grouped(&preflight.findings),
-        expected_seconds: expected.seconds,
+        expected_seconds: made.expected.seconds,
         preflight: Preflight {
             findings: Vec::new(),
             ..preflight
         },
-        fit: &record,
+        fit: record,
         largest_coupling: largest,
     })?;
-    Ok(match (record.converged, failed) {
+    Ok(match (record.converged, made.has_failures) {
         (_, true) => STEP_FAILED,
         (false, _) => NOT_CONVERGED,
         (true, false) => 0,

@@ -17,6 +17,7 @@ mod dca;
 mod demo;
 mod draw;
 mod edges;
+pub mod embed;
 mod evaluate;
 mod failure;
 mod figures;

@@ -9,7 +9,8 @@ use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
 use crate::raster_file;
 use clap::Args;
-use mpf_core::{Cancel, Settings};
+use mpf_core::{Cancel, Checkpoint, Settings};
+use mpf_ising::States;
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::Summary;
 use serde_json::json;
@@ -51,6 +52,33 @@ pub struct SampleArgs {
 }
 
 impl SampleArgs {
+    /// Refuses to draw nothing.
+    fn check(&self) -> Result<(), Failure> {
+        for (n, option, what) in [
+            (self.n, "-n", "states"),
+            (self.chains, "--chains", "chains"),
+        ] {
+            if n == 0 {
+                let why = format!("{option} 0 asks for no {what}");
+                return Err(Failure::input(why).hint("ask for at least one"));
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self, checkpoint: &Checkpoint) -> DrawOptions<'static> {
+        DrawOptions {
+            sampler: self.sampler,
+            n_draws: self.n,
+            chains: self.chains,
+            burn_in: self.burn_in,
+            thinning: self.thin,
+            seed: self.seed,
+            starts: None,
+            checkpoint: checkpoint.entry("chains"),
+        }
+    }
+
     /// Lists what the draws depend on.
     fn settings(&self, model: &Model) -> Settings {
         checkpoint::settings("sample")
@@ -77,33 +105,30 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     }];
     outputs.extend(args.checkpoint.output());
     output::check(&[&args.model], &outputs, args.force)?;
-    if args.n == 0 {
-        return Err(Failure::input("-n 0 asks for no states").hint("ask for at least one"));
-    }
-    if args.chains == 0 {
-        return Err(Failure::input("--chains 0 asks for no chains").hint("ask for at least one"));
-    }
+    args.check()?;
     let model = Model::read(&args.model, None)?;
     let settings = args.settings(&model);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    let options = DrawOptions {
-        sampler: args.sampler,
-        n_draws: args.n,
-        chains: args.chains,
-        burn_in: args.burn_in,
-        thinning: args.thin,
-        seed: args.seed,
-        starts: None,
-        checkpoint: checkpoint.entry("chains"),
-    };
     let machine = model.machine()?;
-    let target = match &machine {
-        None => Target::Ising(&model.couplings),
-        Some(machine) => Target::Machine(machine),
-    };
-    let outcome =
-        draw::draw(target, &options, cancel).and_then(|drawn| write(args, console, &model, &drawn));
+    let target = Target::of(&model, machine.as_ref());
+    let outcome = draw::draw(target, &args.options(&checkpoint), cancel)
+        .and_then(|drawn| write(args, console, &model, &drawn));
     args.checkpoint.end(&checkpoint, console, outcome)
+}
+
+/// Draws from a model in memory; also returns what there is to warn of.
+pub(crate) fn draw(
+    args: &SampleArgs,
+    model: &Model,
+    cancel: &Cancel,
+) -> Result<(States, Vec<String>), Failure> {
+    args.check()?;
+    let options = args.options(&Checkpoint::default());
+    let machine = model.machine()?;
+    let target = Target::of(model, machine.as_ref());
+    let Drawn { states, how } = draw::draw(target, &options, cancel)?;
+    let found = how.diagnostics.map_or_else(Vec::new, |d| d.warnings);
+    Ok((states, how.remark.into_iter().chain(found).collect()))
 }
 
 fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> Result<u8, Failure> {

@@ -197,7 +197,8 @@ mod tests {
             .collect();
         let model = IsingModel::new(d);
         let rows: Vec<Vec<u64>> = states.rows().map(<[u64]>::to_vec).collect();
-        let mut plain = Flow::new(&model, &OneOrTwo(d), &rows).unwrap();
+        let flips = OneOrTwo(d);
+        let mut plain = Flow::new(&model, &flips, &rows).unwrap();
         let mut unused = vec![0.0; theta.len()];
         let packed = fast.couplings(&theta).unwrap().pack();
         let expected = plain.value_and_gradient(&packed, &mut unused);

@@ -16,7 +16,7 @@ use crate::independent::independent;
 use crate::log_z::LogZ;
 use crate::method::MethodOptions;
 use crate::sample_scores::sample_scores;
-use mpf_core::Checkpoint;
+use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{BlockMean, Couplings, FitProgress, Samples, States, block_mean};
 use mpf_samplers::AnnealedOptions;
 use serde::{Deserialize, Serialize};
@@ -66,32 +66,65 @@ struct Scored {
     measure: Measure,
 }
 
+/// Returns ln p(x) of every sample, in nats: with ln Z by enumeration up to 24 units, and by annealing
+/// beyond. Where annealing cannot be relied on, and for more than 400 units, returns
+/// Σ_i ln p(x_i | the others) instead, and says so.
+///
+/// # Errors
+/// Those of [`Exact::new`](mpf_ising::Exact::new) and
+/// [`annealed_log_z`](mpf_samplers::annealed_log_z), cancellation among them.
+pub fn log_scores(
+    couplings: &Couplings,
+    states: &States,
+    seed: u64,
+    cancel: &Cancel,
+) -> Result<(Vec<f64>, Measure)> {
+    let log_z = log_z(couplings, seed, cancel)?;
+    Ok(log_probabilities(&sample_scores(couplings, states), log_z))
+}
+
+/// Returns ln Z, or `None` where it would take too long.
+fn log_z(couplings: &Couplings, seed: u64, cancel: &Cancel) -> Result<Option<LogZ>> {
+    let annealed = AnnealedOptions {
+        seed,
+        cancel: cancel.clone(),
+        ..Default::default()
+    };
+    let is_quick = couplings.n_units() <= MAX_ANNEALED_UNITS;
+    LogZ::of(couplings, None, is_quick.then_some(&annealed))
+}
+
+/// Makes log-probabilities of the scores of samples; pseudolikelihoods if ln Z is not known.
+fn log_probabilities(scores: &[[f64; 3]], log_z: Option<LogZ>) -> (Vec<f64>, Measure) {
+    match log_z.filter(LogZ::is_reliable) {
+        Some(log_z) => (
+            scores.iter().map(|s| -(s[2] + log_z.value)).collect(),
+            Measure::LogLikelihood { log_z },
+        ),
+        None => (
+            scores.iter().map(|s| -s[1]).collect(),
+            Measure::Pseudolikelihood,
+        ),
+    }
+}
+
 impl Scored {
     fn new(couplings: &Couplings, held_out: &States, options: &MethodOptions) -> Result<Self> {
-        let scores = sample_scores(couplings, held_out);
-        let annealed = AnnealedOptions {
-            seed: options.seed,
-            cancel: options.minimizer.cancel.clone(),
-            ..Default::default()
-        };
-        let is_quick = couplings.n_units() <= MAX_ANNEALED_UNITS;
-        let log_z = LogZ::of(couplings, None, is_quick.then_some(&annealed))?;
-        Ok(Self::of(&scores, log_z))
+        let cancel = &options.minimizer.cancel;
+        let log_z = log_z(couplings, options.seed, cancel)?;
+        Ok(Self::of(&sample_scores(couplings, held_out), log_z))
     }
 
     /// Takes the scores of samples, and ln Z if it is known.
     fn of(scores: &[[f64; 3]], log_z: Option<LogZ>) -> Self {
-        match log_z.filter(LogZ::is_reliable) {
-            Some(log_z) => Self {
-                bits: scores.iter().map(|s| (s[2] + log_z.value) / LN_2).collect(),
-                error: log_z.standard_error / LN_2,
-                measure: Measure::LogLikelihood { log_z },
+        let (nats, measure) = log_probabilities(scores, log_z);
+        Self {
+            bits: nats.iter().map(|nats| -nats / LN_2).collect(),
+            error: match measure {
+                Measure::LogLikelihood { log_z } => log_z.standard_error / LN_2,
+                Measure::Pseudolikelihood => 0.0,
             },
-            None => Self {
-                bits: scores.iter().map(|s| s[1] / LN_2).collect(),
-                error: 0.0,
-                measure: Measure::Pseudolikelihood,
-            },
+            measure,
         }
     }
 

@@ -62,7 +62,7 @@ pub enum ErrorsName {
 #[derive(Args, Clone, Debug)]
 pub struct FitArgs {
     #[command(flatten)]
-    pub(super) data: DataArgs,
+    pub(crate) data: DataArgs,
     /// Model file to write: .json, .npz or .csv; `-` writes JSON to standard output
     #[arg(short, long, value_name = "MODEL")]
     pub(super) output: PathBuf,
@@ -109,7 +109,7 @@ pub struct FitArgs {
     #[arg(long, value_name = "N", help_heading = "Error bars")]
     pub(super) block_length: Option<usize>,
     #[command(flatten)]
-    pub(super) memory: MemoryLimit,
+    pub(crate) memory: MemoryLimit,
     #[command(flatten)]
     pub(super) checkpoint: CheckpointArgs,
     #[command(flatten)]

@@ -14,6 +14,14 @@ use mpf_ising::{Fitter, Incomplete, IncompleteFit, MissingRule, Mpf, States, Sup
 use serde_json::json;
 use std::time::Instant;
 
+/// A model, and how much was missing.
+pub(super) struct Made {
+    pub(super) model: Model,
+    unknown_fraction: f64,
+    left_out_fraction: f64,
+    rounds: usize,
+}
+
 /// Fits, writes the model and prints a summary; returns the exit code.
 pub(super) fn run(
     args: &FitArgs,
@@ -24,6 +32,34 @@ pub(super) fn run(
     console: Console,
     cancel: &Cancel,
 ) -> Result<u8, Failure> {
+    let made = make(args, methods, raster, unknown, support, console, cancel)?;
+    let model = made.model;
+    let record = model.fit.as_ref().expect("the model was fitted");
+    model.write(&args.output, Convention::Binary)?;
+    record.warnings.iter().for_each(|w| console.warning(w));
+    let largest = largest_coupling(&model);
+    console.result(&summary(args, &model, record, None, largest))?;
+    console.json(&json!({
+        "model": args.output.display().to_string(),
+        "unknown_fraction": made.unknown_fraction,
+        "left_out_fraction": made.left_out_fraction,
+        "rounds": made.rounds,
+        "fit": record,
+        "largest_coupling": largest,
+    }))?;
+    Ok(if record.converged { 0 } else { NOT_CONVERGED })
+}
+
+/// Fits.
+pub(super) fn make(
+    args: &FitArgs,
+    methods: &Methods,
+    raster: &Raster,
+    unknown: &States,
+    support: Support,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<Made, Failure> {
     refuse_options(args)?;
     let data = match &raster.weights {
         None => Incomplete::new(&raster.states, unknown)?,
@@ -82,28 +118,20 @@ pub(super) fn run(
     record.tolerance = args.options.tolerance();
     record.converged &= found.settled;
     record.warnings.extend(doubts(&data, &found, rule));
-    let model = Model {
-        program: Model::this_program(),
-        couplings: found.fit.couplings.clone(),
-        hidden: None,
-        names: raster.names_or_numbers(),
-        errors: None,
-        fit: Some(record.clone()),
-        data: Some(raster.record()),
-    };
-    model.write(&args.output, Convention::Binary)?;
-    record.warnings.iter().for_each(|w| console.warning(w));
-    let largest = largest_coupling(&model);
-    console.result(&summary(args, &model, &record, None, largest))?;
-    console.json(&json!({
-        "model": args.output.display().to_string(),
-        "unknown_fraction": data.unknown_fraction(),
-        "left_out_fraction": found.left_out_fraction,
-        "rounds": found.rounds,
-        "fit": record,
-        "largest_coupling": largest,
-    }))?;
-    Ok(if record.converged { 0 } else { NOT_CONVERGED })
+    Ok(Made {
+        model: Model {
+            program: Model::this_program(),
+            couplings: found.fit.couplings,
+            hidden: None,
+            names: raster.names_or_numbers(),
+            errors: None,
+            fit: Some(record),
+            data: Some(raster.record()),
+        },
+        unknown_fraction: data.unknown_fraction(),
+        left_out_fraction: found.left_out_fraction,
+        rounds: found.rounds,
+    })
 }
 
 /// Refuses options that cannot go with missing entries.

@@ -86,14 +86,22 @@ pub(super) fn options(
     args.options.machine(&args.method, cancel)
 }
 
-/// Fits, writes the model and prints a summary.
+/// A model, and what the program says about it.
+pub(super) struct Made {
+    pub(super) model: Model,
+    pub(super) findings: Vec<String>,
+    fit: MachineFit,
+    is_unchecked: bool,
+}
+
+/// Fits, and reports on the data before.
 pub(super) fn make(
     args: &FitArgs,
     options: &MachineOptions,
     raster: &Raster,
     samples: &Samples,
     console: Console,
-) -> Result<u8, Failure> {
+) -> Result<Made, Failure> {
     let needed = args.check_machine_memory(options, raster, samples)?;
     let cancel = &options.minimizer.cancel;
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
@@ -128,20 +136,30 @@ pub(super) fn make(
         let warning = format!("the check on held-out samples failed: {why}");
         record.warnings.push(warning);
     }
-    let model = model(&fit.machine, raster, record.clone())?;
-    model.write(&args.output, Convention::Binary)?;
+    Ok(Made {
+        model: model(&fit.machine, raster, record)?,
+        findings,
+        fit,
+        is_unchecked: failure.is_some(),
+    })
+}
+
+/// Writes the model and prints a summary; returns the exit code.
+pub(super) fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> {
+    made.model.write(&args.output, Convention::Binary)?;
+    let record = made.model.fit.as_ref().expect("the model was fitted");
     record.warnings.iter().for_each(|w| console.warning(w));
-    console.result(&summary(args, &fit, &record))?;
+    console.result(&summary(args, &made.fit, record))?;
     console.json(&Report {
         model: args.output.display().to_string(),
-        n_hidden: options.n_hidden,
-        findings,
-        fit: &record,
+        n_hidden: made.fit.machine.hidden_biases().len(),
+        findings: made.findings,
+        fit: record,
     })?;
-    Ok(match (failure, record.converged) {
-        (Some(_), _) => STEP_FAILED,
-        (None, false) => NOT_CONVERGED,
-        (None, true) => 0,
+    Ok(match (made.is_unchecked, record.converged) {
+        (true, _) => STEP_FAILED,
+        (false, false) => NOT_CONVERGED,
+        (false, true) => 0,
     })
 }
 

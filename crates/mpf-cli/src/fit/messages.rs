@@ -68,7 +68,7 @@ pub(super) fn tell_preflight(
 }
 
 /// Words findings, those of one kind together: the first few places, and how many more there are.
-pub(super) fn grouped(findings: &[Finding]) -> Vec<String> {
+pub(crate) fn grouped(findings: &[Finding]) -> Vec<String> {
     let mut groups: Vec<(&'static str, Vec<&Finding>)> = Vec::new();
     for finding in findings {
         let consequence = finding.consequence();

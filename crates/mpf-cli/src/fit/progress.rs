@@ -7,62 +7,109 @@ use mpf_report::progress::{ProgressBar, bar, spinner};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The bar of the step under way.
-pub(super) struct Bars<'a> {
-    recipe: &'a Recipe,
-    n_units: usize,
-    console: Console,
-    current: Mutex<Option<Step>>,
+/// Where a fit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What is being done; empty between two steps.
+    pub name: &'static str,
+    /// How much of it is done; `None` for one more, or where nothing is counted.
+    pub done: Option<usize>,
+    /// How much there is, if that is known.
+    pub total: Option<usize>,
+    /// The latest numbers.
+    pub message: Option<String>,
 }
 
-struct Step {
+/// Shows a step to the user.
+pub type Show<'a> = &'a (dyn Fn(&Step) + Sync);
+
+impl Step {
+    /// Describes the step that `recipe` is at.
+    pub(super) fn new(recipe: &Recipe, n_units: usize, progress: &RecipeProgress<'_>) -> Self {
+        let step = |name, done, total| Self {
+            name,
+            done,
+            total,
+            message: None,
+        };
+        match progress {
+            RecipeProgress::Penalty(path) => step("penalties", Some(path.done), Some(path.total)),
+            RecipeProgress::Fit(title, at) => {
+                let (what, total) = recipe.method.steps(n_units, &recipe.options);
+                Self::of_fit(title, total, at, what)
+            }
+            RecipeProgress::HeldOut => step("held-out check", None, None),
+            RecipeProgress::Drifting(..) => step("", None, None),
+            RecipeProgress::Polish(at) => {
+                let total = match recipe.polish {
+                    Polish::Updates(updates) => updates,
+                    Polish::IfDrifting => Polish::DEFAULT_UPDATES,
+                };
+                Self::of_fit("updates", Some(total), at, "updates")
+            }
+            RecipeProgress::Sandwich => step("error bars", None, None),
+            RecipeProgress::Resample => {
+                let total = match recipe.errors {
+                    ErrorBarsBy::Bootstrap(resamples) => Some(resamples),
+                    _ => None,
+                };
+                step("resamples", None, total)
+            }
+        }
+    }
+
+    /// Describes a step of a learner. A bar counts by itself, and contrastive divergence has no
+    /// objective.
+    fn of_fit(name: &'static str, total: Option<usize>, at: &FitProgress<'_>, what: &str) -> Self {
+        Self {
+            name,
+            done: Some(at.iteration),
+            total,
+            message: Some(match (what, total) {
+                ("updates", _) => format!("moments differ by {:.1e}", at.value),
+                (_, Some(_)) => format!("objective {:.6}", at.value),
+                (_, None) => format!(
+                    "{} {what}, objective {:.6}, gradient {:.1e}",
+                    at.iteration, at.value, at.gradient_norm
+                ),
+            }),
+        }
+    }
+}
+
+/// The bar of the step under way.
+pub(super) struct Bars {
+    console: Console,
+    current: Mutex<Option<Shown>>,
+}
+
+struct Shown {
     name: &'static str,
     start: Instant,
     bar: ProgressBar,
 }
 
-impl<'a> Bars<'a> {
-    pub(super) fn new(recipe: &'a Recipe, n_units: usize, console: Console) -> Self {
+impl Bars {
+    pub(super) fn new(console: Console) -> Self {
         Self {
-            recipe,
-            n_units,
             console,
             current: Mutex::new(None),
         }
     }
 
     /// Shows a step.
-    pub(super) fn show(&self, progress: &RecipeProgress<'_>) {
-        match progress {
-            RecipeProgress::Penalty(path) => {
-                let bar = self.bar("penalties", Some(path.total));
-                bar.set_position(path.done as u64);
-            }
-            RecipeProgress::Fit(title, step) => {
-                let (what, total) = self.recipe.method.steps(self.n_units, &self.recipe.options);
-                show_fit(&self.bar(title, total), step, what, total.is_some());
-            }
-            RecipeProgress::HeldOut => {
-                self.bar("held-out check", None);
-            }
-            RecipeProgress::Drifting(..) => self.clear(),
-            RecipeProgress::Polish(step) => {
-                let total = match self.recipe.polish {
-                    Polish::Updates(updates) => updates,
-                    Polish::IfDrifting => Polish::DEFAULT_UPDATES,
-                };
-                show_fit(&self.bar("updates", Some(total)), step, "updates", true);
-            }
-            RecipeProgress::Sandwich => {
-                self.bar("error bars", None);
-            }
-            RecipeProgress::Resample => {
-                let total = match self.recipe.errors {
-                    ErrorBarsBy::Bootstrap(resamples) => Some(resamples),
-                    _ => None,
-                };
-                self.bar("resamples", total).inc(1);
-            }
+    pub(super) fn show(&self, step: &Step) {
+        if step.name.is_empty() {
+            return self.clear();
+        }
+        let bar = self.bar(step.name, step.total);
+        match step.done {
+            Some(done) => bar.set_position(done as u64),
+            None if step.total.is_some() => bar.inc(1),
+            None => {}
+        }
+        if let Some(message) = &step.message {
+            bar.set_message(message.clone());
         }
     }
 
@@ -71,14 +118,14 @@ impl<'a> Bars<'a> {
         self.end(self.current().take());
     }
 
-    fn end(&self, step: Option<Step>) {
+    fn end(&self, step: Option<Shown>) {
         if let Some(step) = step {
             step.bar.finish_and_clear();
             self.console.stage(step.name, step.start.elapsed());
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Step>> {
+    fn current(&self) -> MutexGuard<'_, Option<Shown>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,24 +140,11 @@ impl<'a> Bars<'a> {
             Some(total) => bar(total as u64).with_prefix(what),
             None => spinner(what),
         };
-        *current = Some(Step {
+        *current = Some(Shown {
             name: what,
             start: Instant::now(),
             bar: bar.clone(),
         });
         bar
     }
-}
-
-/// Shows a step of a learner. A bar counts by itself, and contrastive divergence has no objective.
-fn show_fit(bar: &ProgressBar, step: &FitProgress<'_>, what: &str, counted: bool) {
-    bar.set_position(step.iteration as u64);
-    bar.set_message(match (what, counted) {
-        ("updates", _) => format!("moments differ by {:.1e}", step.value),
-        (_, true) => format!("objective {:.6}", step.value),
-        (_, false) => format!(
-            "{} {what}, objective {:.6}, gradient {:.1e}",
-            step.iteration, step.value, step.gradient_norm
-        ),
-    });
 }

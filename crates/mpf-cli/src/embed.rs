@@ -1,0 +1,220 @@
+//! The commands for programs that hold data and models in memory, such as the Python package.
+//!
+//! Options come in the words of the command line, so that names, defaults and messages are the same.
+//! The files of a command are only names here: nothing is read but the alignment of `dca`, and nothing
+//! is written.
+
+use crate::cli;
+use crate::data::DataArgs;
+use crate::fit::grouped;
+use crate::memory::{self, MemoryLimit};
+use crate::{compare, dca, evaluate, fit, sample};
+use clap::FromArgMatches;
+use mpf_baselines::{Measure, Methods, log_scores};
+use mpf_core::Cancel;
+use mpf_ising::{Preflight, States, Support};
+use mpf_potts::{Fit as PottsFit, FitProgress as PottsProgress};
+use std::io::Read;
+
+pub use crate::compare::CompareArgs;
+pub use crate::data::Raster;
+pub use crate::dca::{Contacts, DcaArgs};
+pub use crate::evaluate::EvaluateArgs;
+pub use crate::failure::{FAILED, Failure, INTERRUPTED};
+pub use crate::fit::{FitArgs, Show, Step};
+pub use crate::model::{Convention, Model};
+pub use crate::sample::SampleArgs;
+
+/// The name of the data in messages.
+const DATA: &str = "X";
+
+/// Parses the options of a command.
+///
+/// # Errors
+/// The message of the command line.
+pub fn parse<T: FromArgMatches>(command: &str, options: &[String]) -> Result<T, Failure> {
+    // What the command line requires beside options.
+    let files: &[&str] = match command {
+        "fit" => &["--output=model.json", DATA],
+        "evaluate" => &["model", DATA],
+        "sample" => &["--output=x.npy", "model"],
+        "dca" => &["--output=scores.csv"],
+        _ => &[DATA],
+    };
+    let words = ["mpf", command].into_iter().chain(files.iter().copied());
+    let words = words.chain(options.iter().map(String::as_str));
+    let parsed = cli::command(&Methods::default()).try_get_matches_from(words);
+    let parsed = parsed.and_then(|matches| {
+        let (_, of_command) = matches.subcommand().expect("a command was given");
+        T::from_arg_matches(of_command)
+    });
+    parsed.map_err(|error| {
+        let text = error.to_string();
+        let text = text.split("\n\nUsage:").next().unwrap_or_default();
+        let text = text.split("\n\nFor more information").next();
+        let text = text.unwrap_or_default().trim_end();
+        Failure::input(text.strip_prefix("error: ").unwrap_or(text))
+    })
+}
+
+/// Reads data from the bytes of a file, `length` of them, under the options of a command. `names` and
+/// `weights` come from elsewhere.
+///
+/// # Errors
+/// As [`Raster::read`], and weights that are no counts.
+pub fn read(
+    command: &str,
+    options: &[String],
+    mut bytes: impl Read,
+    length: u64,
+    names: Option<Vec<String>>,
+    weights: Option<Vec<f64>>,
+) -> Result<Raster, Failure> {
+    let args: DataArgs = parse(command, options)?;
+    let limit = match command {
+        "fit" | "compare" => parse::<MemoryLimit>(command, options)?.bytes(),
+        _ => None,
+    };
+    let unreadable = |e: std::io::Error| Failure::unreadable(DATA.as_ref(), &e);
+    let mut start = [0; 2];
+    bytes.read_exact(&mut start).map_err(unreadable)?;
+    // Without a length archives are read from the bytes, and not from a file of that name.
+    let length = (&start != b"PK").then_some(length);
+    let mut raster = Raster::from_reader(&args, start.chain(bytes), length, limit)?;
+    if names.is_some() {
+        raster.names = names;
+    }
+    if let Some(weights) = weights {
+        let (n, found) = (raster.states.n_samples(), weights.len());
+        if found != n {
+            let why = format!("{DATA}: {found} weights of {n} samples");
+            return Err(Failure::input(why).hint("every sample needs one"));
+        }
+        if let Some(row) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+            let why = format!("{DATA}: the weight of row {row} is {}", weights[row]);
+            return Err(Failure::input(why).hint("weights are finite and not negative"));
+        }
+        raster.weights = Some(weights);
+    }
+    Ok(raster)
+}
+
+/// Runs `mpf fit`. Returns the model and what there is to know about the data.
+///
+/// # Errors
+/// Those of the command.
+pub fn fit(
+    args: &FitArgs,
+    raster: &Raster,
+    support: Support,
+    cancel: &Cancel,
+    show: Show<'_>,
+) -> Result<(Model, Vec<String>), Failure> {
+    fit::fit(args, &Methods::default(), raster, support, cancel, show)
+}
+
+/// Runs the preflight of `mpf fit` alone. Returns its numbers, in JSON, and what it found.
+///
+/// # Errors
+/// Those of the command.
+pub fn preflight(raster: &Raster, cancel: &Cancel) -> Result<(String, Vec<String>), Failure> {
+    let samples = raster.samples()?;
+    let mut found = Preflight::cancellable(&samples, raster.names.as_deref(), cancel)?;
+    let findings = grouped(&std::mem::take(&mut found.findings));
+    let numbers = serde_json::to_string(&found).expect("numbers can be written");
+    Ok((numbers, findings))
+}
+
+/// Runs `mpf compare`. Returns the page, the table and the numbers in JSON.
+///
+/// # Errors
+/// Those of the command.
+pub fn compare(
+    args: &CompareArgs,
+    raster: &Raster,
+    cancel: &Cancel,
+) -> Result<[String; 3], Failure> {
+    compare::report(args, &Methods::default(), raster, cancel)
+}
+
+/// Runs `mpf evaluate`. Returns the page and the numbers in JSON.
+///
+/// # Errors
+/// Those of the command.
+pub fn evaluate(
+    args: &EvaluateArgs,
+    model: &Model,
+    raster: &Raster,
+    truth: Option<&Model>,
+    cancel: &Cancel,
+) -> Result<(String, String), Failure> {
+    evaluate::report(args, model, raster, truth, cancel)
+}
+
+/// Runs `mpf sample`. Returns the draws and what there is to warn of.
+///
+/// # Errors
+/// Those of the command.
+pub fn sample(
+    args: &SampleArgs,
+    model: &Model,
+    cancel: &Cancel,
+) -> Result<(States, Vec<String>), Failure> {
+    sample::draw(args, model, cancel)
+}
+
+/// Returns [`log_scores`] of data under a model.
+///
+/// # Errors
+/// Data of other units, and those of [`log_scores`].
+pub fn score(
+    model: &Model,
+    raster: &Raster,
+    seed: u64,
+    cancel: &Cancel,
+) -> Result<(Vec<f64>, Measure), Failure> {
+    let (d, found) = (model.names.len(), raster.states.n_units());
+    if found != d {
+        let why = format!("the model has {d} units, but {DATA} has {found}");
+        return Err(Failure::input(why)
+            .hint("evaluate a model on data of the same units, in the same order"));
+    }
+    Ok(log_scores(&model.couplings, &raster.states, seed, cancel)?)
+}
+
+/// Runs `mpf dca`.
+///
+/// # Errors
+/// Those of the command.
+pub fn dca(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
+    dca::contacts(args, cancel)
+}
+
+/// Fits rows of states as `mpf dca` fits an alignment; `shape` is the number of sites and of states.
+/// Without weights, relatives share theirs.
+///
+/// # Errors
+/// Those of the command, and codes that are no states.
+pub fn fit_potts(
+    args: &DcaArgs,
+    codes: &[u8],
+    shape: (usize, usize),
+    weights: Option<&[f64]>,
+    cancel: &Cancel,
+    show: impl Fn(PottsProgress) + Sync,
+) -> Result<PottsFit, Failure> {
+    dca::fit_codes(args, codes, shape, weights, cancel, show)
+}
+
+/// Refuses `what` if it needs more bytes than the machine has left.
+///
+/// # Errors
+/// A [`Failure`] with both numbers.
+pub fn check_memory(what: &str, bytes: u64) -> Result<(), Failure> {
+    memory::check(what, bytes, None, "ask for less")
+}
+
+/// Shows no bar and no spinner of this process.
+pub fn hide_bars() {
+    mpf_report::progress::hide();
+}

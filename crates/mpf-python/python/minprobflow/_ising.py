@@ -1,0 +1,375 @@
+"""Ising and K-pairwise models of binary data."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._base import HAS_SKLEARN, Data, Estimator, names_of, warn, weights_of
+from ._options import seed, words
+from ._progress import Bar
+
+if HAS_SKLEARN:
+    from sklearn.base import DensityMixin
+else:
+
+    class DensityMixin:  # type: ignore[no-redef]
+        """Without scikit-learn there is nothing to mix in."""
+
+
+PARAMETERS = """
+    Every parameter is the option of ``mpf fit`` with its name; None leaves it to the program, whose
+    defaults ``mpf fit --help`` lists.
+
+    Parameters
+    ----------
+    method : "auto", "mpf", "pl", "rise", "logrise", "ml", "tap", "cd" or "independent"
+    refine : "none", "pl" or "ml"
+        The method that starts from the fit and ends it.
+    l1, l2 : number or "auto"
+        Penalties on the spin couplings; "auto" chooses by cross-validation.
+    rule, folds :
+        How "auto" chooses: "min", "1se" or "ebic", on so many folds.
+    neighbours : "single", "single+all" or "non-data"
+        States that probability may flow to.
+    nodewise : bool
+        Fit every row by itself.
+    support : pairs of column numbers
+        The couplings that are free; the others are zero.
+    spins : bool
+        X holds -1 and +1. Couplings are those of 0 and 1 all the same; see ``to_spins``.
+    levels : two numbers
+        The values of X that stand for 0 and for 1.
+    binarize : number or True
+        X is 1 above this threshold (True: 0), else 0.
+    missing : "drop" or "mask"
+        What becomes of rows with NaN.
+    held_out : fraction
+        The last part of X that a second fit leaves out to judge the model; 0 for none.
+    polish : number of updates, or "auto"
+    errors : "none", "sandwich" or "bootstrap"
+    resamples, block_length :
+        Of the error bars.
+    tolerance, precision, max_iterations, max_seconds, damping, updates, sweeps, memory_limit :
+        As in ``mpf fit --help``.
+    force : bool
+        Fit data that look transposed.
+    random_state : number or NumPy generator
+        The seed; None is the program's, 0.
+    n_jobs : int
+        Threads; None and -1 are all cores. Their number changes no digit.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    couplings_ : array (d, d)
+        J of p(x) = exp(-x'Jx)/Z, symmetric, with biases on the diagonal.
+    fields_ : array (d,)
+        The diagonal of J.
+    standard_errors_ : array (d, d) or None
+        Of J: NaN where it was not free, infinite where the data do not determine it.
+    corrected_couplings_ : array (d, d) or None
+        The J without penalty that intervals are centred on.
+    n_iter_, stop_reason_, warnings_, findings_ :
+        How the fit went, what is doubtful about it, and what the data cannot determine.
+    record_ : dict
+        The rest of what a model file says about the fit: ``l1``, ``l2``, ``path``, ``held_out``, ...
+"""
+
+#: Options that say how X is to be read.
+READING = ("spins", "levels", "binarize")
+
+
+class Ising(DensityMixin, Estimator):
+    __doc__ = f"""An Ising model, p(x) = exp(-x'Jx)/Z of x in {{0,1}}^d, fitted as ``mpf fit`` does.
+    {PARAMETERS}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minprobflow import Ising
+    >>> X = np.random.default_rng(0).integers(0, 2, (500, 4), dtype=np.uint8)
+    >>> X[:, 1] = X[:, 0] ^ (X[:, 1] & X[:, 2])
+    >>> model = Ising(l2=0.01).fit(X)
+    >>> model.couplings_.shape, model.stop_reason_
+    ((4, 4), 'converged')
+    >>> bool(model.score(X) > -4 * np.log(2))
+    True
+    >>> model.sample(3, random_state=1).shape
+    (3, 4)
+    """
+
+    #: What ``--model`` is called.
+    _model_name = "ising"
+
+    def __init__(
+        self,
+        *,
+        method: str | None = None,
+        refine: str | None = None,
+        l1: float | str | None = None,
+        l2: float | str | None = None,
+        rule: str | None = None,
+        folds: int | None = None,
+        neighbours: str | None = None,
+        nodewise: bool = False,
+        support: Any = None,
+        spins: bool = False,
+        levels: tuple[float, float] | None = None,
+        binarize: float | bool | None = None,
+        missing: str | None = None,
+        held_out: float | None = None,
+        polish: int | str | None = None,
+        errors: str | None = None,
+        resamples: int | None = None,
+        block_length: int | None = None,
+        tolerance: float | None = None,
+        precision: str | None = None,
+        max_iterations: int | None = None,
+        max_seconds: float | None = None,
+        damping: float | None = None,
+        updates: int | None = None,
+        sweeps: int | None = None,
+        memory_limit: float | None = None,
+        force: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.refine = refine
+        self.l1 = l1
+        self.l2 = l2
+        self.rule = rule
+        self.folds = folds
+        self.neighbours = neighbours
+        self.nodewise = nodewise
+        self.support = support
+        self.spins = spins
+        self.levels = levels
+        self.binarize = binarize
+        self.missing = missing
+        self.held_out = held_out
+        self.polish = polish
+        self.errors = errors
+        self.resamples = resamples
+        self.block_length = block_length
+        self.tolerance = tolerance
+        self.precision = precision
+        self.max_iterations = max_iterations
+        self.max_seconds = max_seconds
+        self.damping = damping
+        self.updates = updates
+        self.sweeps = sweeps
+        self.memory_limit = memory_limit
+        self.force = force
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _words(self) -> list[str]:
+        """Returns the options of the fit."""
+        python = ("support", "random_state", "n_jobs", "verbose")
+        given = {k: v for k, v in self.get_params().items() if k not in python}
+        options = words({**given, "seed": seed(self.random_state)})
+        return [f"--model={self._model_name}", *options]
+
+    def _data_words(self) -> list[str]:
+        return words({name: getattr(self, name) for name in READING})
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fits the rows of X, which may be an array, a DataFrame, a memory map or a sparse matrix.
+
+        ``sample_weight`` says how often each row occurred. Ctrl-C leaves the estimator unfitted.
+        """
+        self._forget()
+        try:
+            matrix = self._check(X, reset=True)
+            data = Data(matrix, names_of(X), weights_of(sample_weight, matrix.shape[0]))
+            pairs = self.support
+            if pairs is not None:
+                pairs = [(int(i), int(j)) for i, j in np.asarray(pairs)]
+            with Bar(self.verbose) as show:
+                made = self._run(
+                    _native.fit, data, self._words(), pairs, self._threads, show
+                )
+        except BaseException:
+            self._forget()
+            raise
+        model, notes, findings = made
+        self._take(model)
+        self.findings_ = notes + findings
+        warn(self.warnings_)
+        return self
+
+    def _take(self, model: _native.Model) -> None:
+        """Takes a fitted model over."""
+        self.model_ = model
+        self.couplings_ = model.couplings
+        self.fields_ = np.diag(self.couplings_).copy()
+        errors = model.errors() or (None, None)
+        self.standard_errors_: np.ndarray | None = errors[0]
+        self.corrected_couplings_: np.ndarray | None = errors[1]
+        self.record_: dict[str, Any] = json.loads(model.record or "{}")
+        self.n_iter_ = self.record_.get("iterations", 0)
+        self.stop_reason_ = self.record_.get("stop") or "closed form"
+        self.warnings_: list[str] = self.record_.get("warnings", [])
+
+    def to_spins(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns h and K of p(s) = exp(sum h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s = -1 or +1."""
+        self._fitted()
+        return self.model_.spins()
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Returns ln p(x) of every row.
+
+        Z is a sum over all states up to 24 units, and an estimate by annealed importance sampling up
+        to 400. Where that cannot be relied on, and for more units, the score is the
+        pseudolikelihood, sum_i ln p(x_i | the others), with a warning.
+        """
+        self._fitted()
+        data = Data(self._check(X, reset=False))
+        seed_ = seed(self.random_state) or 0
+        scores, measure = self._run(
+            self.model_.score, data, self._data_words(), seed_, self._threads
+        )
+        if "pseudolikelihood" in measure:
+            warn(["ln Z cannot be estimated reliably: the score is the pseudolikelihood"])
+        return scores
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Returns the mean of ``score_samples``."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None, **options: Any) -> np.ndarray:
+        """Draws states of the model, of 0 and 1, or -1 and +1 with ``spins``.
+
+        Options are those of ``mpf sample``: ``sampler``, ``chains``, ``burn_in``, ``thin``.
+        """
+        self._fitted()
+        given = ["-n", str(n_samples), *words({**options, "seed": seed(random_state)})]
+        draws, warnings = self.model_.sample(given, self._threads)
+        warn(warnings)
+        return 2 * draws.astype(np.int8) - 1 if self.spins else draws
+
+    def to_file(self, path: str | os.PathLike[str], convention: str = "binary") -> None:
+        """Writes a model file of ``mpf``: .json, .npz or .csv, in the paper's convention or "spins"."""
+        self._fitted()
+        self.model_.write(os.fspath(path), convention)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], assume: str | None = None) -> Any:
+        """Reads a model file of ``mpf``; ``assume`` is the convention of a bare matrix."""
+        model = _native.Model.read(os.fspath(path), assume)
+        has_potential = model.potential is not None
+        if has_potential != issubclass(cls, KPairwise):
+            right = "KPairwise" if has_potential else "Ising"
+            raise ValueError(f"{path}: this is no model for {cls.__name__}: use {right}.from_file")
+        self = cls()
+        self._take(model)
+        self.findings_ = []
+        self.n_features_in_ = len(model.names)
+        if model.names != [str(i) for i in range(len(model.names))]:
+            self.feature_names_in_ = np.array(model.names, dtype=object)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing is not None
+        return tags
+
+
+class KPairwise(Ising):
+    __doc__ = f"""An Ising model with a potential of the number of active units.
+
+    p(x) = exp(-x'Jx - V(sum x))/Z, fitted as ``mpf fit --model k-pairwise`` does.
+    {PARAMETERS}
+    potential_ : array (d + 1,)
+        V of 0 to d active units.
+
+    The parameter ``smooth_potential`` is the strength of a penalty that makes V smooth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minprobflow import KPairwise
+    >>> rng = np.random.default_rng(0)
+    >>> X = (rng.random((400, 5)) < rng.choice([0.1, 0.6], (400, 1))).astype(np.uint8)
+    >>> KPairwise(held_out=0).fit(X).potential_.shape
+    (6,)
+    """
+
+    _model_name = "k-pairwise"
+
+    def __init__(
+        self,
+        *,
+        smooth_potential: float | None = None,
+        method: str | None = None,
+        refine: str | None = None,
+        l1: float | str | None = None,
+        l2: float | str | None = None,
+        rule: str | None = None,
+        folds: int | None = None,
+        neighbours: str | None = None,
+        support: Any = None,
+        spins: bool = False,
+        levels: tuple[float, float] | None = None,
+        binarize: float | bool | None = None,
+        missing: str | None = None,
+        held_out: float | None = None,
+        polish: int | str | None = None,
+        errors: str | None = None,
+        resamples: int | None = None,
+        block_length: int | None = None,
+        tolerance: float | None = None,
+        precision: str | None = None,
+        max_iterations: int | None = None,
+        max_seconds: float | None = None,
+        updates: int | None = None,
+        sweeps: int | None = None,
+        memory_limit: float | None = None,
+        force: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            method=method,
+            refine=refine,
+            l1=l1,
+            l2=l2,
+            rule=rule,
+            folds=folds,
+            neighbours=neighbours,
+            support=support,
+            spins=spins,
+            levels=levels,
+            binarize=binarize,
+            missing=missing,
+            held_out=held_out,
+            polish=polish,
+            errors=errors,
+            resamples=resamples,
+            block_length=block_length,
+            tolerance=tolerance,
+            precision=precision,
+            max_iterations=max_iterations,
+            max_seconds=max_seconds,
+            updates=updates,
+            sweeps=sweeps,
+            memory_limit=memory_limit,
+            force=force,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.smooth_potential = smooth_potential
+
+    def _take(self, model: _native.Model) -> None:
+        super()._take(model)
+        self.potential_ = model.potential

@@ -1,0 +1,54 @@
+"""Plots, for which matplotlib is imported when they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._functions import _estimator, report
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots()[1]
+
+
+def plot_couplings(model: Any, ax: Any = None, **options: Any) -> Any:
+    """Draws the spin couplings K of a model as a matrix; returns the axes.
+
+    Options go to ``imshow``. Red pairs of units tend to agree, blue ones to differ.
+    """
+    fitted = _estimator(model)
+    _, couplings = fitted.to_spins()
+    ax = _axes(ax)
+    largest = float(np.abs(couplings).max()) or 1.0
+    image = ax.imshow(couplings, **{"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, **options})
+    ax.figure.colorbar(image, ax=ax, label="K")
+    ax.set(xlabel="unit", ylabel="unit", title="spin couplings")
+    return ax
+
+
+def plot_fit(model: Any, X: Any, ax: Any = None, **options: Any) -> Any:
+    """Draws the means and covariances of a model against those of X; returns the axes.
+
+    The numbers, with bars of two standard errors, and the options are those of ``report``.
+    """
+    numbers = report(model, X, **options).numbers
+    ax = _axes(ax)
+    for name, label in (("pairs", "covariances"), ("means", "means")):
+        moments = numbers[name]
+        of = {key: np.array([moment[key] for moment in moments]) for key in _COMPARED}
+        errors = {"xerr": 2 * of["data_error"], "yerr": 2 * of["model_error"]}
+        ax.errorbar(of["data"], of["model"], **errors, fmt=".", label=label, elinewidth=0.5)
+    ends = ax.get_xlim()
+    ax.plot(ends, ends, color="grey", linewidth=0.8)
+    ax.set(xlabel="data", ylabel="model", title="moments")
+    ax.legend()
+    return ax
+
+
+_COMPARED = ("data", "data_error", "model", "model_error")

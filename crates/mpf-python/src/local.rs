@@ -1,0 +1,392 @@
+//! Potts models and restricted Boltzmann machines, through what `mpf-core` and `mpf-samplers` do for
+//! any model of discrete sites.
+
+use crate::arrays::{Data, entries};
+use crate::run::{exception, run, value_error};
+use mpf_baselines::Rbm;
+use mpf_cli::embed::{self, Failure, Step};
+use mpf_core::{
+    Cancel, EnergyModel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel, SiteData,
+};
+use mpf_potts::{FitProgress, Potts, Scores};
+use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, annealed_log_z_of};
+use ndarray::Array2;
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// The most states that are enumerated.
+const ENUMERATED: f64 = (1 << 20) as f64;
+
+type Vector<'py> = Bound<'py, PyArray1<f64>>;
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+type Draws<'py> = Bound<'py, PyArray2<u8>>;
+
+fn is_small(model: &impl LocalModel) -> bool {
+    (model.n_states() as f64).powf(model.n_sites() as f64) <= ENUMERATED
+}
+
+/// Draws `n` states: independent ones of small models, else by chains of Gibbs sweeps.
+fn draw(
+    model: &impl LocalModel,
+    theta: &[f64],
+    n: usize,
+    seed: u64,
+    cancel: &Cancel,
+) -> Result<Array2<u8>, Failure> {
+    // The draws, those of every chain, and a copy while they are pooled.
+    let bytes = (3 * model.n_sites() as u64).saturating_mul(n as u64);
+    embed::check_memory("so many draws", bytes)?;
+    if is_small(model) {
+        return Ok(LocalExact::new(model, theta)?.draw(n, seed));
+    }
+    let plain = ChainOptions::default();
+    let n_chains = plain.n_chains.min(n).max(1);
+    let runner = ChainRunner::new(ChainOptions {
+        seed,
+        n_chains,
+        n_draws: n.div_ceil(n_chains),
+        cancel: cancel.clone(),
+        ..plain
+    })?;
+    let run = runner.run(&LocalGibbs::new(model, theta, 1.0)?)?;
+    if run.cancelled {
+        return Err(Failure::interrupted());
+    }
+    Ok(run.pooled().slice(ndarray::s![..n, ..]).to_owned())
+}
+
+/// Returns ln p of every row: exact for small models, else with ln Z by annealing. Also returns the
+/// standard error of ln Z.
+fn score(
+    model: &impl LocalModel,
+    theta: &[f64],
+    rows: &Array2<u8>,
+    seed: u64,
+    cancel: &Cancel,
+) -> Result<(Vec<f64>, f64), Failure> {
+    // Checks the states.
+    let _ = SiteData::new(rows.view(), model.n_states())?;
+    mpf_core::check_count("sites of the data", model.n_sites(), rows.ncols())?;
+    let (log_z, error) = if is_small(model) {
+        (LocalExact::new(model, theta)?.log_z(), 0.0)
+    } else {
+        let options = AnnealedOptions {
+            seed,
+            cancel: cancel.clone(),
+            ..Default::default()
+        };
+        let log_states = LocalGibbs::new(model, theta, 0.0)?.log_states();
+        let found = annealed_log_z_of(log_states, &options, |beta| {
+            LocalGibbs::new(model, theta, beta)
+        })?;
+        (found.log_z, found.standard_error)
+    };
+    let energy = |row: ndarray::ArrayView1<'_, u8>| model.energy(theta, &row.to_vec());
+    let scores = rows.rows().into_iter().map(|row| -energy(row) - log_z);
+    Ok((scores.collect(), error))
+}
+
+/// A Potts model whose single-site changes cost O(sites · states).
+struct Family(Potts);
+
+impl EnergyModel for Family {
+    type State = [u8];
+
+    fn n_params(&self) -> usize {
+        self.0.n_params()
+    }
+
+    fn energy(&self, theta: &[f64], x: &[u8]) -> f64 {
+        self.0.energy(theta, x)
+    }
+
+    fn add_energy_grad(&self, theta: &[f64], x: &[u8], scale: f64, out: &mut [f64]) {
+        self.0.add_energy_grad(theta, x, scale, out);
+    }
+}
+
+impl LocalModel for Family {
+    fn n_sites(&self) -> usize {
+        self.0.n_sites()
+    }
+
+    fn n_states(&self) -> usize {
+        self.0.n_states()
+    }
+
+    fn site_differences(
+        &self,
+        _theta: &[f64],
+        x: &[u8],
+        _surroundings: &[f64],
+        site: usize,
+        differences: &mut [f64],
+    ) {
+        let q = self.0.n_states();
+        let fields = &self.0.fields()[site * q..][..q];
+        for (difference, h) in differences.iter_mut().zip(fields) {
+            *difference = -h;
+        }
+        for (other, &state) in x.iter().enumerate().filter(|(other, _)| *other != site) {
+            let block = self.0.block(site.min(other), site.max(other));
+            for (a, difference) in differences.iter_mut().enumerate() {
+                let (row, column) = if site < other {
+                    (a, usize::from(state))
+                } else {
+                    (usize::from(state), a)
+                };
+                *difference -= block[row * q + column];
+            }
+        }
+        let own = differences[usize::from(x[site])];
+        differences.iter_mut().for_each(|d| *d -= own);
+    }
+}
+
+/// Makes a Potts model of its parameters, which may come from a file.
+fn family(theta: &[f64], n_sites: usize, n_states: usize) -> PyResult<Family> {
+    let pairs = n_sites.saturating_sub(1).saturating_mul(n_sites) / 2;
+    let fields = n_sites.saturating_mul(n_states);
+    let n = pairs
+        .saturating_mul(n_states * n_states)
+        .saturating_add(fields);
+    if n_sites < 2 || theta.len() != n {
+        return Err(value_error(format!(
+            "{} parameters for {n_sites} sites of {n_states} states, which have {n}",
+            theta.len()
+        )));
+    }
+    Ok(Family(Potts::new(n_sites, n_states, theta.to_vec())))
+}
+
+/// Fits rows of states as `mpf dca` does. Returns θ and the scores of pairs in the zero-sum gauge, the
+/// objective, the iterations, the reason for stopping and whether the fit converged.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python has names for them")]
+#[expect(clippy::type_complexity, reason = "Python takes it apart at once")]
+pub fn fit_potts<'py>(
+    py: Python<'py>,
+    codes: PyReadonlyArray2<'py, u8>,
+    n_states: usize,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    gap: Option<usize>,
+    options: Vec<String>,
+    n_threads: usize,
+    show: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vector<'py>, Matrix<'py>, f64, usize, String, bool)> {
+    // `mpf dca` names a file, which is not read here.
+    let options = [options, vec!["X".to_owned()]].concat();
+    let args = embed::parse("dca", &options).map_err(|f| exception(&f))?;
+    let n_sites = codes.as_array().ncols();
+    let codes: Vec<u8> = codes.as_array().iter().copied().collect();
+    let weights = weights.as_ref().map(|w| entries(w).map(<[f64]>::to_vec));
+    let weights = weights.transpose()?;
+    let (fit, scores) = run(py, n_threads, show, move |cancel, show| {
+        let shape = (n_sites, n_states);
+        let fit = embed::fit_potts(&args, &codes, shape, weights.as_deref(), cancel, |at| {
+            show(&match at {
+                FitProgress::Joint {
+                    iteration,
+                    value,
+                    gradient,
+                } => Step {
+                    name: "fit",
+                    done: Some(iteration),
+                    total: None,
+                    message: Some(format!(
+                        "{iteration} iterations, objective {value:.6}, gradient {gradient:.1e}"
+                    )),
+                },
+                FitProgress::Nodes { done, all } => Step {
+                    name: "sites",
+                    done: Some(done),
+                    total: Some(all),
+                    message: None,
+                },
+            });
+        })?;
+        let scores = Scores::new(&fit.model, gap.filter(|gap| *gap < n_states));
+        Ok::<_, Failure>((fit, scores))
+    })?;
+    let matrix = Array2::from_shape_fn((n_sites, n_sites), |(i, j)| match i == j {
+        true => 0.0,
+        false => scores.get(i, j),
+    });
+    let theta = fit.model.zero_sum().theta().to_pyarray(py);
+    let converged = fit.stop.is_converged();
+    let stop = fit.stop.to_string();
+    let matrix = matrix.to_pyarray(py);
+    Ok((theta, matrix, fit.value, fit.iterations, stop, converged))
+}
+
+/// Draws states of a Potts model.
+#[pyfunction]
+pub fn potts_sample<'py>(
+    py: Python<'py>,
+    theta: PyReadonlyArray1<'py, f64>,
+    shape: (usize, usize),
+    n: usize,
+    seed: u64,
+    n_threads: usize,
+) -> PyResult<Draws<'py>> {
+    let model = family(entries(&theta)?, shape.0, shape.1)?;
+    let draws = run(py, n_threads, None, move |cancel, _| {
+        draw(&model, model.0.theta(), n, seed, cancel)
+    })?;
+    Ok(draws.to_pyarray(py))
+}
+
+/// ln p of rows of states, and the standard error of ln Z.
+#[pyfunction]
+pub fn potts_score<'py>(
+    py: Python<'py>,
+    theta: PyReadonlyArray1<'py, f64>,
+    shape: (usize, usize),
+    codes: PyReadonlyArray2<'py, u8>,
+    seed: u64,
+    n_threads: usize,
+) -> PyResult<(Vector<'py>, f64)> {
+    let model = family(entries(&theta)?, shape.0, shape.1)?;
+    let codes = codes.as_array().to_owned();
+    let (scores, error) = run(py, n_threads, None, move |cancel, _| {
+        score(&model, model.0.theta(), &codes, seed, cancel)
+    })?;
+    Ok((scores.to_pyarray(py), error))
+}
+
+/// Runs `mpf dca` on a file. Returns the summary, the table, the archive and the page.
+#[pyfunction]
+pub fn dca(
+    py: Python<'_>,
+    family: PathBuf,
+    options: Vec<String>,
+    n_threads: usize,
+) -> PyResult<(String, String, Vec<u8>, String)> {
+    let name = family.to_string_lossy().into_owned();
+    let options = [options, vec!["--".to_owned(), name]].concat();
+    let args = embed::parse("dca", &options).map_err(|f| exception(&f))?;
+    let found = run(py, n_threads, None, move |cancel, _| {
+        embed::dca(&args, cancel)
+    })?;
+    Ok((found.summary, found.table, found.archive, found.page))
+}
+
+/// Fits a machine from several starts and keeps the best. Returns θ, the objective, the iterations, the
+/// reason for stopping, whether it converged, and the hidden units that do nothing.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python has names for them")]
+#[expect(clippy::type_complexity, reason = "Python takes it apart at once")]
+pub fn fit_rbm<'py>(
+    py: Python<'py>,
+    data: Data<'py>,
+    options: Vec<String>,
+    n_hidden: usize,
+    semi_restricted: bool,
+    method: &str,
+    l2: Option<f64>,
+    tolerance: Option<f64>,
+    max_iterations: Option<usize>,
+    starts: usize,
+    seed: u64,
+    n_threads: usize,
+    show: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vector<'py>, f64, usize, String, bool, Vec<usize>)> {
+    let raster = data.read(py, "fit", &options)?;
+    let loss = match method {
+        "mpf" => LocalLoss::Flow,
+        "pl" => LocalLoss::Pseudolikelihood,
+        other => {
+            return Err(value_error(format!(
+                "method={other:?}: it is \"mpf\" or \"pl\""
+            )));
+        }
+    };
+    let (fit, dead) = run(py, n_threads, show, move |cancel, show| {
+        let n_visible = raster.states.n_units() as u64;
+        // L-BFGS keeps some fifty vectors of all parameters.
+        let pairs = if semi_restricted { n_visible } else { 1 };
+        let parameters = n_visible.saturating_mul(pairs.saturating_add(n_hidden as u64));
+        embed::check_memory("this fit", parameters.saturating_mul(400))?;
+        let model = Rbm::new(raster.states.n_units(), n_hidden, semi_restricted)?;
+        let data = SiteData::new(raster.states.to_binary().view(), 2)?;
+        let data = match &raster.weights {
+            None => data,
+            Some(weights) => data.weighted(weights)?,
+        };
+        let mut best: Option<mpf_core::Minimum> = None;
+        for start in 0..starts as u64 {
+            let mut options = LocalFitOptions {
+                loss,
+                l2: l2.unwrap_or(1.0 / data.total_weight()),
+                start: model.random_start(START, mpf_core::rng::next_seed(seed) ^ start),
+                ..Default::default()
+            };
+            let minimizer = &mut options.minimizer;
+            minimizer.gradient_tolerance = tolerance.unwrap_or(minimizer.gradient_tolerance);
+            minimizer.max_iterations = max_iterations.unwrap_or(minimizer.max_iterations);
+            minimizer.cancel = cancel.clone();
+            let found = LocalFitter::new(&model, options)?.fit(&data)?;
+            if cancel.is_cancelled() {
+                return Err(Failure::interrupted());
+            }
+            show(&Step {
+                name: "starts",
+                done: Some(start as usize + 1),
+                total: Some(starts),
+                message: Some(format!("objective {:.6}", found.value)),
+            });
+            if best.as_ref().is_none_or(|best| found.value < best.value) {
+                best = Some(found);
+            }
+        }
+        let best = best.ok_or_else(|| Failure::input("n_starts=0 leaves nothing to fit"))?;
+        let dead = model.dead_units(&best.theta);
+        Ok((best, dead))
+    })?;
+    let converged = fit.stop.is_converged();
+    let stop = fit.stop.to_string();
+    let theta = fit.theta.to_pyarray(py);
+    Ok((theta, fit.value, fit.iterations, stop, converged, dead))
+}
+
+/// The size of the weights that a fit of a machine starts from.
+const START: f64 = 0.5;
+
+/// Draws visible states of a machine of so many visible and hidden units.
+#[pyfunction]
+pub fn rbm_sample<'py>(
+    py: Python<'py>,
+    theta: PyReadonlyArray1<'py, f64>,
+    shape: (usize, usize, bool),
+    n: usize,
+    seed: u64,
+    n_threads: usize,
+) -> PyResult<Draws<'py>> {
+    let theta = entries(&theta)?.to_vec();
+    let draws = run(py, n_threads, None, move |cancel, _| {
+        let model = Rbm::new(shape.0, shape.1, shape.2)?;
+        draw(&model, &theta, n, seed, cancel)
+    })?;
+    Ok(draws.to_pyarray(py))
+}
+
+/// ln p of visible states, and the standard error of ln Z.
+#[pyfunction]
+pub fn rbm_score<'py>(
+    py: Python<'py>,
+    theta: PyReadonlyArray1<'py, f64>,
+    shape: (usize, usize, bool),
+    data: Data<'py>,
+    options: Vec<String>,
+    seed: u64,
+    n_threads: usize,
+) -> PyResult<(Vector<'py>, f64)> {
+    let raster = data.read(py, "fit", &options)?;
+    let theta = entries(&theta)?.to_vec();
+    let (scores, error) = run(py, n_threads, None, move |cancel, _| {
+        let model = Rbm::new(shape.0, shape.1, shape.2)?;
+        score(&model, &theta, &raster.states.to_binary(), seed, cancel)
+    })?;
+    Ok((scores.to_pyarray(py), error))
+}
