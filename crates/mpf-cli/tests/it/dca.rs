@@ -67,7 +67,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("dca letter.fasta -o s.csv", "column 3"),
         ("dca f.fasta --focus zebra -o s.csv", "zebra"),
         ("dca f.fasta --alphabet AA -o s.csv", "twice"),
-        ("dca f.fasta --l2 -1 -o s.csv", "--l2"),
+        ("dca f.fasta --l2=-1 -o s.csv", "--l2"),
         ("dca f.fasta --structure far.txt -o s.csv", "far.txt"),
         (
             "dca f.fasta --memory-limit 0.01 --mode joint -o s.csv",
