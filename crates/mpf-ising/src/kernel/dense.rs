@@ -144,13 +144,23 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
-        margins::<V>(task, tables, start, &mut tile[..n]);
+        // The last panel may be half empty.
+        let is_narrow = task.n_units <= V::LANES;
+        if is_narrow {
+            margins::<V, 1>(task, tables, start, &mut tile[..n]);
+        } else {
+            margins::<V, LINES>(task, tables, start, &mut tile[..n]);
+        }
         partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n], &mut count_sums);
         // The tile ends in zeros, up to a whole group.
         let padded = n.next_multiple_of(GROUP);
         tile[n..padded].fill([V::ZEROS; LINES]);
         let words = task.samples.columns_from(start / 64);
-        gradient::<V>(tile, n, words, tables, sums, &mut total);
+        if is_narrow {
+            gradient::<V, 1>(tile, n, words, tables, sums, &mut total);
+        } else {
+            gradient::<V, LINES>(tile, n, words, tables, sums, &mut total);
+        }
         let lines = partial.rows.chunks_exact_mut(V::LANES);
         for (sum, line) in sums.as_flattened_mut().iter_mut().zip(lines) {
             V::load(sum).add_to(line);
@@ -166,19 +176,23 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
 }
 
 #[inline(always)]
-fn load<V: Lanes>(row: &Row<V>) -> [V; LINES] {
-    [V::load(&row[0]), V::load(&row[1])]
+fn load<V: Lanes, const W: usize>(row: &Row<V>) -> [V; W] {
+    let mut values = [V::splat(0.0); W];
+    for (value, line) in values.iter_mut().zip(row) {
+        *value = V::load(line);
+    }
+    values
 }
 
 #[inline(always)]
-fn store<V: Lanes>(values: [V; LINES], row: &mut Row<V>) {
+fn store<V: Lanes, const W: usize>(values: [V; W], row: &mut Row<V>) {
     for (value, line) in values.into_iter().zip(row) {
         value.store(line);
     }
 }
 
 #[inline(always)]
-fn combine<V: Lanes>(mut a: [V; LINES], b: [V; LINES], multiply: bool) -> [V; LINES] {
+fn combine<V: Lanes, const W: usize>(mut a: [V; W], b: [V; W], multiply: bool) -> [V; W] {
     for (a, b) in a.iter_mut().zip(b) {
         *a = if multiply { *a * b } else { *a + b };
     }
@@ -187,8 +201,8 @@ fn combine<V: Lanes>(mut a: [V; LINES], b: [V; LINES], multiply: bool) -> [V; LI
 
 /// Returns R or c of the panel, or its exponential.
 #[inline(always)]
-fn terms<V: Lanes>(task: &Task<'_>, row: &[f64; PANEL]) -> [V; LINES] {
-    let mut values = [V::splat(0.0); LINES];
+fn terms<V: Lanes, const W: usize>(task: &Task<'_>, row: &[f64; PANEL]) -> [V; W] {
+    let mut values = [V::splat(0.0); W];
     for (k, value) in values.iter_mut().enumerate() {
         *value = V::round(&row[task.first % PANEL + V::LANES * k..]);
         if task.product.is_some() {
@@ -200,27 +214,32 @@ fn terms<V: Lanes>(task: &Task<'_>, row: &[f64; PANEL]) -> [V; LINES] {
 
 /// Tabulates the sums (or products) of `first` and all patterns of the numbers.
 #[inline(always)]
-fn tabulate<V: Lanes>(
+fn tabulate<V: Lanes, const W: usize>(
     table: &mut Table<V>,
-    first: [V; LINES],
-    numbers: &[[V; LINES]; GROUP],
+    first: [V; W],
+    numbers: &[[V; W]; GROUP],
     multiply: bool,
 ) {
-    store(first, &mut table[0]);
+    store::<V, W>(first, &mut table[0]);
     for (bit, number) in numbers.iter().enumerate() {
         let (known, next) = table[..2 << bit].split_at_mut(1 << bit);
         for (known, next) in known.iter().zip(next) {
-            store(combine(load::<V>(known), *number, multiply), next);
+            store::<V, W>(combine(load::<V, W>(known), *number, multiply), next);
         }
     }
 }
 
 /// Computes z (or exp z) of every sample of a tile.
 #[inline(always)]
-fn margins<V: Lanes>(task: &Task<'_>, tables: &mut [Table<V>], start: usize, tile: &mut [Row<V>]) {
+fn margins<V: Lanes, const W: usize>(
+    task: &Task<'_>,
+    tables: &mut [Table<V>],
+    start: usize,
+    tile: &mut [Row<V>],
+) {
     let samples = start..start + tile.len();
     let multiply = task.product.is_some();
-    let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); LINES];
+    let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); W];
     // The first table has the offsets, from which the sums begin.
     let mut first = terms(task, task.offsets);
     for (pass, rows) in task.rows.chunks(task.passes.width).enumerate() {
@@ -232,14 +251,14 @@ fn margins<V: Lanes>(task: &Task<'_>, tables: &mut [Table<V>], start: usize, til
             for (number, row) in numbers.iter_mut().zip(group) {
                 *number = terms(task, row);
             }
-            tabulate::<V>(table, first, &numbers, multiply);
+            tabulate::<V, W>(table, first, &numbers, multiply);
             first = neutral;
         }
         let words = task.passes.of(pass, samples.clone());
         if multiply {
-            look_up::<V, true>(tables, words, pass == 0, tile);
+            look_up::<V, W, true>(tables, words, pass == 0, tile);
         } else {
-            look_up::<V, false>(tables, words, pass == 0, tile);
+            look_up::<V, W, false>(tables, words, pass == 0, tile);
         }
     }
 }
@@ -249,7 +268,7 @@ fn margins<V: Lanes>(task: &Task<'_>, tables: &mut [Table<V>], start: usize, til
 ///
 /// Four sums at a time: none waits for its own last addition.
 #[inline(always)]
-fn look_up<V: Lanes, const MULTIPLY: bool>(
+fn look_up<V: Lanes, const W: usize, const MULTIPLY: bool>(
     tables: &[Table<V>],
     words: &[u64],
     are_new: bool,
@@ -257,21 +276,21 @@ fn look_up<V: Lanes, const MULTIPLY: bool>(
 ) {
     let ((fours, rest), (words, last)) = (sums.as_chunks_mut::<4>(), words.as_chunks::<4>());
     for (sums, words) in fours.iter_mut().zip(words) {
-        look_up_some::<V, MULTIPLY, 4>(tables, *words, are_new, sums);
+        look_up_some::<V, W, MULTIPLY, 4>(tables, *words, are_new, sums);
     }
     for (sum, word) in rest.iter_mut().zip(last) {
-        look_up_some::<V, MULTIPLY, 1>(tables, [*word], are_new, std::array::from_mut(sum));
+        look_up_some::<V, W, MULTIPLY, 1>(tables, [*word], are_new, std::array::from_mut(sum));
     }
 }
 
 #[inline(always)]
-fn look_up_some<V: Lanes, const MULTIPLY: bool, const N: usize>(
+fn look_up_some<V: Lanes, const W: usize, const MULTIPLY: bool, const N: usize>(
     tables: &[Table<V>],
     mut words: [u64; N],
     are_new: bool,
     sums: &mut [Row<V>; N],
 ) {
-    let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); LINES]; N];
+    let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); W]; N];
     if !are_new {
         for (all, sum) in all.iter_mut().zip(sums.iter()) {
             *all = load(sum);
@@ -280,22 +299,22 @@ fn look_up_some<V: Lanes, const MULTIPLY: bool, const N: usize>(
     // Fewer branches than table by table.
     let (pairs, rest) = tables.as_chunks::<2>();
     for [one, other] in pairs {
-        look_up_one::<V, MULTIPLY, N>(one, &mut words, &mut all);
-        look_up_one::<V, MULTIPLY, N>(other, &mut words, &mut all);
+        look_up_one::<V, W, MULTIPLY, N>(one, &mut words, &mut all);
+        look_up_one::<V, W, MULTIPLY, N>(other, &mut words, &mut all);
     }
     for table in rest {
-        look_up_one::<V, MULTIPLY, N>(table, &mut words, &mut all);
+        look_up_one::<V, W, MULTIPLY, N>(table, &mut words, &mut all);
     }
     for (all, sum) in all.into_iter().zip(sums) {
-        store(all, sum);
+        store::<V, W>(all, sum);
     }
 }
 
 #[inline(always)]
-fn look_up_one<V: Lanes, const MULTIPLY: bool, const N: usize>(
+fn look_up_one<V: Lanes, const W: usize, const MULTIPLY: bool, const N: usize>(
     table: &Table<V>,
     words: &mut [u64; N],
-    all: &mut [[V; LINES]; N],
+    all: &mut [[V; W]; N],
 ) {
     for (sum, word) in all.iter_mut().zip(words) {
         let next = V::turn_right::<{ GROUP as u32 }>(*word);
@@ -329,6 +348,9 @@ fn slopes<V: Lanes, L: LaneLoss>(
     let states = task.samples.states();
     let (word, shift) = (task.first / 64, task.first % 64);
     let present = u32::MAX >> (32 - task.n_units);
+    // The second line of a narrow panel was never written.
+    let is_narrow = task.n_units <= V::LANES;
+    let n_lines = if is_narrow { 1 } else { LINES };
     let mut value = Total::<V>::new(task.product);
     let mut sum = 0.0;
     for (m, z) in tile.iter_mut().enumerate() {
@@ -350,10 +372,11 @@ fn slopes<V: Lanes, L: LaneLoss>(
         let weight = V::splat(task.samples.weight(m));
         let both: [V; LINES] = load(z);
         let inverse = match task.product {
+            Some(_) if is_narrow => [V::splat(1.0) / both[0]; LINES],
             Some(_) => reciprocals(both, task.square),
             None => both,
         };
-        for (line, z) in z.iter_mut().enumerate() {
+        for (line, z) in z.iter_mut().take(n_lines).enumerate() {
             let (on, kept) = (on >> (V::LANES * line), kept >> (V::LANES * line));
             let slope = if task.product.is_some() {
                 let mut rate = V::select(on, both[line], inverse[line]);
@@ -384,7 +407,7 @@ fn slopes<V: Lanes, L: LaneLoss>(
 
 /// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total, over the first `n` of a padded tile.
 #[inline(always)]
-fn gradient<V: Lanes>(
+fn gradient<V: Lanes, const W: usize>(
     tile: &[Row<V>],
     n: usize,
     words: &[u64],
@@ -393,8 +416,8 @@ fn gradient<V: Lanes>(
     total: &mut [V; LINES],
 ) {
     let (width, columns) = (bits_per_pass(n), sums.len());
-    let zero = [V::splat(0.0); LINES];
-    let mut block = [0; BLOCK];
+    let zero = [V::splat(0.0); W];
+    let (mut all, mut block) = (zero, [0; BLOCK]);
     for first in (0..n).step_by(width) {
         let n_bits = width.min(n - first);
         let groups = tile[first..].as_chunks::<GROUP>().0;
@@ -404,15 +427,18 @@ fn gradient<V: Lanes>(
             for (number, slope) in numbers.iter_mut().zip(group) {
                 *number = load(slope);
             }
-            tabulate::<V>(table, zero, &numbers, false);
-            *total = combine(*total, load(&table[ROWS - 1]), false);
+            tabulate::<V, W>(table, zero, &numbers, false);
+            all = combine(all, load(&table[ROWS - 1]), false);
         }
         let words = &words[first / 64 * columns..];
         for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
             let block = &mut block[..sums.len()];
             copy_bits(&words[BLOCK * k..], columns, first % 64, n_bits, block);
-            look_up::<V, false>(tables, block, false, sums);
+            look_up::<V, W, false>(tables, block, false, sums);
         }
+    }
+    for (total, all) in total.iter_mut().zip(all) {
+        *total = *total + all;
     }
 }
 

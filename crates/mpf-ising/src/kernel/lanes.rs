@@ -452,7 +452,6 @@ pub(super) fn check_masks<V: Lanes>(mask: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::kernel::Vectors;
     use crate::kernel::simd;
     use mpf_core::rng::stream;
