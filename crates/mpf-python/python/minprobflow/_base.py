@@ -55,7 +55,7 @@ class FitWarning(UserWarning):
 def warn(messages: list[str]) -> None:
     """Warns of every message, at the line of the user."""
     for message in messages:
-        warnings.warn(message, FitWarning, stacklevel=4)
+        warnings.warn(message, FitWarning, stacklevel=3)
 
 
 def is_sparse(X: Any) -> bool:
