@@ -41,6 +41,9 @@ impl Row {
     }
 }
 
+/// The most reports of a fit: each looks at all couplings.
+const REPORTS: usize = 64;
+
 impl<E: Estimator> Problem<'_, E> {
     pub(super) fn fit_by_node(
         &self,
@@ -80,10 +83,14 @@ impl<E: Estimator> Problem<'_, E> {
             // observing thread reports that one next.
             while let Ok(mut observing) = observer.try_lock() {
                 let (observer, reported) = &mut *observing;
-                let now = lock(&fits).clone();
-                if now.units_done == *reported {
-                    break;
-                }
+                let now = {
+                    let fits = lock(&fits);
+                    let is_due = fits.units_done >= *reported + d.div_ceil(REPORTS);
+                    if !is_due && (fits.units_done < d || *reported == d) {
+                        break;
+                    }
+                    fits.clone()
+                };
                 *reported = now.units_done;
                 if !now.are_couplings() {
                     continue;

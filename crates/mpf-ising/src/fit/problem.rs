@@ -350,8 +350,25 @@ pub(super) fn spin_params(
     fields.chain(couplings).collect()
 }
 
-/// Returns the pairs that have `unit` as an end.
+/// Returns those of the sorted `pairs` that have `unit` as an end, in their order. O(d ln n).
 pub(super) fn pairs_of(pairs: &[(usize, usize)], unit: usize) -> Vec<(usize, usize)> {
-    let touches = |&(i, j): &(usize, usize)| i == unit || j == unit;
-    pairs.iter().copied().filter(touches).collect()
+    let (before, after) = pairs.split_at(pairs.partition_point(|pair| *pair < (unit, 0)));
+    let is_free = |pair: &(usize, usize)| before.binary_search(pair).is_ok();
+    let second = (0..unit).map(|i| (i, unit)).filter(is_free);
+    let first = after.iter().copied().take_while(|pair| pair.0 == unit);
+    second.chain(first).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pairs_of_a_unit_are_all_that_touch_it() {
+        let pairs = [(0, 1), (0, 3), (1, 2), (1, 3), (2, 3), (3, 5)];
+        assert_eq!(pairs_of(&pairs, 3), [(0, 3), (1, 3), (2, 3), (3, 5)]);
+        assert_eq!(pairs_of(&pairs, 1), [(0, 1), (1, 2), (1, 3)]);
+        assert_eq!(pairs_of(&pairs, 0), [(0, 1), (0, 3)]);
+        assert!(pairs_of(&pairs, 4).is_empty());
+    }
 }
