@@ -98,7 +98,7 @@ def test_large_models_are_drawn_and_scored_by_chains():
     rng = np.random.default_rng(0)
     X = (rng.random((3000, 26)) < np.linspace(0.2, 0.8, 26)).astype(np.uint8)
     truth = np.log(np.where(X, X.mean(axis=0), 1 - X.mean(axis=0))).sum(axis=1).mean()
-    for model in (RBM(l2=0.1), Potts(n_states=2, theta=-1, l2=1.0), Ising(held_out=0)):
+    for model in (RBM(l2=1e-3), Potts(n_states=2, theta=-1, l2=1.0, l2_fields=1e-3), Ising(held_out=0)):
         model.fit(X)
         assert model.score(X) == pytest.approx(truth, abs=0.15)
         draws = model.sample(4000, random_state=1)
@@ -110,7 +110,7 @@ def test_large_models_are_drawn_and_scored_by_chains():
 @pytest.mark.parametrize(
     "wrong, words",
     [
-        (np.array([[0, 1], [1, 2]]), "row 1, column 1: found 2"),
+        (np.array([[0, 1], [1, 2]]), "row 1, column 1.*: found 2"),
         (np.array([[0.0, np.nan], [1, 0]]), "missing"),
         (np.array([[0.0, np.inf], [1, 0]]), "inf"),
         (np.zeros((0, 3)), "0 sample"),

@@ -195,8 +195,8 @@ def diagnose(
     """Looks at data before a fit, as ``mpf fit`` does: size, and what they cannot determine.
 
     >>> import numpy as np
-    >>> diagnose(np.array([[0, 1], [0, 0], [0, 1]])).findings[0][:22]
-    'unit 0 is constant at '
+    >>> diagnose(np.array([[0, 1], [0, 0], [0, 1]])).findings[0][:18]
+    'unit 0 is always 0'
     """
     data = _data(X, sample_weight)
     numbers, findings = _native.diagnose(data, words(options), threads(n_jobs))
