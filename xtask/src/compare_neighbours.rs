@@ -98,6 +98,9 @@ fn fits(
     let mut all = Vec::new();
     for name in FITS {
         let (couplings, seconds, evaluation) = fit(&samples, name, cancel)?;
+        if cancel.is_cancelled() {
+            return Err(mpf_core::Error::Cancelled.into());
+        }
         let (log_likelihood, error) = judge(&couplings)?;
         all.push(Found {
             log_likelihood,

@@ -157,7 +157,12 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                     break 'all;
                 }
                 let name = format!("seed {seed}, {n} samples");
-                all.push(checkpoint.unit(name, |_| trial(args, seed, n, cancel))?);
+                let found = checkpoint.unit(name, |_| trial(args, seed, n, cancel))?;
+                if cancel.is_cancelled() {
+                    // Its fits stopped on the way.
+                    break 'all;
+                }
+                all.push(found);
                 bar.inc(1);
             }
         }
