@@ -27,6 +27,7 @@ mod program;
 mod recover_lattice;
 mod reproduce_all;
 mod reproduce_contacts;
+mod reproduce_fitness;
 mod run;
 mod soak;
 mod time_objective;
@@ -66,6 +67,8 @@ enum Command {
     ReproduceFigF1(fig_f1::Args),
     /// Precision and seconds of contacts in protein families, by pseudolikelihood and by MPF.
     ReproduceContacts(reproduce_contacts::Args),
+    /// Statistics of samples from fitted families against the alignment's, by MPF, polish and PL.
+    ReproduceFitness(reproduce_fitness::Args),
     /// Makes every figure and table of the paper, and a page that links to them.
     ReproduceAll(reproduce_all::Args),
     /// Fits lattices with known couplings over several seeds and prints the errors.
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::ReproduceFigE1(args) => fig_e1::run(&args, &cancel).map(drop),
         Command::ReproduceFigF1(args) => fig_f1::run(&args, &cancel).map(drop),
         Command::ReproduceContacts(args) => reproduce_contacts::run(&args, &cancel),
+        Command::ReproduceFitness(args) => reproduce_fitness::run(&args, &cancel),
         Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
         Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
         Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),

@@ -3,14 +3,14 @@
 //! A family is `NAME.fasta.gz` with `NAME_distances.dat`: column i, column j, another program's score,
 //! and the distance in Å. A contact is nearer than 7 Å and more than 4 columns apart.
 
-use crate::output::{OutputArgs, markdown_table};
+use crate::output::{OutputArgs, digits, markdown_table};
 use crate::plot::{STYLES, TEXT, TITLE, svg};
 use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
 use mpf_core::Cancel;
 use mpf_potts::{
-    Alignment, ContactRule, Distances, FitOptions, Loss, Mode, ReadOptions, Scores, fit, judged,
-    precision,
+    Alignment, ContactRule, Distances, FitOptions, Loss, Mode, ReadOptions, Scores, Sequences, fit,
+    judged, precision, sequence_weights,
 };
 use plotters::prelude::*;
 use serde::Serialize;
@@ -33,6 +33,17 @@ pub struct Args {
     /// Fit every site on its own, which is faster for large families.
     #[arg(long)]
     node_wise: bool,
+    /// Take one in this many sequences: how well it does with fewer.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    one_in: u32,
+    /// Multiples of the default penalty to try.
+    #[arg(
+        long,
+        value_name = "FACTORS",
+        value_delimiter = ',',
+        default_value = "1"
+    )]
+    scale: Vec<f64>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -75,9 +86,19 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let alignment = Alignment::read(&text, &ReadOptions::default())?;
         let list = args.folder.join(format!("{family}_distances.dat"));
         let distances = Distances::from_list(&fs::read_to_string(list)?)?;
-        let sequences = alignment.sequences(&alignment.weights(0.2), false)?;
-        for (method, loss) in [("PL", Loss::Pseudolikelihood), ("MPF", Loss::Flow)] {
+        let (n, one_in) = (alignment.sites().len(), args.one_in as usize);
+        let kept = alignment.codes().chunks_exact(n).step_by(one_in);
+        let codes = kept.collect::<Vec<_>>().concat();
+        let weights = sequence_weights(&codes, n, 0.2);
+        let n_states = alignment.alphabet().len();
+        let sequences = Sequences::new(&codes, n, n_states, &weights)?;
+        let methods = [("PL", Loss::Pseudolikelihood), ("MPF", Loss::Flow)];
+        let fits = methods
+            .iter()
+            .flat_map(|method| args.scale.iter().map(move |scale| (method, scale)));
+        for (&(method, loss), scale) in fits {
             let mut options = FitOptions::new(loss);
+            options.penalties.couplings *= scale;
             options.mode = if args.node_wise {
                 Mode::NodeWise
             } else {
@@ -90,7 +111,6 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             }
             let scores = Scores::new(&fit.model, Some(0));
             let judged = judged(&scores, alignment.sites(), &distances, RULE);
-            let n = scores.n_sites();
             eprintln!(
                 "{family} by {method}: {} after {:.1} s",
                 fit.stop, fit.seconds
@@ -99,7 +119,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                 family: family.clone(),
                 method,
                 lambda: options.penalties.couplings,
-                sequences: alignment.n_sequences(),
+                sequences: weights.len(),
                 effective: sequences.total_weight(),
                 sites: n,
                 precision: [n / 5, n / 2, n, 2 * n].map(|rank| precision(&judged, rank)),
@@ -135,7 +155,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             let mut cells = vec![
                 row.family.clone(),
                 row.method.to_owned(),
-                row.lambda.to_string(),
+                digits(row.lambda),
                 format!("{} ({:.0})", row.sequences, row.effective),
                 row.sites.to_string(),
             ];

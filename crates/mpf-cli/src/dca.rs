@@ -55,6 +55,7 @@ pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         Some(path) => console.beside(path)?,
         None => console,
     };
+    args.check()?;
     check_files(args)?;
     explore(args, console, cancel, |outcome| {
         let summary = outcome.summary(args);
@@ -159,7 +160,7 @@ fn explore<T>(
         separation: args.separation,
     };
     let judged = distances.as_ref();
-    let judged = judged.map(|d| judged_pairs(args, &scores, &alignment, d, rule));
+    let judged = judged.map(|d| judged_pairs(args, &scores, &alignment, d, rule, console));
     let outcome = Outcome {
         alignment: &alignment,
         sequences: &sequences,
@@ -176,7 +177,7 @@ fn explore<T>(
 
 fn check_files(args: &DcaArgs) -> Result<(), Failure> {
     for path in args.output.iter().filter(|p| !crate::data::is_standard(p)) {
-        output::check_extension(path, &["csv", "npz", "html", "json"])?;
+        output::check_extension(path, &["csv", "npz", "html", "svg", "json"])?;
     }
     let mut outputs = output::reports(&args.output);
     for output in &mut outputs {
@@ -387,7 +388,15 @@ fn judged_pairs(
     alignment: &Alignment,
     distances: &Distances,
     rule: ContactRule,
+    console: Console,
 ) -> Result<Vec<(Pair, bool)>, Failure> {
+    let (known, same) = distances.agreement(alignment.sites());
+    if 2 * same < known {
+        console.warning(&format!(
+            "the structure has the letters of the alignment at only {same} of {known} sites: are its \
+             residues numbered otherwise, or is it another chain?"
+        ));
+    }
     let judged = judged(scores, alignment.sites(), distances, rule);
     if judged.is_empty() {
         let path = args.structure.as_deref().unwrap_or(Path::new(""));
@@ -401,11 +410,14 @@ fn judged_pairs(
 
 impl Outcome<'_> {
     fn write(&self, path: &Path, summary: &Value) -> Result<(), Failure> {
+        let drawn = |text: mpf_report::Result<String>| match text {
+            Ok(text) => Ok(text.into_bytes()),
+            Err(error) => Err(Failure::undrawn(error.as_ref())),
+        };
         let contents = match output::extension(path).as_str() {
             "npz" => self.archive().map_err(|e| Failure::unwritten(path, &e))?,
-            "html" => page::html(self, summary)
-                .map_err(|error| Failure::undrawn(error.as_ref()))?
-                .into_bytes(),
+            "html" => drawn(page::html(self, summary))?,
+            "svg" => drawn(page::contact_map(self).map(|map| output::marked_svg(&map)))?,
             "json" => output::json_report(summary).into_bytes(),
             _ => self.table().into_bytes(),
         };

@@ -95,7 +95,7 @@ impl Alignment {
         });
         let focus = options.focus.as_deref();
         let focus = focus.map(|name| find_focus(&records, name)).transpose()?;
-        let numbers = focus.map(|(k, start)| residue_numbers(&records[k].letters, start));
+        let numbers = focus.map(|k| residue_numbers(&records[k]));
         let is_case_sensitive = alphabet.letters().bytes().any(|c| c.is_ascii_lowercase());
         let (aligned, has_inserts) = align(records, is_case_sensitive)?;
         let n_columns = aligned[0].letters.len();
@@ -103,7 +103,7 @@ impl Alignment {
         let mut kept: Vec<bool> = if is_case_sensitive {
             vec![true; n_columns]
         } else {
-            kept_columns(&aligned, focus.map(|(k, _)| k))
+            kept_columns(&aligned, focus)
         };
         let numbers = numbers.map(|all| {
             // Insertions of an a3m are no columns.
@@ -170,7 +170,7 @@ impl Alignment {
         }
         let sites = columns.iter().map(|&j| {
             let code = match focus {
-                Some((k, _)) => codes[k * n_columns + j],
+                Some(k) => codes[k * n_columns + j],
                 None => most_frequent(rows.iter().map(|m| codes[m * n_columns + j])),
             };
             Site {
@@ -194,7 +194,7 @@ impl Alignment {
             names,
             codes,
             sites,
-            focus: focus.and_then(|(k, _)| rows.iter().position(|m| *m == k)),
+            focus: focus.and_then(|k| rows.iter().position(|m| *m == k)),
             places: rows,
             n_read,
             n_columns,
@@ -281,30 +281,37 @@ impl Alignment {
     }
 }
 
-/// Finds the sequence whose name begins with `name`, and the number of its first residue: of
-/// "NAME/21-180" it is 21.
-fn find_focus(records: &[Record], name: &str) -> Result<(usize, usize)> {
+/// Finds the sequence whose name begins with `name`.
+fn find_focus(records: &[Record], name: &str) -> Result<usize> {
     let place = records.iter().position(|r| r.name.starts_with(name));
-    let place = place.ok_or_else(|| Error::Focus {
+    place.ok_or_else(|| Error::Focus {
         name: name.to_string(),
         first: records[0].name.clone(),
-    })?;
-    let word = records[place].name.split_whitespace().next().unwrap_or("");
-    let range = word.rsplit_once('/').map_or("", |(_, range)| range);
-    let start = range.split('-').next().and_then(|start| start.parse().ok());
-    Ok((place, start.unwrap_or(1)))
+    })
 }
 
-/// Returns for every letter whether it is an insertion, and the number of its residue or of the last
-/// one before it.
-fn residue_numbers(letters: &[u8], start: usize) -> Vec<(bool, usize)> {
-    let mut next = start;
+/// Returns for every letter whether it is an insertion, and the number of its residue or of the next
+/// one after it. The name tells the first: of "NAME/21-180" it is 21, of "NAME/180-21", on the other
+/// strand, 180, and the numbers fall. Otherwise it is 1.
+fn residue_numbers(record: &Record) -> Vec<(bool, usize)> {
+    let word = record.name.split_whitespace().next().unwrap_or("");
+    let range = word.rsplit_once('/').and_then(|(_, r)| r.split_once('-'));
+    let number = |text: &str| text.parse::<usize>().ok();
+    let range = range.and_then(|(start, end)| Some((number(start)?, number(end)?)));
+    let (mut next, end) = range.unwrap_or((1, usize::MAX));
+    let is_falling = end < next;
     let number = |letter: &u8| {
         let number = next;
-        next += usize::from(letter.is_ascii_alphabetic());
+        if letter.is_ascii_alphabetic() {
+            next = if is_falling {
+                next.saturating_sub(1)
+            } else {
+                next + 1
+            };
+        }
         (is_insert(*letter), number)
     };
-    letters.iter().map(number).collect()
+    record.letters.iter().map(number).collect()
 }
 
 fn is_insert(letter: u8) -> bool {

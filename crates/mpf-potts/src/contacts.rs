@@ -7,7 +7,34 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distances {
     pairs: HashMap<(usize, usize), f64>,
+    /// The letters of residues; a list of distances has none.
+    letters: HashMap<usize, char>,
 }
+
+/// The names of amino acids in a PDB file. Selenomethionine is a methionine.
+const RESIDUES: [(&str, char); 21] = [
+    ("ALA", 'A'),
+    ("ARG", 'R'),
+    ("ASN", 'N'),
+    ("ASP", 'D'),
+    ("CYS", 'C'),
+    ("GLN", 'Q'),
+    ("GLU", 'E'),
+    ("GLY", 'G'),
+    ("HIS", 'H'),
+    ("ILE", 'I'),
+    ("LEU", 'L'),
+    ("LYS", 'K'),
+    ("MET", 'M'),
+    ("MSE", 'M'),
+    ("PHE", 'F'),
+    ("PRO", 'P'),
+    ("SER", 'S'),
+    ("THR", 'T'),
+    ("TRP", 'W'),
+    ("TYR", 'Y'),
+    ("VAL", 'V'),
+];
 
 impl Distances {
     /// Returns the distance of two residues, if it is known.
@@ -23,6 +50,19 @@ impl Distances {
     /// Returns whether no distance is known.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
+    }
+
+    /// Returns how many of the `sites` are residues of the structure, and how many of those have its
+    /// letter. Few of them agree if the numbers of one are shifted. A list of distances has no
+    /// letters.
+    pub fn agreement(&self, sites: &[Site]) -> (usize, usize) {
+        let letters = sites.iter().filter_map(|site| {
+            let letter = self.letters.get(&site.number)?;
+            Some(*letter == site.letter)
+        });
+        letters.fold((0, 0), |(all, same), is_same| {
+            (all + 1, same + usize::from(is_same))
+        })
     }
 
     /// Reads a list: two numbers of residues or columns on a line, and the distance in its last
@@ -53,38 +93,51 @@ impl Distances {
                 }
             }
         }
-        Ok(Self { pairs })
+        Ok(Self {
+            pairs,
+            letters: HashMap::new(),
+        })
     }
 
     /// Reads the Cβ atoms (Cα of glycine) of one chain of a PDB file, of its first model. Without a
-    /// chain the first is taken.
+    /// chain the first is taken. Residues with negative numbers, such as those of a tag, and those
+    /// that have an insertion code beside the number of another are left out.
     ///
     /// # Errors
     /// [`Error::Structure`] for a line that is no atom, or a file without atoms of that chain.
     pub fn from_pdb(text: &str, chain: Option<char>) -> Result<Self> {
         let mut chain = chain;
         let mut atoms: Vec<(usize, [f64; 3])> = Vec::new();
+        let mut letters = HashMap::new();
         for (k, line) in text.lines().enumerate() {
             if line.starts_with("ENDMDL") {
                 break;
             }
-            if !line.starts_with("ATOM") {
+            let field = |from: usize, to: usize| line.get(from..to).map_or("", str::trim);
+            let name = field(17, 20);
+            if !(line.starts_with("ATOM") || line.starts_with("HETATM") && name == "MSE") {
                 continue;
             }
-            let field = |from: usize, to: usize| line.get(from..to).map_or("", str::trim);
             let own = line.as_bytes().get(21).map_or(' ', |c| char::from(*c));
-            let wanted = if field(17, 20) == "GLY" { "CA" } else { "CB" };
+            let wanted = if name == "GLY" { "CA" } else { "CB" };
             if *chain.get_or_insert(own) != own || field(12, 16) != wanted {
                 continue;
             }
             let coordinate = |from: usize| field(from, from + 8).parse::<f64>().ok();
             let place = (coordinate(30), coordinate(38), coordinate(46));
-            let (Ok(number), (Some(x), Some(y), Some(z))) = (field(22, 26).parse(), place) else {
+            let number = field(22, 26).parse::<i64>();
+            let (Ok(number), (Some(x), Some(y), Some(z))) = (number, place) else {
                 return Err(Error::Structure {
                     line: k + 1,
                     problem: "this atom has no residue number or no coordinates in PDB columns",
                 });
             };
+            let Ok(number) = usize::try_from(number) else {
+                continue;
+            };
+            if let Some((_, letter)) = RESIDUES.iter().find(|(three, _)| *three == name) {
+                letters.entry(number).or_insert(*letter);
+            }
             // The first of alternative places.
             if atoms.last().is_none_or(|(last, _)| *last != number) {
                 atoms.push((number, [x, y, z]));
@@ -103,7 +156,7 @@ impl Distances {
                 pairs.insert(((*i).min(*j), (*i).max(*j)), squares.sum::<f64>().sqrt());
             }
         }
-        Ok(Self { pairs })
+        Ok(Self { pairs, letters })
     }
 }
 
@@ -150,16 +203,30 @@ mod tests {
     fn pdb_takes_beta_carbons_of_one_chain() {
         let text = "\
 HEADER
+ATOM      0  CB  HIS A  -1       7.000   7.000   7.000  1.00  0.00           C
 ATOM      1  CA  ALA A   5       9.000   9.000   9.000  1.00  0.00           C
 ATOM      2  CB  ALA A   5       0.000   0.000   0.000  1.00  0.00           C
 ATOM      3  CB BALA A   5       5.000   0.000   0.000  1.00  0.00           C
 ATOM      4  CA  GLY A   7       3.000   4.000   0.000  1.00  0.00           C
-ATOM      5  CB  TRP B   9       1.000   0.000   0.000  1.00  0.00           C
+HETATM    5  CB  MSE A   8       0.000   0.000  12.000  1.00  0.00           C
+HETATM    6  CB  LIG A  10       0.000   0.000  12.000  1.00  0.00           C
+ATOM      7  CB  TRP B   9       1.000   0.000   0.000  1.00  0.00           C
 ENDMDL
-ATOM      6  CB  TRP A   8       1.000   0.000   0.000  1.00  0.00           C
+ATOM      8  CB  TRP A   9       1.000   0.000   0.000  1.00  0.00           C
 ";
         let distances = Distances::from_pdb(text, None).unwrap();
-        assert_eq!((distances.get(7, 5), distances.len()), (Some(5.0), 1));
+        assert_eq!((distances.get(7, 5), distances.len()), (Some(5.0), 3));
+        assert_eq!(
+            (distances.get(5, 8), distances.get(7, 8)),
+            (Some(12.0), Some(13.0))
+        );
+        let site = |number, letter| Site {
+            column: 1,
+            number,
+            letter,
+        };
+        let sites = [site(5, 'A'), site(7, 'A'), site(8, 'M'), site(9, 'W')];
+        assert_eq!(distances.agreement(&sites), (3, 2));
         assert_eq!(distances, Distances::from_pdb(text, Some('A')).unwrap());
         assert!(Distances::from_pdb(text, Some('B')).unwrap().is_empty());
         assert!(matches!(

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The weights add up to one. Both losses are functions of the same u, so one kernel serves both: it
-//! adds rows of q numbers along a tree of the patterns that the sequences share (`patterns`), takes
-//! the loss of every sequence, and adds slopes backwards along the same tree (`site`). Rows are
+//! adds rows of q numbers of the patterns that the sequences share (`patterns`), takes the loss of
+//! every sequence, and adds slopes backwards along the same patterns (`site`). Rows are
 //! padded to a multiple of four numbers; the compiler makes vector code of every loop over a row.
 //!
 //! Sites are independent of one another. Threads take whole sites, so that their number cannot

@@ -33,6 +33,7 @@ mod contacts;
 mod error;
 mod fit;
 mod kernel;
+mod local;
 mod model;
 mod objective;
 mod score;

@@ -6,7 +6,7 @@
 
 use crate::kernel::pair_index;
 use crate::objective::n_params;
-use mpf_core::EnergyModel;
+use mpf_core::{EnergyModel, LocalModel};
 
 /// A Potts model of `n_sites` sites with `n_states` states each.
 ///
@@ -97,30 +97,10 @@ impl Potts {
         self.energy(&self.theta, x)
     }
 
-    /// Writes u_i(a) = h_i(a) + Σ_{j≠i} J_ij(a, x_j) of every site i and state a. The energy of x with
-    /// state a at site i is lower than that with b by u_i(a) − u_i(b).
-    pub fn local_energies(&self, x: &[u8], out: &mut [f64]) {
-        let (n, q) = (self.n_sites, self.n_states);
-        out.copy_from_slice(self.fields());
-        for ((i, j), block) in pairs(n).zip(self.couplings().chunks_exact(q * q)) {
-            let (a, b) = (usize::from(x[i]), usize::from(x[j]));
-            if b < q {
-                for (u, row) in out[i * q..].iter_mut().zip(block.chunks_exact(q)) {
-                    *u += row[b];
-                }
-            }
-            if a < q {
-                for (u, value) in out[j * q..].iter_mut().zip(&block[a * q..(a + 1) * q]) {
-                    *u += value;
-                }
-            }
-        }
-    }
-
     /// Returns E(x with state a at site i) − E(x) for every site and state; NaN where x has no state.
     pub fn mutations(&self, x: &[u8]) -> Vec<f64> {
         let mut out = vec![0.0; self.n_sites * self.n_states];
-        self.local_energies(x, &mut out);
+        self.surroundings(&self.theta, x, &mut out);
         for (site, &code) in out.chunks_exact_mut(self.n_states).zip(x) {
             let own = site.get(usize::from(code)).copied().unwrap_or(f64::NAN);
             for u in site {
@@ -186,6 +166,6 @@ impl Potts {
 }
 
 /// Returns all pairs of sites in the order of their couplings.
-fn pairs(n_sites: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn pairs(n_sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n_sites).flat_map(move |i| (i + 1..n_sites).map(move |j| (i, j)))
 }

@@ -1,5 +1,6 @@
 //! The options of `mpf dca`.
 
+use crate::failure::Failure;
 use crate::memory::MemoryLimit;
 use crate::output::ForceArg;
 use clap::{Args, ValueEnum};
@@ -12,7 +13,7 @@ pub struct DcaArgs {
     /// standard input
     pub(super) family: PathBuf,
     /// File to write, repeatable: .csv has the ranked pairs, .npz the matrix and the parameters,
-    /// .html the report, .json the summary
+    /// .html the report, .svg its contact map, .json the summary
     #[arg(short, long, value_name = "FILE", required = true)]
     pub(super) output: Vec<PathBuf>,
     /// File for the energy change of every single mutation of the focus sequence
@@ -106,6 +107,50 @@ pub struct DcaArgs {
     pub(super) separation: usize,
     #[command(flatten)]
     pub(super) force: ForceArg,
+}
+
+impl DcaArgs {
+    /// Refuses options that mean nothing.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let part = "it is a part, from 0 to 1: 0.5 is half";
+        for (name, value, holds, hint) in [
+            (
+                "--theta",
+                self.theta,
+                self.theta < 1.0,
+                "it is the part of sites that may differ, below 1: 0.2 for 80 % identity; -1 for no weights",
+            ),
+            (
+                "--column-gaps",
+                self.column_gaps,
+                (0.0..=1.0).contains(&self.column_gaps),
+                part,
+            ),
+            (
+                "--sequence-gaps",
+                self.sequence_gaps,
+                (0.0..=1.0).contains(&self.sequence_gaps),
+                part,
+            ),
+            (
+                "--tolerance",
+                self.tolerance,
+                self.tolerance > 0.0 && self.tolerance.is_finite(),
+                "it is finite and positive",
+            ),
+            (
+                "--distance",
+                self.distance,
+                self.distance > 0.0,
+                "it is a positive number of Å",
+            ),
+        ] {
+            if !holds {
+                return Err(Failure::input(format!("{name} is {value}")).hint(hint));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,10 +26,10 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
     let mut page = Page::new(&title, &lead);
     let caption = match outcome.distances {
         Some(_) => {
-            "Upper left: the best-scored pairs, as many as twice the sites; red ones are no \
-                    contacts. Lower right: contacts of the structure."
+            "Upper left: the best-scored pairs, as many as twice the sites, the second half of them \
+             pale; red ones are no contacts. Lower right: contacts of the structure."
         }
-        None => "The best-scored pairs, as many as twice the sites.",
+        None => "The best-scored pairs, as many as twice the sites, the second half of them pale.",
     };
     page.figure(&contact_map(outcome)?, caption);
     page.figure(
@@ -82,7 +82,8 @@ impl Outcome<'_> {
     }
 }
 
-fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
+/// Draws the best pairs above the diagonal, and known contacts below it.
+pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
     let n = outcome.scores.n_sites();
     let sites = outcome.alignment.sites();
     let numbers = sites.iter().map(|s| s.number as f64);
@@ -100,6 +101,8 @@ fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
         let mut mesh = chart.configure_mesh();
         mesh.disable_mesh()
             .label_style(TEXT)
+            .x_label_formatter(&|site| format!("{site:.0}"))
+            .y_label_formatter(&|site| format!("{site:.0}"))
             .x_desc("site")
             .y_desc("site")
             .draw()?;
@@ -114,19 +117,16 @@ fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
                 Circle::new(place, 1, INK.mix(0.5).filled())
             }))?;
         }
-        let best = outcome
-            .ranked
-            .iter()
-            .filter(|pair| far(pair.i, pair.j))
-            .take(2 * n);
-        chart.draw_series(best.map(|pair| {
+        let best = outcome.ranked.iter().filter(|pair| far(pair.i, pair.j));
+        chart.draw_series(best.take(2 * n).enumerate().map(|(rank, pair)| {
             let (i, j) = (sites[pair.i].number, sites[pair.j].number);
             let distance = outcome.distances.and_then(|d| d.get(i, j));
             let colour = match distance {
                 Some(d) if d >= rule.nearer_than => RED,
                 _ => BLUE,
             };
-            Circle::new((i as f64, j as f64), 2, colour.filled())
+            let strength = if rank < n { 1.0 } else { 0.35 };
+            Circle::new((i as f64, j as f64), 2, colour.mix(strength).filled())
         }))?;
         Ok(())
     })

@@ -3,7 +3,7 @@
 //! A joint fit has θ = (h, J): h_i(a) by site and state, then J_ij(a, b) for i < j by pair, a and b. A
 //! node-wise fit has for every site i its own h_i(a), then J_i(a, j, b) by j ≠ i, b and a.
 
-use super::patterns::PatternTree;
+use super::patterns::Patterns;
 use super::site::SiteTask;
 use super::{Loss, MOST_CODES, Row};
 use crate::sequences::Sequences;
@@ -11,7 +11,7 @@ use mpf_ising::internal::{Lanes, Number, VectorWork, Vectors, vectorised};
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// Most sequences of a tree. More would share more patterns, but their sums would leave the caches.
+/// Most sequences of a chunk. More would share more patterns, but their sums would leave the caches.
 const CHUNK: usize = 4096;
 
 /// The sequences as the sums need them.
@@ -24,10 +24,9 @@ pub(crate) struct Trees {
 
 #[derive(Debug)]
 struct Chunk {
-    tree: PatternTree,
-    /// The codes by site, then in the order of the root's patterns.
+    patterns: Patterns,
+    /// The codes by site, then by sequence.
     targets: Vec<u8>,
-    /// The weights in the order of the root's patterns.
     weights: Vec<f64>,
 }
 
@@ -39,16 +38,11 @@ impl Trees {
         let chunks = codes
             .zip(sequences.weights().chunks(CHUNK))
             .map(|(codes, weights)| {
-                let tree = PatternTree::new(codes, n_sites);
-                let sites = (0..n_sites).flat_map(|i| tree.order.iter().map(move |&m| (i, m)));
-                let targets = sites
-                    .map(|(i, m)| codes[m as usize * n_sites + i])
-                    .collect();
-                let weights = tree.order.iter().map(|&m| weights[m as usize]).collect();
+                let column = |i| codes.iter().skip(i).step_by(n_sites);
                 Chunk {
-                    tree,
-                    targets,
-                    weights,
+                    patterns: Patterns::new(codes, n_sites),
+                    targets: (0..n_sites).flat_map(column).copied().collect(),
+                    weights: weights.to_vec(),
                 }
             })
             .collect();
@@ -60,11 +54,11 @@ impl Trees {
     }
 
     /// Returns the additions of rows in one evaluation of a site, and how many there would be
-    /// without the tree.
+    /// without patterns.
     pub(crate) fn n_additions(&self) -> (usize, usize) {
-        let tree = self.chunks.iter().map(|c| c.tree.n_additions()).sum();
+        let ours = self.chunks.iter().map(|c| c.patterns.n_additions()).sum();
         let plain: usize = self.chunks.iter().map(|c| c.weights.len()).sum();
-        (tree, plain * self.n_sites)
+        (ours, plain * self.n_sites)
     }
 
     fn n_codes(&self) -> usize {
@@ -77,7 +71,8 @@ impl Trees {
     }
 
     fn scratch_rows(&self) -> usize {
-        let rows = self.chunks.iter().map(|chunk| chunk.tree.rows);
+        let chunks = self.chunks.iter();
+        let rows = chunks.map(|chunk| chunk.weights.len() + chunk.patterns.n_rows);
         rows.max().unwrap_or(0)
     }
 }
@@ -239,7 +234,7 @@ impl<T: Precision, const Q: usize> Sums<T, Q> {
         for chunk in &self.trees.chunks {
             let n = chunk.weights.len();
             let task = SiteTask {
-                tree: &chunk.tree,
+                patterns: &chunk.patterns,
                 targets: &chunk.targets[site * n..(site + 1) * n],
                 weights: &chunk.weights,
                 n_states: self.trees.n_states,

@@ -1,14 +1,16 @@
-//! The pattern tree: which partial sums the sequences share.
+//! Patterns: which partial sums the sequences share.
 //!
-//! u_m = Σ_j J_j(·, x_mj) is a sum over columns. Halve the columns again and again; over a few
-//! neighbouring columns the sequences show few distinct patterns, and the partial sum of a pattern is
-//! computed once. A node of the tree lists its distinct patterns, each as a pair of patterns of its
-//! two halves; the root's patterns are the sequences themselves. For families of homologous
-//! sequences the tree has a third to a twentieth of the M · L additions of rows.
+//! u_m = Σ_j J_j(·, x_mj) is a sum over columns. Over a few neighbouring columns the sequences show few
+//! distinct patterns, and the partial sum of a pattern is computed once. A *group* of columns is a
+//! binary tree: a node lists its distinct patterns, each as a pair of patterns of its two halves.
+//! Columns are joined as long as a group has fewer than half as many patterns as there are sequences;
+//! a sequence then adds up one row for each group. Four groups at a time make a *batch*, whose tables
+//! stay in the cache while all sequences pass.
 
 use rayon::join;
+use std::ops::Range;
 
-/// One half of a node: a column, or the node with this number.
+/// One half of a node, or a whole group: a column, or the node with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
     Column(usize),
@@ -22,61 +24,88 @@ pub(super) struct Node {
     pub(super) right: Half,
     /// For each pattern those of the left and the right half, sorted.
     pub(super) pairs: Vec<[u16; 2]>,
-    /// Where in scratch the rows of its patterns begin. Those of its halves follow: a half is done
-    /// before the next one needs the place of what is below it.
+    /// Where among the tables of its batch the rows of its patterns begin. Those of its halves follow:
+    /// a half is done before the next one needs the place of what is below it.
     pub(super) place: usize,
 }
 
-/// The tree of a chunk of distinct sequences.
+/// Groups whose rows are added at the same time.
+pub(super) const WIDTH: usize = 4;
+
+/// Neighbouring columns with few patterns.
 #[derive(Clone, Debug)]
-pub(super) struct PatternTree {
-    /// Children come before their parents; the root is the last.
+pub(super) struct Group {
+    pub(super) half: Half,
+    /// Its nodes; the last of them has its patterns.
+    pub(super) nodes: Range<usize>,
+    /// Where among the tables of its batch the rows of its patterns are.
+    pub(super) table: Range<usize>,
+    /// The pattern of every sequence.
+    ids: Vec<u16>,
+}
+
+/// Up to [`WIDTH`] groups.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) groups: Vec<Group>,
+    /// For every sequence its rows in the tables of the groups; beyond the last group that of `blank`.
+    pub(super) rows: Vec<[u16; WIDTH]>,
+    /// The row after all tables, which is zero.
+    pub(super) blank: usize,
+}
+
+/// The patterns of a chunk of distinct sequences.
+#[derive(Clone, Debug)]
+pub(super) struct Patterns {
+    /// Children come before their parents.
     pub(super) nodes: Vec<Node>,
-    /// The sequence of each of the root's patterns, as an index into the chunk.
-    pub(super) order: Vec<u32>,
-    /// The rows of scratch that sums over the tree need.
-    pub(super) rows: usize,
+    pub(super) batches: Vec<Batch>,
+    /// The rows that the tables of a batch, and what is below them, take at most.
+    pub(super) n_rows: usize,
 }
 
 /// Columns from which on the halves are built in parallel.
 const PARALLEL: usize = 16;
 
-impl PatternTree {
-    /// Builds the tree of fewer than 2¹⁶ distinct `sequences`, `n_sites` ≥ 2 codes each.
+impl Patterns {
+    /// Finds the patterns of at most 2¹⁴ `sequences`, `n_sites` ≥ 2 codes each.
     pub(super) fn new(sequences: &[u8], n_sites: usize) -> Self {
-        let part = build(sequences, n_sites, 0, n_sites);
-        let mut order = vec![0; part.ids.len()];
-        for (sequence, &id) in part.ids.iter().enumerate() {
-            order[usize::from(id)] = sequence as u32;
+        let Part { mut nodes, groups } = build(sequences, n_sites, 0, n_sites);
+        let mut groups = groups.into_iter().peekable();
+        let mut batches = Vec::new();
+        while groups.peek().is_some() {
+            batches.push(Batch::new(groups.by_ref().take(WIDTH).collect()));
         }
-        let mut tree = Self {
-            nodes: part.nodes,
-            order,
-            rows: 0,
-        };
-        for parent in (0..tree.nodes.len()).rev() {
-            let Node {
-                left,
-                right,
-                ref pairs,
-                place,
-            } = tree.nodes[parent];
-            let mut end = place + pairs.len();
-            for half in [left, right] {
-                let n = tree.n_patterns(half);
-                if let Half::Node(child) = half {
-                    tree.nodes[child].place = end;
-                }
-                end += n;
+        let tables = batches.iter().map(|batch: &Batch| batch.blank + 1);
+        let mut n_rows = tables.max().unwrap_or(0);
+        for group in batches.iter().flat_map(|batch| &batch.groups) {
+            if let Half::Node(root) = group.half {
+                nodes[root].place = group.table.start;
             }
-            tree.rows = tree.rows.max(end);
+            for parent in group.nodes.clone().rev() {
+                let mut end = nodes[parent].place + nodes[parent].pairs.len();
+                for half in [nodes[parent].left, nodes[parent].right] {
+                    if let Half::Node(child) = half {
+                        nodes[child].place = end;
+                        end += nodes[child].pairs.len();
+                    }
+                }
+                n_rows = n_rows.max(end);
+            }
         }
-        tree
+        Self {
+            nodes,
+            batches,
+            n_rows,
+        }
     }
 
     /// Returns the number of additions of rows in one pass.
     pub(super) fn n_additions(&self) -> usize {
-        self.nodes.iter().map(|node| node.pairs.len()).sum()
+        let in_groups: usize = self.nodes.iter().map(|node| node.pairs.len()).sum();
+        let batches = self.batches.iter();
+        let of_groups: usize = batches.map(|b| b.groups.len() * b.rows.len()).sum();
+        in_groups + of_groups
     }
 
     /// Returns the number of patterns of a half, 0 for a column: its rows are kept elsewhere.
@@ -88,19 +117,46 @@ impl PatternTree {
     }
 }
 
-/// The tree of some columns under construction.
+impl Batch {
+    fn new(mut groups: Vec<Group>) -> Self {
+        let mut blank = 0;
+        for group in &mut groups {
+            group.table = blank..blank + group.table.len();
+            blank = group.table.end;
+        }
+        let n = groups[0].ids.len();
+        let mut rows = vec![[blank as u16; WIDTH]; n];
+        for (k, group) in groups.iter_mut().enumerate() {
+            for (row, id) in rows.iter_mut().zip(std::mem::take(&mut group.ids)) {
+                row[k] = group.table.start as u16 + id;
+            }
+        }
+        Self {
+            groups,
+            rows,
+            blank,
+        }
+    }
+}
+
+/// Some columns under construction.
 struct Part {
     nodes: Vec<Node>,
-    /// The pattern of every sequence.
-    ids: Vec<u16>,
+    groups: Vec<Group>,
 }
 
 fn build(sequences: &[u8], n_sites: usize, first: usize, end: usize) -> Part {
     if end - first == 1 {
         let column = sequences.iter().skip(first).step_by(n_sites);
+        let group = Group {
+            half: Half::Column(first),
+            nodes: 0..0,
+            table: 0..super::MOST_CODES,
+            ids: column.map(|&code| u16::from(code)).collect(),
+        };
         return Part {
             nodes: Vec::new(),
-            ids: column.map(|&code| u16::from(code)).collect(),
+            groups: vec![group],
         };
     }
     let middle = first.midpoint(end);
@@ -108,50 +164,66 @@ fn build(sequences: &[u8], n_sites: usize, first: usize, end: usize) -> Part {
         || build(sequences, n_sites, first, middle),
         || build(sequences, n_sites, middle, end),
     );
-    let (left, mut right) = if end - first >= PARALLEL {
+    let (left, right) = if end - first >= PARALLEL {
         join(halves.0, halves.1)
     } else {
         (halves.0(), halves.1())
     };
-    let half = |nodes: &[Node], column: usize| match nodes.len() {
-        0 => Half::Column(column),
-        n => Half::Node(n - 1),
-    };
-    let mut nodes = left.nodes;
-    let left_half = half(&nodes, first);
+    let Part {
+        mut nodes,
+        mut groups,
+    } = left;
     let shift = nodes.len();
-    for node in &mut right.nodes {
-        for half in [&mut node.left, &mut node.right] {
-            if let Half::Node(number) = half {
-                *number += shift;
-            }
-        }
-    }
-    let right_half = match half(&right.nodes, middle) {
+    let moved = |half: Half| match half {
         Half::Node(number) => Half::Node(number + shift),
         column @ Half::Column(_) => column,
     };
-    nodes.append(&mut right.nodes);
+    nodes.extend(right.nodes.into_iter().map(|node| Node {
+        left: moved(node.left),
+        right: moved(node.right),
+        ..node
+    }));
+    groups.extend(right.groups.into_iter().map(|group| Group {
+        half: moved(group.half),
+        nodes: group.nodes.start + shift..group.nodes.end + shift,
+        ..group
+    }));
+    if let [left, right] = groups.as_slice()
+        && let Some((pairs, ids)) = joined(left, right)
+    {
+        let group = Group {
+            half: Half::Node(nodes.len()),
+            nodes: 0..nodes.len() + 1,
+            table: 0..pairs.len(),
+            ids,
+        };
+        nodes.push(Node {
+            left: left.half,
+            right: right.half,
+            pairs,
+            place: 0,
+        });
+        groups = vec![group];
+    }
+    Part { nodes, groups }
+}
 
+/// Returns the patterns of two groups together and those of all sequences, if they are few.
+fn joined(left: &Group, right: &Group) -> Option<(Vec<[u16; 2]>, Vec<u16>)> {
     let mut keys: Vec<u32> = left.ids.iter().zip(&right.ids).map(key).collect();
     keys.sort_unstable();
     keys.dedup();
+    // A pattern is read twice and written once, where two groups are one row more for a sequence.
+    if 2 * keys.len() > left.ids.len() {
+        return None;
+    }
     let find = |ids| {
         keys.binary_search(&key(ids))
             .expect("the key of a sequence") as u16
     };
     let ids = left.ids.iter().zip(&right.ids).map(find).collect();
-    let pairs: Vec<[u16; 2]> = keys
-        .iter()
-        .map(|key| [(key >> 16) as u16, *key as u16])
-        .collect();
-    nodes.push(Node {
-        left: left_half,
-        right: right_half,
-        pairs,
-        place: 0,
-    });
-    Part { nodes, ids }
+    let pairs = keys.iter().map(|key| [(key >> 16) as u16, *key as u16]);
+    Some((pairs.collect(), ids))
 }
 
 fn key((left, right): (&u16, &u16)) -> u32 {
@@ -163,40 +235,43 @@ mod tests {
     use super::*;
 
     /// Spells out the codes of a pattern.
-    fn spell(tree: &PatternTree, half: Half, pattern: u16, codes: &mut Vec<u8>) {
+    fn spell(patterns: &Patterns, half: Half, pattern: u16, codes: &mut Vec<u8>) {
         match half {
             Half::Column(_) => codes.push(pattern as u8),
             Half::Node(node) => {
-                let node = &tree.nodes[node];
+                let node = &patterns.nodes[node];
                 let [left, right] = node.pairs[usize::from(pattern)];
-                spell(tree, node.left, left, codes);
-                spell(tree, node.right, right, codes);
+                spell(patterns, node.left, left, codes);
+                spell(patterns, node.right, right, codes);
             }
         }
     }
 
     #[test]
-    fn the_root_spells_every_sequence() {
-        for n_sites in [2, 3, 5, 16, 19] {
-            let n = 40;
+    fn groups_spell_every_sequence() {
+        for n_sites in [2, 3, 5, 16, 19, 40] {
+            let n = 200;
             let mut sequences = Vec::new();
             for m in 0..n {
                 for j in 0..n_sites {
-                    // The first two columns make the sequences distinct.
-                    let digit = [m % 7, m / 7, m * j % 3][j.min(2)];
-                    sequences.push(digit as u8);
+                    sequences.push([m % 7, m / 7 % 5, m * j % 3][j.min(2)] as u8);
                 }
             }
-            let tree = PatternTree::new(&sequences, n_sites);
-            let root = Half::Node(tree.nodes.len() - 1);
-            assert_eq!(tree.order.len(), n);
-            for (pattern, &sequence) in tree.order.iter().enumerate() {
+            let patterns = Patterns::new(&sequences, n_sites);
+            for (m, sequence) in sequences.chunks(n_sites).enumerate() {
                 let mut codes = Vec::new();
-                spell(&tree, root, pattern as u16, &mut codes);
-                let start = sequence as usize * n_sites;
-                assert_eq!(codes, &sequences[start..start + n_sites]);
+                for batch in &patterns.batches {
+                    let rows = batch.rows[m];
+                    for (group, row) in batch.groups.iter().zip(rows) {
+                        let pattern = row - group.table.start as u16;
+                        spell(&patterns, group.half, pattern, &mut codes);
+                    }
+                    let unused = &rows[batch.groups.len()..];
+                    assert!(unused.iter().all(|row| usize::from(*row) == batch.blank));
+                }
+                assert_eq!(codes, sequence);
             }
-            assert!(tree.n_additions() <= n * (n_sites - 1));
+            assert!(patterns.n_additions() <= n * n_sites);
         }
     }
 }

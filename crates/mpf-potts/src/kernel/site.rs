@@ -1,22 +1,23 @@
-//! One site over one tree: sums up the tree, the loss at its root, slopes down again.
+//! One site over one chunk of sequences: sums of rows, the loss of every sequence, slopes backwards.
 //!
 //! ```text
-//! u_m(a)    = h(a) + Σ_j J_j(a, x_mj)            rows of q numbers, added along the tree
+//! u_m(a)    = h(a) + Σ_j J_j(a, x_mj)            rows of q numbers, added pattern by pattern
 //! D_m(a)    = ∂F/∂u_m(a)
 //! G_j(a, b) = Σ_m D_m(a) [x_mj = b]              the same additions backwards
 //! ```
 
-use super::patterns::{Half, PatternTree};
+use super::patterns::{Group, Half, Patterns};
 use super::{Loss, Row};
 use mpf_ising::internal::{Lanes, Number};
+use std::ops::Range;
 
 /// Sequences whose exponentials are taken together: a whole number of cache lines for every width.
 const BLOCK: usize = 16;
 
 /// What the sums of one site need.
 pub(super) struct SiteTask<'a, T, const Q: usize> {
-    pub(super) tree: &'a PatternTree,
-    /// The code of this site and the weight of every sequence, in the order of the root's patterns.
+    pub(super) patterns: &'a Patterns,
+    /// The code of this site and the weight of every sequence.
     pub(super) targets: &'a [u8],
     pub(super) weights: &'a [f64],
     /// The number of states; a target beyond them is ignored.
@@ -37,23 +38,45 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
         grads: &mut [Row<T, Q>],
         scratch: &mut [Row<T, Q>],
     ) -> f64 {
-        self.forward(scratch);
-        let value = self.slopes::<V>(&mut scratch[..self.targets.len()]);
-        self.backward(scratch, grads);
+        let (sums, tables) = scratch.split_at_mut(self.targets.len());
+        self.forward(sums, tables);
+        let value = self.slopes::<V>(sums);
+        self.backward(sums, tables, grads);
         value
     }
 
     #[inline(always)]
-    fn column(&self, j: usize) -> std::ops::Range<usize> {
+    fn column(&self, j: usize) -> Range<usize> {
         j * self.n_codes..(j + 1) * self.n_codes
     }
 
-    /// Computes the sums of every pattern, the root's into the first rows of `scratch`.
+    /// Computes u of every sequence.
     #[inline(always)]
-    fn forward(&self, scratch: &mut [Row<T, Q>]) {
-        for node in &self.tree.nodes {
-            let (sums, rest) = scratch[node.place..].split_at_mut(node.pairs.len());
-            let (left, right) = rest.split_at(self.tree.n_patterns(node.left));
+    fn forward(&self, sums: &mut [Row<T, Q>], tables: &mut [Row<T, Q>]) {
+        sums.fill(*self.fields);
+        for batch in &self.patterns.batches {
+            for group in &batch.groups {
+                self.fill(group, tables);
+            }
+            tables[batch.blank] = [T::nearest(0.0); Q];
+            let tables = &tables[..=batch.blank];
+            for (sum, rows) in sums.iter_mut().zip(&batch.rows) {
+                // By reference: an array of four rows would be copied first.
+                let [a, b, c, d] = rows.map(|row| &tables[usize::from(row)]);
+                *sum = plus(*sum, plus(plus(*a, *b), plus(*c, *d)));
+            }
+        }
+    }
+
+    /// Computes the sums of all patterns of a group.
+    #[inline(always)]
+    fn fill(&self, group: &Group, tables: &mut [Row<T, Q>]) {
+        if let Half::Column(j) = group.half {
+            tables[group.table.start..][..self.n_codes].copy_from_slice(&self.rows[self.column(j)]);
+        }
+        for node in &self.patterns.nodes[group.nodes.clone()] {
+            let (sums, rest) = tables[node.place..].split_at_mut(node.pairs.len());
+            let (left, right) = rest.split_at(self.patterns.n_patterns(node.left));
             let rows = |half, below| match half {
                 Half::Column(j) => &self.rows[self.column(j)],
                 Half::Node(_) => below,
@@ -65,15 +88,36 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
         }
     }
 
-    /// Adds the slopes of the root's patterns up for every pattern below, and for the columns.
+    /// Adds the slopes of the sequences up for every pattern, and for the columns.
     #[inline(always)]
-    fn backward(&self, scratch: &mut [Row<T, Q>], grads: &mut [Row<T, Q>]) {
+    fn backward(&self, slopes: &[Row<T, Q>], tables: &mut [Row<T, Q>], grads: &mut [Row<T, Q>]) {
+        for batch in &self.patterns.batches {
+            let sums = &mut tables[..=batch.blank];
+            sums.fill([T::nearest(0.0); Q]);
+            for (slope, rows) in slopes.iter().zip(&batch.rows) {
+                for row in rows {
+                    let sum = &mut sums[usize::from(*row)];
+                    *sum = plus(*sum, *slope);
+                }
+            }
+            // What is below a group takes the place of the tables after its own.
+            for group in batch.groups.iter().rev() {
+                self.spread(group, tables, grads);
+            }
+        }
+    }
+
+    /// Adds the slopes of the patterns of a group up for every pattern below, and for the columns.
+    #[inline(always)]
+    fn spread(&self, group: &Group, tables: &mut [Row<T, Q>], grads: &mut [Row<T, Q>]) {
+        if let Half::Column(j) = group.half {
+            add_rows(&mut grads[self.column(j)], &tables[group.table.start..]);
+        }
         let mut own = [[T::nearest(0.0); Q]; 2 * super::MOST_CODES];
-        for node in self.tree.nodes.iter().rev() {
-            let (slopes, rest) = scratch[node.place..].split_at_mut(node.pairs.len());
-            let n_left = self.tree.n_patterns(node.left);
-            let (left, right) = rest.split_at_mut(n_left);
-            let right = &mut right[..self.tree.n_patterns(node.right)];
+        for node in self.patterns.nodes[group.nodes.clone()].iter().rev() {
+            let (slopes, rest) = tables[node.place..].split_at_mut(node.pairs.len());
+            let (left, right) = rest.split_at_mut(self.patterns.n_patterns(node.left));
+            let right = &mut right[..self.patterns.n_patterns(node.right)];
             // Two columns may not be borrowed at once: they are summed aside.
             let (own_left, own_right) = own.split_at_mut(super::MOST_CODES);
             let left = match node.left {
@@ -100,15 +144,13 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
             }
             for (half, sums) in [(node.left, &*left), (node.right, &*right)] {
                 if let Half::Column(j) = half {
-                    for (grad, sum) in grads[self.column(j)].iter_mut().zip(sums) {
-                        *grad = plus(*grad, *sum);
-                    }
+                    add_rows(&mut grads[self.column(j)], sums);
                 }
             }
         }
     }
 
-    /// Replaces u − h of every sequence by D, and returns the loss.
+    /// Replaces u of every sequence by D, and returns the loss.
     #[inline(always)]
     fn slopes<V: Lanes<Number = T>>(&self, sums: &mut [Row<T, Q>]) -> f64 {
         let mut value = 0.0;
@@ -149,9 +191,7 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
     /// is returned less u(x); for the flow ½[u(a) − u(x)].
     #[inline(always)]
     fn exponents(&self, row: &Row<T, Q>, x: usize, exponents: &mut Row<T, Q>) -> f64 {
-        for k in 0..Q {
-            exponents[k] = row[k] + self.fields[k];
-        }
+        *exponents = *row;
         let own = exponents[x];
         match self.loss {
             Loss::Pseudolikelihood => {
@@ -223,6 +263,14 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
 #[inline(always)]
 fn plus<T: Number, const Q: usize>(a: Row<T, Q>, b: Row<T, Q>) -> Row<T, Q> {
     std::array::from_fn(|k| a[k] + b[k])
+}
+
+/// Adds rows to others.
+#[inline(always)]
+fn add_rows<T: Number, const Q: usize>(to: &mut [Row<T, Q>], rows: &[Row<T, Q>]) {
+    for (to, row) in to.iter_mut().zip(rows) {
+        *to = plus(*to, *row);
+    }
 }
 
 /// Replaces every number by its exponential.

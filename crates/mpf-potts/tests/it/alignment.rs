@@ -39,6 +39,25 @@ fn a3m_inserts_go_and_residues_are_counted() {
 }
 
 #[test]
+fn residues_of_the_other_strand_count_down() {
+    let options = ReadOptions {
+        focus: Some("x".into()),
+        ..ReadOptions::default()
+    };
+    let numbers = |text: &str| -> Vec<usize> {
+        let alignment = read(text, &options);
+        alignment.sites().iter().map(|s| s.number).collect()
+    };
+    assert_eq!(
+        numbers(">x/881-878\nAC.GU\n>y\nACGGU\n"),
+        [881, 880, 879, 878]
+    );
+    // No range, and what is none.
+    assert_eq!(numbers(">x\nAC-G\n>y\nACGG\n"), [1, 2, 3]);
+    assert_eq!(numbers(">x/y-9\nAC-G\n>y\nACGG\n"), [1, 2, 3]);
+}
+
+#[test]
 fn a2m_insert_columns_go_and_soft_masked_letters_stay() {
     let text = ">a\nAC.dE\n>b\nAcw.E\n";
     let alignment = read(text, &ReadOptions::default());

@@ -3,6 +3,7 @@
 mod alignment;
 mod fit;
 mod kernel;
+mod local;
 mod reference;
 
 use mpf_core::rng::stream;
