@@ -159,8 +159,8 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         cancel: cancel.clone(),
         ..LocalContrastiveOptions::default()
     };
-    let polished = local_contrastive(&mpf, &data, mpf.theta(), &options)?;
-    let polished = Potts::new(n, q, polished);
+    let polished = local_contrastive(&mpf, &data, mpf.theta(), &options, |_| {})?;
+    let polished = Potts::new(n, q, polished.theta);
     let polish_seconds = mpf_seconds + clock.seconds();
     spinner.set_message("PL");
     let (pl, pl_seconds) = fitted(&sequences, Loss::Pseudolikelihood, args, cancel)?;

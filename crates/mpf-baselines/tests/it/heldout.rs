@@ -1,8 +1,8 @@
 //! The tournament against fits and scores by hand.
 
 use mpf_baselines::{
-    Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Polish,
-    Recipe, Tournament, TournamentOptions,
+    Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Plan,
+    Polish, Recipe, Tournament, TournamentOptions,
 };
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Exact, FoldAssignment, Folds, Lattice, Samples, States, Support};
@@ -232,11 +232,14 @@ fn a_recipe_is_scored_as_it_is_delivered() {
 #[test]
 fn the_time_limit_of_a_contender_is_that_of_all_its_steps() {
     let states = draws(6, 500);
-    let mut late = method("pl", MethodOptions::default());
-    late.recipe.polish = Polish::Updates(4);
-    late.recipe.options.minimizer.max_seconds = 0.0;
-    let mut never = method("tap", MethodOptions::default());
-    never.recipe.options.minimizer.max_seconds = 0.0;
+    let mut options = MethodOptions::default();
+    options.minimizer.max_seconds = 0.0;
+    let mut late = method("pl", options.clone());
+    let Plan::Recipe(recipe) = &mut late.plan else {
+        panic!("a method is a recipe");
+    };
+    recipe.polish = Polish::Updates(4);
+    let never = method("tap", options);
     let contenders = [late, never, method("mpf", MethodOptions::default())];
     let tournament = Tournament::default();
     let found = tournament.run(&contenders, &states, |_, _| {}).unwrap();
