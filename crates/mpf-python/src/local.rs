@@ -164,7 +164,6 @@ fn family(theta: &[f64], n_sites: usize, n_states: usize) -> PyResult<Family> {
 /// objective, the iterations, the reason for stopping and whether the fit converged.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
-#[expect(clippy::type_complexity, reason = "Python takes it apart at once")]
 pub fn fit_potts<'py>(
     py: Python<'py>,
     codes: PyReadonlyArray2<'py, u8>,
@@ -276,7 +275,6 @@ pub fn dca(
 /// reason for stopping, whether it converged, and the hidden units that do nothing.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
-#[expect(clippy::type_complexity, reason = "Python takes it apart at once")]
 pub fn fit_rbm<'py>(
     py: Python<'py>,
     data: Data<'py>,
