@@ -23,8 +23,8 @@ use crate::method::{Method, MethodOptions, Methods};
 use held_out::Check;
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
-    BootstrapOptions, Couplings, CrossValidation, ErrorBars, Fit, FitProgress, PathOptions,
-    PathProgress, Penalty, PenaltyPath, Samples, States, bootstrap,
+    BootstrapOptions, Couplings, CrossValidation, Data, ErrorBars, Fit, FitProgress, PathOptions,
+    PathProgress, Penalty, PenaltyPath, Samples, States, Stream, bootstrap,
 };
 use serde::{Deserialize, Serialize};
 
@@ -258,6 +258,64 @@ impl Recipe {
         self.run_steps(data, observer, true)
     }
 
+    /// Runs the steps that need no samples in memory: the choice of a penalty, fit and refinement on
+    /// all samples, and the drift of chains that start at some of them. Polishing, error bars and a
+    /// check on held-out samples are refused or left out; [`Trained::held_out`] is `None`.
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::NotOffered`] for error bars and for polishing that was asked for; as
+    /// [`Recipe::run`].
+    pub fn run_stream(&self, stream: &Stream, observer: Observer<'_>) -> Result<Trained> {
+        let asked = [
+            (self.errors != ErrorBarsBy::Nothing, "error bars"),
+            (
+                matches!(self.polish, Polish::Updates(1..)),
+                "updates after the fit",
+            ),
+        ];
+        if let Some((_, option)) = asked.iter().find(|(is_asked, _)| *is_asked) {
+            return Err(mpf_ising::Error::NotOffered {
+                method: "a fit of streamed samples",
+                option,
+                reason: "they need the samples in memory",
+            }
+            .into());
+        }
+        let n_units = stream.n_units();
+        let last = self.last(n_units);
+        let (options, path) = self.choose_penalty(observer, |path, options, step| {
+            last.cross_validate_stream(path, stream, options, step)
+        })?;
+        let (fit, stages) = self.chosen_or_fitted(&options, &path, stream.into(), observer)?;
+        check_asked(&self.options.minimizer.cancel)?;
+        let some = stream.spread(Drift::n_chains(n_units))?;
+        let (sweeps, seed) = (Drift::SWEEPS, options.seed);
+        let cancel = &self.options.minimizer.cancel;
+        let drift = Drift::measure_cancellable(&fit.couplings, &some, sweeps, seed, cancel);
+        check_asked(cancel)?;
+        let (drift, failures) = match drift {
+            Ok(drift) => (Some(drift), Vec::new()),
+            Err(error) => {
+                let step = "the drift of chains";
+                (None, vec![StepFailure { step, error }])
+            }
+        };
+        Ok(Trained {
+            fit,
+            method: last.describe().title,
+            stages,
+            l2: options.l2_of(stream.n_effective()),
+            options,
+            path,
+            held_out: None,
+            drift,
+            polishing: None,
+            errors: None,
+            block_length: self.block_length.unwrap_or(1),
+            failures,
+        })
+    }
+
     /// Makes the same model, but measures on held-out samples only what the model depends on.
     pub(crate) fn deliver(&self, data: TrainingData<'_>) -> Result<Trained> {
         self.run_steps(data, &|_| {}, false)
@@ -270,20 +328,16 @@ impl Recipe {
         with_report: bool,
     ) -> Result<Trained> {
         let cancel = &self.options.minimizer.cancel;
-        let (options, path) = self.choose_penalty(data, observer)?;
-        let (fit, stages) = match &path {
-            // The path has been there already.
-            Some(path) => {
-                let fit = path.chosen().fit.clone();
-                let stage = Stage::new(self.last(data.samples.n_units()).describe().title, &fit);
-                (fit, vec![stage])
-            }
-            None => self.fit_stages(&options, data.samples, observer)?,
-        };
+        let last = self.last(data.samples.n_units());
+        let (options, path) = self.choose_penalty(observer, |path, options, step| {
+            last.cross_validate(path, data.states()?, options, step)
+        })?;
+        let (fit, stages) =
+            self.chosen_or_fitted(&options, &path, data.samples.into(), observer)?;
         check_asked(cancel)?;
         let mut trained = Trained {
             fit,
-            method: self.last(data.samples.n_units()).describe().title,
+            method: last.describe().title,
             stages,
             l2: options.l2_of(data.samples.n_effective()),
             options,
@@ -343,19 +397,23 @@ impl Recipe {
         self.refiner(n_units).unwrap_or(self.method)
     }
 
+    /// Returns the options with the penalty that `validate` finds, if one is to be chosen.
     fn choose_penalty(
         &self,
-        data: TrainingData<'_>,
         observer: Observer<'_>,
+        validate: impl FnOnce(
+            &PenaltyPath,
+            &MethodOptions,
+            &mut dyn FnMut(&PathProgress),
+        ) -> Result<CrossValidation>,
     ) -> Result<(MethodOptions, Option<CrossValidation>)> {
         let Some(choose) = &self.choose else {
             return Ok((self.options.clone(), None));
         };
         let checkpoint = self.options.minimizer.checkpoint.entry("penalties");
         let path = PenaltyPath::new(choose.clone())?;
-        let found = self.last(data.samples.n_units()).cross_validate(
+        let found = validate(
             &path,
-            data.states()?,
             &with_checkpoint(&self.options, checkpoint),
             &mut |progress| observer(&RecipeProgress::Penalty(progress)),
         )?;
@@ -368,11 +426,29 @@ impl Recipe {
         Ok((options, Some(found)))
     }
 
+    /// Returns the fit that the path has made already, or fits and refines.
+    fn chosen_or_fitted(
+        &self,
+        options: &MethodOptions,
+        path: &Option<CrossValidation>,
+        data: Data<'_>,
+        observer: Observer<'_>,
+    ) -> Result<(Fit, Vec<Stage>)> {
+        match path {
+            Some(path) => {
+                let fit = path.chosen().fit.clone();
+                let stage = Stage::new(self.last(data.n_units()).describe().title, &fit);
+                Ok((fit, vec![stage]))
+            }
+            None => self.fit_stages(options, data, observer),
+        }
+    }
+
     /// Fits and refines.
     fn fit_stages(
         &self,
         options: &MethodOptions,
-        samples: &Samples,
+        data: Data<'_>,
         observer: Observer<'_>,
     ) -> Result<(Fit, Vec<Stage>)> {
         let checkpoint = &options.minimizer.checkpoint;
@@ -381,11 +457,14 @@ impl Recipe {
             checkpoint.unit(name, |entry| {
                 let options = with_checkpoint(options, entry.clone());
                 let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(title, p));
-                method.fit(samples, &options, &mut step)
+                match data {
+                    Data::Samples(samples) => method.fit(samples, &options, &mut step),
+                    Data::Stream(stream) => method.fit_stream(stream, &options, &mut step),
+                }
             })
         };
         let first = self.method.describe().title;
-        let Some(refiner) = self.refiner(samples.n_units()) else {
+        let Some(refiner) = self.refiner(data.n_units()) else {
             let fit = one("fit", self.method, options)?;
             let stage = Stage::new(first, &fit);
             return Ok((fit, vec![stage]));

@@ -9,12 +9,55 @@ use super::sparse::{self, SetBits};
 use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, dense, row, simd};
 use crate::bits::{Samples, for_each_set_bit, get_bit};
 use rayon::prelude::*;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
+
+/// Samples that stay, or those of one tile after the other.
+enum Held<'a> {
+    Borrowed(&'a Samples),
+    Shared(Arc<Samples>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Samples;
+
+    fn deref(&self) -> &Samples {
+        match self {
+            Self::Borrowed(samples) => samples,
+            Self::Shared(samples) => samples,
+        }
+    }
+}
+
+/// Some of the samples of a stream, ready to be summed over.
+#[derive(Clone, Debug)]
+pub(crate) struct Tile {
+    pub(crate) samples: Arc<Samples>,
+    set_bits: Option<Arc<SetBits>>,
+}
+
+impl Tile {
+    /// Makes a tile, with lists of the set bits for the algorithm `Sparse`.
+    pub(crate) fn new(samples: Samples, with_lists: bool) -> Self {
+        Self {
+            set_bits: with_lists.then(|| Arc::new(SetBits::new(&samples))),
+            samples: Arc::new(samples),
+        }
+    }
+
+    /// Returns the bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let lists = self
+            .set_bits
+            .as_ref()
+            .map(|_| sparse::list_bytes(&self.samples));
+        self.samples.bytes() + lists.unwrap_or(0)
+    }
+}
 
 /// R and c of some units, with F, G and r of the last evaluation.
 pub(crate) struct MarginEngine<'a> {
-    samples: &'a Samples,
+    samples: Held<'a>,
     mask: Option<Arc<FlipMask>>,
     counts: Option<Counts>,
     units: Range<usize>,
@@ -31,7 +74,7 @@ pub(crate) struct MarginEngine<'a> {
 /// Where R_ij is kept.
 enum Layout {
     /// `[panel][column][unit in panel]`, all columns, the last panel padded.
-    Panels { set_bits: Option<SetBits> },
+    Panels { set_bits: Option<Arc<SetBits>> },
     /// `[unit][neighbour]`, the columns of unit k in `neighbours[starts[k]..starts[k + 1]]`.
     Rows {
         neighbours: Vec<u32>,
@@ -70,7 +113,8 @@ impl<'a> MarginEngine<'a> {
         let in_panels = matches!(algorithm, Algorithm::Dense | Algorithm::Sparse);
         let (layout, n_entries, n_offsets) = if in_panels && units.start == 0 {
             let padded = n.next_multiple_of(PANEL);
-            let set_bits = (algorithm == Algorithm::Sparse).then(|| SetBits::new(samples));
+            let set_bits =
+                (algorithm == Algorithm::Sparse).then(|| Arc::new(SetBits::new(samples)));
             let layout = Layout::Panels { set_bits };
             (layout, padded * samples.n_units(), padded)
         } else {
@@ -102,7 +146,7 @@ impl<'a> MarginEngine<'a> {
             (layout, n_entries, n)
         };
         Self {
-            samples,
+            samples: Held::Borrowed(samples),
             mask,
             shift_grads: vec![[0.0; 2]; counts.as_ref().map_or(0, |_| samples.n_units() + 1)],
             counts,
@@ -174,15 +218,36 @@ impl<'a> MarginEngine<'a> {
         &self.shift_grads
     }
 
-    /// Returns F / Σ w and keeps G and r, also over Σ w.
-    pub(crate) fn evaluate(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+    /// Turns to other samples of the same units. The algorithm stays; `Patterns` has none to turn to.
+    pub(crate) fn turn_to(&mut self, tile: &Tile) {
+        self.samples = Held::Shared(tile.samples.clone());
+        if let Layout::Panels { set_bits } = &mut self.layout {
+            set_bits.clone_from(&tile.set_bits);
+        }
+        if let Some(counts) = &mut self.counts {
+            counts.recount(&tile.samples);
+        }
+    }
+
+    /// Sets G and r to zero.
+    pub(crate) fn clear(&mut self) {
         self.row_grads.fill(0.0);
         self.offset_grads.fill(0.0);
         self.shift_grads.fill([0.0; 2]);
-        let sum = match loss {
+    }
+
+    /// Returns F, and adds to G and r.
+    pub(crate) fn add(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+        match loss {
             MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }, precision),
             MarginLoss::Logistic => self.add_up(Logistic, precision),
-        };
+        }
+    }
+
+    /// Returns F / Σ w and keeps G and r, also over Σ w.
+    pub(crate) fn evaluate(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+        self.clear();
+        let sum = self.add(loss, precision);
         let scale = 1.0 / self.samples.total_weight();
         let shifts = self.shift_grads.as_flattened_mut();
         let grads = self.row_grads.iter_mut().chain(&mut self.offset_grads);
@@ -254,7 +319,7 @@ impl<'a> MarginEngine<'a> {
             let first = part * width;
             let panel = first / PANEL;
             let task = dense::Task {
-                samples: self.samples,
+                samples: &self.samples,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
                 first,
@@ -290,7 +355,7 @@ impl<'a> MarginEngine<'a> {
         let offsets = self.offsets.as_chunks::<PANEL>().0;
         let partials = self.on_grid(offsets.len(), |panel, range, _| {
             let task = sparse::Task {
-                samples: self.samples,
+                samples: &self.samples,
                 set_bits,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
@@ -335,7 +400,7 @@ impl<'a> MarginEngine<'a> {
         };
         let partials = self.on_grid(self.units.len(), |k, range, _| {
             let task = row::Task {
-                samples: self.samples,
+                samples: &self.samples,
                 mask: self.mask.as_deref(),
                 unit: self.units.start + k,
                 neighbours: &neighbours[starts[k]..starts[k + 1]],
