@@ -4,6 +4,7 @@ mod args;
 mod incomplete;
 mod memory;
 mod messages;
+mod packed;
 mod progress;
 mod settings;
 mod time;
@@ -26,6 +27,7 @@ use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Preflight, Samples, Support};
 use progress::Bars;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Instant;
 use time::Expected;
 
@@ -58,6 +60,7 @@ pub fn run(
     let console = console.beside(&args.output)?;
     model::check_name(&args.output)?;
     let mut inputs = vec![args.data.data.as_path()];
+    inputs.extend(args.shards.iter().map(PathBuf::as_path));
     inputs.extend(args.support.as_deref());
     let mut outputs = vec![Output {
         path: &args.output,
@@ -82,6 +85,9 @@ fn run_until(
     console: Console,
     cancel: &Cancel,
 ) -> Result<u8, Failure> {
+    if packed::is_wanted(args)? {
+        return packed::run(args, methods, console, cancel);
+    }
     let start = Instant::now();
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
@@ -95,7 +101,7 @@ fn run_until(
         return incomplete::run(args, methods, &raster, unknown, support, console, cancel);
     }
     let samples = raster.samples()?;
-    let settings = settings::settings(args, &raster, &support);
+    let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let mut recipe = args.recipe(methods, &raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();

@@ -282,20 +282,26 @@ impl Stream {
     /// [`Error::Unreadable`], [`Error::NoData`].
     pub fn spread(&self, n: usize) -> Result<Samples> {
         let all = self.n_rows();
-        let mut states = States::without_samples(self.n_units());
-        let mut weights = Vec::new();
-        for k in 0..n.min(all) {
-            let at = (k * all + all / 2) / n.min(all);
-            let before = self.rows[0].len();
-            let row = match at.checked_sub(before) {
+        let wanted: Vec<usize> = (0..n.min(all))
+            .map(|k| (k * all + all / 2) / n.min(all))
+            .map(|at| match at.checked_sub(self.rows[0].len()) {
                 None => self.rows[0].start + at,
                 Some(after) => self.rows[1].start + after,
-            };
-            let found = self
-                .shared
-                .source
-                .read(row..row + 1, &mut states, &mut weights);
-            found.map_err(|what| Error::Unreadable { what })?;
+            })
+            .collect();
+        let mut states = States::without_samples(self.n_units());
+        let mut weights = Vec::new();
+        // Those of one tile at once: a source may have to read more than it returns.
+        for rows in wanted.chunk_by(|a, b| a / self.shared.tile_rows == b / self.shared.tile_rows) {
+            let (first, last) = (rows[0], rows[rows.len() - 1]);
+            let (mut found, mut of_found) = (States::without_samples(self.n_units()), Vec::new());
+            let source = &self.shared.source;
+            let read = source.read(first..last + 1, &mut found, &mut of_found);
+            read.map_err(|what| Error::Unreadable { what })?;
+            for row in rows {
+                states.push(found.row(row - first));
+                weights.extend(of_found.get(row - first));
+            }
         }
         match self.shared.source.has_weights() {
             true => Samples::weighted(&states, &weights),
