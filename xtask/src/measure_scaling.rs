@@ -10,7 +10,7 @@
 //! and not measured: θ goes down a binomial tree of ranks, the gradient comes up, and is added at every
 //! level. Between the measured d, c grows as d².
 
-use crate::output::{self, OutputArgs, digits, markdown_table, tabulate};
+use crate::output::{self, OutputArgs, digits, markdown_table};
 use crate::time_objective::{self, Choice, random_states};
 use crate::{Result, plot, program};
 use mpf_core::TreeSum;
@@ -264,7 +264,7 @@ fn table(args: &Args, fits: &[Timed], computed: &[Predicted]) -> String {
         args.samples,
         args.dim,
         mpf_ising::internal::Vectors::default(),
-        markdown_table(&tabulate(&head, rows))
+        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
     );
     let head: Vec<String> = ["d", "M"]
         .map(str::to_owned)
@@ -287,7 +287,7 @@ fn table(args: &Args, fits: &[Timed], computed: &[Predicted]) -> String {
         args.threads,
         digits(args.latency),
         digits(args.bandwidth),
-        markdown_table(&tabulate(&head, rows))
+        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
     );
     text
 }
