@@ -22,6 +22,7 @@ mod fig2;
 mod fig3;
 mod fig_e1;
 mod fig_f1;
+mod measure_scaling;
 mod output;
 mod program;
 mod recover_lattice;
@@ -100,6 +101,8 @@ enum Command {
     ComparePeers(compare_peers::Args),
     /// Times one evaluation of the objective and prints a JSON line.
     TimeObjective(time_objective::Args),
+    /// Times streamed fits by ranks and threads, and predicts the time on many machines.
+    MeasureScaling(measure_scaling::Args),
     /// Measures autocorrelation, speed and error of every sampler on the paper's lattice.
     CompareSamplers(compare_samplers::Args),
 }
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Command::BenchReport(args) => bench_report::run(&args),
         Command::ComparePeers(args) => compare_peers::run(&args),
         Command::TimeObjective(args) => time_objective::run(&args),
+        Command::MeasureScaling(args) => measure_scaling::run(&args),
         Command::CompareSamplers(args) => compare_samplers::run(&args, &cancel),
     });
     match outcome {

@@ -6,8 +6,15 @@ use std::process::Command;
 
 /// Builds `mpf` with the profile of this program; returns its path.
 pub fn build() -> Result<PathBuf> {
+    build_with(&[])
+}
+
+/// Builds `mpf` with more arguments of cargo.
+pub fn build_with(more: &[&str]) -> Result<PathBuf> {
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "mpf-cli"]);
+    build
+        .args(["build", "--quiet", "--package", "mpf-cli"])
+        .args(more);
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }

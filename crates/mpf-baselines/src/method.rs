@@ -9,7 +9,7 @@ use mpf_core::MinimizerOptions;
 use mpf_ising::{
     CountPotential, Couplings, CrossValidation, Error, ErrorBars, Estimator, Fit, FitOptions,
     FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples,
-    States, Support,
+    States, Stream, Support,
 };
 
 /// An option that not every method takes.
@@ -178,6 +178,35 @@ pub trait Method: Send + Sync {
         observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit>;
 
+    /// Fits samples that are read as they are needed.
+    ///
+    /// # Errors
+    /// [`Error::NotOffered`] by default, for methods that need them in memory; those of the method.
+    fn fit_stream(
+        &self,
+        stream: &Stream,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let _ = (stream, options, observer);
+        Err(not_streamed(self.describe().title))
+    }
+
+    /// Fits streamed samples along a path of penalties, with held-out scores.
+    ///
+    /// # Errors
+    /// As [`Method::fit_stream`]; those of [`PenaltyPath::cross_validate_stream`].
+    fn cross_validate_stream(
+        &self,
+        path: &PenaltyPath,
+        stream: &Stream,
+        options: &MethodOptions,
+        observer: &mut dyn FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        let _ = (path, stream, options, observer);
+        Err(not_streamed(self.describe().title))
+    }
+
     /// Fits along a path of penalties, with held-out scores.
     ///
     /// # Errors
@@ -235,6 +264,15 @@ pub trait Method: Send + Sync {
         let _ = (n_units, options);
         ("iterations", None)
     }
+}
+
+fn not_streamed(method: &'static str) -> crate::Error {
+    Error::NotOffered {
+        method,
+        option: "streamed samples",
+        reason: "it needs them in memory; use MPF or PL",
+    }
+    .into()
 }
 
 /// The methods to choose from, in the order in which they are listed.
@@ -342,6 +380,27 @@ impl<E: Estimator> Method for FitterMethod<E> {
     ) -> Result<Fit> {
         let fitter = self.fitter(options, samples.n_effective())?;
         Ok(fitter.fit_observed(samples, observer)?)
+    }
+
+    fn fit_stream(
+        &self,
+        stream: &Stream,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        let fitter = self.fitter(options, stream.n_effective())?;
+        Ok(fitter.fit_observed(stream, observer)?)
+    }
+
+    fn cross_validate_stream(
+        &self,
+        path: &PenaltyPath,
+        stream: &Stream,
+        options: &MethodOptions,
+        observer: &mut dyn FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        let fitter = self.fitter(options, stream.n_effective())?;
+        Ok(path.cross_validate_stream(&fitter, stream, observer)?)
     }
 
     fn cross_validate(

@@ -40,6 +40,10 @@ impl Estimator for Pseudolikelihood {
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a> {
         Box::new(MarginSum::new(terms, self.loss()))
     }
+
+    fn sums_margins(&self) -> bool {
+        true
+    }
 }
 
 impl MarginEstimator for Pseudolikelihood {

@@ -24,8 +24,8 @@ use crate::method::{Method, MethodOptions, Methods};
 use held_out::Check;
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
-    BootstrapOptions, Couplings, CrossValidation, Fit, FitProgress, PathOptions, PathProgress,
-    Penalty, PenaltyPath, Samples, States, bootstrap,
+    BootstrapOptions, Couplings, CrossValidation, Data, Fit, FitProgress, PathOptions,
+    PathProgress, Penalty, PenaltyPath, Samples, States, Stream, bootstrap,
 };
 
 pub use held_out::{HeldOut, Measure, log_scores};
@@ -192,6 +192,63 @@ impl Recipe {
         self.run_steps(data, observer, true)
     }
 
+    /// Runs the steps that need no samples in memory: the choice of a penalty, fit and refinement on
+    /// all samples, and the drift of chains that start at some of them. Polishing, error bars and a
+    /// check on held-out samples are refused or left out; [`Trained::held_out`] is `None`.
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::NotOffered`] for error bars and for polishing that was asked for; as
+    /// [`Recipe::run`].
+    pub fn run_stream(&self, stream: &Stream, observer: Observer<'_>) -> Result<Trained> {
+        let asked = [
+            (self.errors != ErrorBarsBy::Nothing, "error bars"),
+            (
+                matches!(self.polish, Polish::Updates(1..)),
+                "updates after the fit",
+            ),
+        ];
+        if let Some((_, option)) = asked.iter().find(|(is_asked, _)| *is_asked) {
+            return Err(mpf_ising::Error::NotOffered {
+                method: "a fit of streamed samples",
+                option,
+                reason: "they need the samples in memory",
+            }
+            .into());
+        }
+        let n_units = stream.n_units();
+        let last = self.last(n_units);
+        let (options, path) = self.choose_penalty(observer, |path, options, step| {
+            last.cross_validate_stream(path, stream, options, step)
+        })?;
+        let (fit, stages, failure) =
+            self.chosen_or_fitted(&options, &path, stream.into(), observer)?;
+        let method = self.title(n_units, failure.is_none());
+        let mut failures: Vec<StepFailure> = failure.into_iter().collect();
+        check_asked(&self.options.minimizer.cancel)?;
+        let some = stream.spread(Drift::n_chains(n_units))?;
+        let (sweeps, seed) = (Drift::SWEEPS, options.seed);
+        let cancel = &self.options.minimizer.cancel;
+        let drift = Drift::measure_cancellable(&fit.couplings, &some, sweeps, seed, cancel);
+        check_asked(cancel)?;
+        let drift = drift.map_err(|error| {
+            failures.push(StepFailure::new("the drift of chains", error));
+        });
+        Ok(Trained {
+            fit,
+            method,
+            stages,
+            l2: options.l2_of(stream.n_effective()),
+            options,
+            path,
+            held_out: None,
+            drift: drift.ok(),
+            polishing: None,
+            errors: None,
+            block_length: self.block_length.unwrap_or(1),
+            failures,
+        })
+    }
+
     /// Makes the same model, but measures on held-out samples only what the model depends on.
     pub(crate) fn deliver(&self, data: TrainingData<'_>) -> Result<Trained> {
         self.run_steps(data, &|_| {}, false)
@@ -208,26 +265,17 @@ impl Recipe {
             (None, Some(states)) => block_length(states)?,
             (None, None) => 1,
         };
-        let (options, path) = self.choose_penalty(data, observer)?;
-        let last = self.last(data.samples.n_units()).describe().title;
-        let (fit, stages, failure) = match &path {
-            // The path has been there already.
-            Some(path) => {
-                let fit = path.chosen().fit.clone();
-                let stage = Stage::new(last, &fit);
-                (fit, vec![stage], None)
-            }
-            None => self.fit_stages(&options, data.samples, observer)?,
-        };
+        let last = self.last(data.samples.n_units());
+        let (options, path) = self.choose_penalty(observer, |path, options, step| {
+            last.cross_validate(path, data.states()?, options, step)
+        })?;
+        let (fit, stages, failure) =
+            self.chosen_or_fitted(&options, &path, data.samples.into(), observer)?;
         check_asked(&self.options.minimizer.cancel)?;
         let is_refined = failure.is_none();
         let trained = Trained {
             fit,
-            method: if is_refined {
-                last
-            } else {
-                self.method.describe().title
-            },
+            method: self.title(data.samples.n_units(), is_refined),
             stages,
             l2: options.l2_of(data.samples.n_effective()),
             options,
@@ -295,19 +343,23 @@ impl Recipe {
         self.refiner(n_units).unwrap_or(self.method)
     }
 
+    /// Returns the options with the penalty that `validate` finds, if one is to be chosen.
     fn choose_penalty(
         &self,
-        data: TrainingData<'_>,
         observer: Observer<'_>,
+        validate: impl FnOnce(
+            &PenaltyPath,
+            &MethodOptions,
+            &mut dyn FnMut(&PathProgress),
+        ) -> Result<CrossValidation>,
     ) -> Result<(MethodOptions, Option<CrossValidation>)> {
         let Some(choose) = &self.choose else {
             return Ok((self.options.clone(), None));
         };
         let checkpoint = self.options.minimizer.checkpoint.entry("penalties");
         let path = PenaltyPath::new(choose.clone())?;
-        let found = self.last(data.samples.n_units()).cross_validate(
+        let found = validate(
             &path,
-            data.states()?,
             &with_checkpoint(&self.options, checkpoint),
             &mut |progress| observer(&RecipeProgress::Penalty(progress)),
         )?;
@@ -320,11 +372,39 @@ impl Recipe {
         Ok((options, Some(found)))
     }
 
+    /// Returns the title of the method that the last fit is by.
+    fn title(&self, n_units: usize, is_refined: bool) -> &'static str {
+        let method = if is_refined {
+            self.last(n_units)
+        } else {
+            self.method
+        };
+        method.describe().title
+    }
+
+    /// Returns the fit that the path has made already, or fits and refines.
+    fn chosen_or_fitted(
+        &self,
+        options: &MethodOptions,
+        path: &Option<CrossValidation>,
+        data: Data<'_>,
+        observer: Observer<'_>,
+    ) -> Result<(Fit, Vec<Stage>, Option<StepFailure>)> {
+        match path {
+            Some(path) => {
+                let fit = path.chosen().fit.clone();
+                let stage = Stage::new(self.title(data.n_units(), true), &fit);
+                Ok((fit, vec![stage], None))
+            }
+            None => self.fit_stages(options, data, observer),
+        }
+    }
+
     /// Fits and refines. A refinement that fails leaves the fit as it is.
     fn fit_stages(
         &self,
         options: &MethodOptions,
-        samples: &Samples,
+        data: Data<'_>,
         observer: Observer<'_>,
     ) -> Result<(Fit, Vec<Stage>, Option<StepFailure>)> {
         let checkpoint = &options.minimizer.checkpoint;
@@ -333,11 +413,14 @@ impl Recipe {
             checkpoint.unit(name, |entry| {
                 let options = with_checkpoint(options, entry.clone());
                 let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(title, p));
-                method.fit(samples, &options, &mut step)
+                match data {
+                    Data::Samples(samples) => method.fit(samples, &options, &mut step),
+                    Data::Stream(stream) => method.fit_stream(stream, &options, &mut step),
+                }
             })
         };
         let first = self.method.describe().title;
-        let Some(refiner) = self.refiner(samples.n_units()) else {
+        let Some(refiner) = self.refiner(data.n_units()) else {
             let fit = one("fit", self.method, options)?;
             let stage = Stage::new(first, &fit);
             return Ok((fit, vec![stage], None));

@@ -3,7 +3,7 @@
 use crate::console::{self, Console};
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_parser;
-use crate::{compare, convert, dca, demo, evaluate, fit, sample};
+use crate::{compare, convert, dca, demo, evaluate, fit, pack, ranks, sample};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -118,6 +118,16 @@ Examples:
   mpf convert model.json --to spins -o spins.csv
   mpf convert learned.csv --assume spins -o model.json")]
     Convert(convert::ConvertArgs),
+    /// Pack data into a file of bits that can be larger than memory
+    #[command(after_help = "\
+Examples:
+  mpf pack spikes.npy -o spikes.bits
+  mpf pack monday.csv.gz tuesday.csv.gz -o both.bits
+  mpf sample model.json -n 100000000 -o - | mpf pack - -o draws.bits
+  mpf fit spikes.bits -o model.json --memory 300
+
+docs/packed-file.md describes the format.")]
+    Pack(Box<pack::PackArgs>),
     /// Write a synthetic recording with known couplings
     #[command(after_help = "\
 Example:
@@ -185,13 +195,16 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
     if cli.quiet {
         progress::hide();
     }
-    let outcome = threads(cli.threads).and_then(|()| match &cli.command {
+    let is_shared = matches!(&cli.command, Command::Fit(args) if args.is_shared());
+    let started = threads(cli.threads).and_then(|()| ranks::check(is_shared));
+    let outcome = started.and_then(|()| match &cli.command {
         Command::Fit(args) => fit::run(args, methods, console, cancel),
         Command::Compare(args) => compare::run(args, methods, console, cancel),
         Command::Sample(args) => sample::run(args, console, cancel),
         Command::Evaluate(args) => evaluate::run(args, console, cancel),
         Command::Dca(args) => dca::run(args, console, cancel),
         Command::Convert(args) => convert::run(args, console),
+        Command::Pack(args) => pack::run(args, console, cancel),
         Command::Demo(args) => demo::run(args, console, cancel),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -6,10 +6,11 @@ mod source;
 
 use crate::failure::Failure;
 use crate::memory::{Room, product};
+use crate::packed::{self, PackedFiles};
 use crate::packer::Coding;
 use crate::{mat, npy, npz, output, text};
 use mpf_core::{Cancel, Fnv1a};
-use mpf_ising::{FoldAssignment, Samples, States};
+use mpf_ising::{FoldAssignment, RowSource, Samples, States};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fs::File;
@@ -118,6 +119,9 @@ impl Raster {
                  numpy.save('x.npy', h5py.File('x.mat')['x'][()].T)",
             ));
         }
+        if start.starts_with(packed::MAGIC) {
+            return Self::read_packed(args, room);
+        }
         let mut notes = Vec::new();
         let (packed, names) = if start.starts_with(npy::MAGIC) || extension == "npy" {
             (read_npy(args, room, BufReader::new(bytes), length)?, None)
@@ -153,7 +157,8 @@ impl Raster {
                 .hint("at least one row and one unit are needed")
         };
         let packed = packed.finish().ok_or_else(empty)?;
-        let (n_left_out, n_samples) = (packed.n_left_out, packed.states.n_samples());
+        let n_samples = packed.n_taken + packed.states.n_samples();
+        let n_left_out = packed.n_left_out;
         if n_left_out > 0 {
             let all = n_left_out + n_samples;
             if n_samples == 0 {
@@ -179,6 +184,34 @@ impl Raster {
             },
             notes,
             room,
+        })
+    }
+
+    /// Reads a packed file into memory.
+    fn read_packed(args: &DataArgs, room: Room) -> Result<Self, Failure> {
+        args.check_packed()?;
+        let file = PackedFiles::open(std::slice::from_ref(&args.data))?;
+        let record = file.record();
+        let words = record.n_units.div_ceil(64) as u64;
+        room.check(
+            &format!("{}: the samples", args.data.display()),
+            record.n_samples as u64 * 8 * (words + u64::from(file.has_weights())),
+            "`mpf fit` streams packed files; --memory-limit sets another limit",
+        )?;
+        let (mut states, mut weights) = (States::new(record.n_units)?, Vec::new());
+        let read = file.read(0..record.n_samples, &mut states, &mut weights);
+        read.map_err(Failure::input)?;
+        Ok(Self {
+            states,
+            unknown: None,
+            weights: file.has_weights().then_some(weights),
+            names: file.first().footer.names.clone(),
+            coding: match record.spins {
+                true => Coding::Spins,
+                false => Coding::Binary,
+            },
+            file: record.file,
+            notes: Vec::new(),
         })
     }
 

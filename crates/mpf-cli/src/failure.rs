@@ -121,6 +121,9 @@ impl From<mpf_baselines::Error> for Failure {
             Error::Ising(mpf_ising::Error::Cancelled)
             | Error::Core(mpf_core::Error::Cancelled)
             | Error::Sampler(mpf_samplers::Error::Cancelled) => Self::interrupted(),
+            Error::Ising(mpf_ising::Error::Unreadable { what }) => {
+                Self::system(what).hint("the samples before it are whole; pack the data again")
+            }
             other => Self::input(other.to_string()),
         }
     }

@@ -5,6 +5,7 @@ mod incomplete;
 mod machine;
 mod memory;
 mod messages;
+mod packed;
 mod progress;
 mod settings;
 mod time;
@@ -27,6 +28,7 @@ use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Preflight, Samples, Support};
 use progress::Bars;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Instant;
 use time::Expected;
 
@@ -60,6 +62,7 @@ pub fn run(
     let console = console.beside(&args.output)?;
     model::check_name(&args.output)?;
     let mut inputs = vec![args.data.data.as_path()];
+    inputs.extend(args.shards.iter().map(PathBuf::as_path));
     inputs.extend(args.support.as_deref());
     let mut outputs = vec![Output {
         path: &args.output,
@@ -89,6 +92,9 @@ fn run_until(
     console: Console,
     cancel: &Cancel,
 ) -> Result<u8, Failure> {
+    if packed::is_wanted(args)? {
+        return packed::run(args, methods, console, cancel);
+    }
     let start = Instant::now();
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
@@ -104,7 +110,7 @@ fn run_until(
         return incomplete::run(args, methods, &raster, unknown, support, console, cancel);
     }
     let samples = raster.samples()?;
-    let settings = settings::settings(args, &raster, &support);
+    let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let mut recipe = args.recipe(methods, &raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();

@@ -29,13 +29,17 @@ mod model;
 mod npy;
 mod npz;
 mod output;
+mod pack;
+mod packed;
 mod packer;
+mod ranks;
 mod raster_file;
 mod sample;
 mod text;
 
 pub use checkpoint::give_up;
 pub use cli::{command, run};
+pub use ranks::n_launched;
 
 /// Readers and writers for tests and fuzzing. Not part of the interface: anything here may change.
 #[doc(hidden)]

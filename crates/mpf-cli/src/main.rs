@@ -17,9 +17,15 @@ fn main() -> ExitCode {
     // Without a handler Ctrl-C still ends the program, but leaves no checkpoint.
     let _ = on_interrupt(move || {
         on_signal.cancel();
+        // Nor does a rank that waits for another, which may be gone; a second later mpirun kills.
+        let grace = if mpf_cli::n_launched() > 1 {
+            Duration::ZERO
+        } else {
+            GRACE
+        };
         // A decomposition, say, hears nothing until it is done.
-        std::thread::spawn(|| {
-            std::thread::sleep(GRACE);
+        std::thread::spawn(move || {
+            std::thread::sleep(grace);
             mpf_cli::give_up();
         });
     });

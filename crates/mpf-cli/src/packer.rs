@@ -5,6 +5,7 @@
 //! a size in a header cannot claim more memory than the file has bytes.
 
 use mpf_ising::States;
+use std::sync::mpsc::SyncSender;
 
 /// What the numbers stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +57,15 @@ pub enum Problem {
     },
     /// Bits that take more bytes than there is room for.
     Memory(u64),
+    /// Nobody takes the samples any more: see [`Packer::pour_into`].
+    NotTaken,
 }
+
+/// Takes samples as they are read.
+pub type Sink = SyncSender<Packed>;
+
+/// The samples that a sink takes at a time.
+const BATCH: usize = 8192;
 
 /// Samples as packed.
 pub struct Packed {
@@ -68,6 +77,8 @@ pub struct Packed {
     pub weights: Option<Vec<f64>>,
     /// The number of rows left out because an entry is missing.
     pub n_left_out: usize,
+    /// The number of rows that a sink took before these.
+    pub n_taken: usize,
 }
 
 /// Collects bits, and counts if one of the columns holds them.
@@ -90,6 +101,9 @@ pub struct Packer {
     /// The missing entries, unless they are refused.
     unknown: Option<States>,
     weights: Vec<f64>,
+    sink: Option<Sink>,
+    n_left_out: usize,
+    n_taken: usize,
 }
 
 /// The columns of a file that are not units.
@@ -139,7 +153,17 @@ impl Packer {
             states: None,
             unknown: None,
             weights: Vec::new(),
+            sink: None,
+            n_left_out: 0,
+            n_taken: 0,
         }
+    }
+
+    /// Passes samples on to `sink` as they come, if lines are samples; the last ones stay here.
+    #[must_use]
+    pub fn pour_into(mut self, sink: Option<Sink>) -> Self {
+        self.sink = sink.filter(|_| !self.by_unit);
+        self
     }
 
     /// Returns the number of complete lines.
@@ -228,7 +252,7 @@ impl Packer {
     /// Ends the current line.
     ///
     /// # Errors
-    /// [`Problem::Length`], [`Problem::Memory`].
+    /// [`Problem::Length`], [`Problem::Memory`], [`Problem::NotTaken`].
     pub fn end_line(&mut self) -> Result<(), Problem> {
         let found = self.position;
         let expected = *self.width.get_or_insert(found);
@@ -236,8 +260,10 @@ impl Packer {
             return Err(Problem::Length { expected, found });
         }
         if self.n_bits > 0 {
+            self.pour()?;
+            let held = self.states.as_ref().map_or(0, States::n_samples) as u64;
             let room = |copies: u64| {
-                let bytes = 8 * copies * self.row.len() as u64 * (self.lines as u64 + 1);
+                let bytes = 8 * copies * self.row.len() as u64 * (held + 1);
                 if bytes > self.room {
                     Err(Problem::Memory(bytes))
                 } else {
@@ -260,8 +286,34 @@ impl Packer {
         Ok(())
     }
 
-    /// Returns the samples; `None` if there are none.
-    pub fn finish(self) -> Option<Packed> {
+    /// Passes on a batch, if there is one and it is wanted.
+    fn pour(&mut self) -> Result<(), Problem> {
+        let n = self.states.as_ref().map_or(0, States::n_samples);
+        let Some(sink) = self.sink.clone().filter(|_| n == BATCH) else {
+            return Ok(());
+        };
+        // The count of the line that ends now may be there already.
+        let next = self.weights.split_off(n.min(self.weights.len()));
+        let batch = self.take();
+        self.weights = next;
+        if let Some(batch) = batch {
+            self.n_taken += batch.states.n_samples();
+            self.n_left_out += batch.n_left_out;
+            sink.send(batch).map_err(|_| Problem::NotTaken)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the samples; `None` if there are none. Those that a sink took are counted.
+    pub fn finish(mut self) -> Option<Packed> {
+        let mut packed = self.take()?;
+        packed.n_left_out += self.n_left_out;
+        packed.n_taken = self.n_taken;
+        Some(packed)
+    }
+
+    /// Returns the samples that are here.
+    fn take(&mut self) -> Option<Packed> {
         let turn = |states: States| {
             if self.by_unit {
                 states.transposed().ok()
@@ -270,13 +322,17 @@ impl Packer {
             }
         };
         let mut packed = Packed {
-            states: turn(self.states?)?,
-            unknown: match self.unknown {
+            states: turn(self.states.take()?)?,
+            unknown: match self.unknown.take() {
                 None => None,
                 Some(unknown) => Some(turn(unknown)?),
             },
-            weights: self.columns.counts.map(|_| self.weights),
+            weights: self
+                .columns
+                .counts
+                .map(|_| std::mem::take(&mut self.weights)),
             n_left_out: 0,
+            n_taken: 0,
         };
         let is_known = |row: &[u64]| row.iter().all(|word| *word == 0);
         match self.missing {

@@ -112,6 +112,11 @@ impl Settings {
         self
     }
 
+    /// Returns the names and values.
+    pub fn entries(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// Lists the differences, "NAME was VALUE and is VALUE", from `earlier` to `self`.
     fn differences(&self, earlier: &Self) -> Vec<String> {
         let find = |list: &Self, name: &str| {

@@ -57,6 +57,7 @@ pub mod linalg;
 mod local;
 mod minimize;
 mod objective;
+mod ranks;
 pub mod rng;
 mod score;
 mod stopwatch;
@@ -90,6 +91,9 @@ pub use cancel::Cancel;
 pub use checkpoint::{Checkpoint, CheckpointStore, Settings, WeakCheckpoint};
 pub use fnv::Fnv1a;
 pub use stopwatch::Stopwatch;
+
+// Sums over several processes.
+pub use ranks::{Node, OneProcess, Ranks, TreeSum};
 
 pub use error::{Error, check_count, check_option};
 

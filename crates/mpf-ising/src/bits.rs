@@ -13,7 +13,7 @@ use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 
 pub use samples::Samples;
-pub(crate) use samples::{RowIndex, negligible};
+pub(crate) use samples::{RowIndex, check_sum, negligible};
 
 /// A number that may be a bit or a spin.
 pub trait Entry: Copy + private::Sealed {
@@ -226,6 +226,11 @@ impl States {
         );
         self.bits.extend_from_slice(row);
         self.n_samples += 1;
+    }
+
+    /// Makes room for `n` more samples.
+    pub(crate) fn reserve(&mut self, n: usize) {
+        self.bits.reserve_exact(n * self.words_per_row());
     }
 
     /// Appends all samples of `other`.

@@ -348,6 +348,12 @@ pub enum Error {
         /// The largest allowed number.
         limit: usize,
     },
+    /// Samples that are read during a fit cannot be read any more.
+    #[error("{what}")]
+    Unreadable {
+        /// What is wrong, and where.
+        what: String,
+    },
     /// A computation of many fits was cancelled before it had a result.
     #[error("cancelled before all fits were done")]
     Cancelled,

@@ -25,10 +25,11 @@ mod problem;
 mod result;
 
 use crate::Result;
-use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
+use crate::flow::Neighbourhood;
 use crate::potential::CountPotential;
+use crate::stream::{Data, Stream};
 use crate::support::{Biases, Support};
 use mpf_core::{Minimizer, MinimizerOptions, check_option};
 use problem::Problem;
@@ -145,9 +146,11 @@ impl<E: Estimator> Fitter<E> {
         Self::new(self.estimator.clone(), options)
     }
 
-    /// Fits the model to `samples`.
+    /// Fits the model to [`Samples`](crate::Samples) or to a [`Stream`](crate::Stream).
     ///
     /// # Errors
+    /// - [`Error::NotOffered`] for a stream, where the samples must be in memory, and
+    ///   [`Error::Unreadable`] if it ends;
     /// - [`Error::UnitCount`] for a start or fixed biases of other units, [`Error::NotFinite`] for
     ///   fixed biases, [`Error::Edge`], and those of [`Estimator::check_units`];
     /// - [`Error::TooManyCouplings`] and [`Error::OutOfMemory`], before anything large is held;
@@ -155,8 +158,8 @@ impl<E: Estimator> Fitter<E> {
     /// - [`Error::TooLarge`] and [`Error::NotFiniteObjective`] if the result would overflow;
     /// - [`Error::Core`] if the objective is not finite at the start, or for a checkpoint of another
     ///   problem.
-    pub fn fit(&self, samples: &Samples) -> Result<Fit> {
-        self.fit_observed(samples, |_| {})
+    pub fn fit<'a>(&self, data: impl Into<Data<'a>>) -> Result<Fit> {
+        self.fit_observed(data, |_| {})
     }
 
     /// Fits, and calls `observer` after every iteration (after every unit in node-wise mode).
@@ -164,31 +167,55 @@ impl<E: Estimator> Fitter<E> {
     ///
     /// # Errors
     /// As [`Fitter::fit`].
-    pub fn fit_observed(
+    pub fn fit_observed<'a>(
         &self,
-        samples: &Samples,
+        data: impl Into<Data<'a>>,
         mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
-        self.fit_masked(samples, None, &mut observer)
+        self.fit_masked(data.into(), None, &mut observer)
     }
 
     /// Fits without the masked flips.
     pub(crate) fn fit_masked(
         &self,
-        samples: &Samples,
+        data: Data<'_>,
         masked: Option<Masked>,
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        let problem = Problem::new(self, samples, masked)?;
+        let problem = Problem::new(self, data, masked)?;
         if !problem.has_free_parameters() {
             return Err(Error::NothingFree);
         }
-        let mut fit = match self.options.mode {
-            Mode::Joint => problem.fit_jointly(observer)?,
-            Mode::NodeWise => problem.fit_by_node(observer)?,
+        let fit = match self.options.mode {
+            Mode::Joint => problem.fit_jointly(observer),
+            Mode::NodeWise => problem.fit_by_node(observer),
         };
+        // Why a stream had no value comes before what followed from that.
+        data.stream().map_or(Ok(()), Stream::check)?;
+        let mut fit = fit?;
         fit.left_out_fraction = problem.left_out_fraction;
         fit.warnings = problem.warnings(&fit);
         Ok(fit)
+    }
+
+    /// Refuses what needs all samples at once.
+    fn check_streamed(&self) -> Result<()> {
+        let refused = if self.options.mode == Mode::NodeWise {
+            Some("a node-wise fit")
+        } else if self.estimator.neighbourhood() != Neighbourhood::SingleFlips {
+            Some("a neighbourhood other than all single flips")
+        } else if !self.estimator.sums_margins() {
+            Some("an estimator that is no sum over samples")
+        } else {
+            None
+        };
+        match refused {
+            None => Ok(()),
+            Some(method) => Err(Error::NotOffered {
+                method,
+                option: "streamed samples",
+                reason: "it needs them in memory",
+            }),
+        }
     }
 }

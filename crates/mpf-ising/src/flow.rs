@@ -86,13 +86,10 @@ impl<'a> IsingFlow<'a> {
         let pairs = Support::Full.pairs(d)?;
         let n = d + pairs.len();
         let terms = Terms {
-            samples,
-            units: 0..d,
-            pairs,
             mask,
             complement: neighbourhood == Neighbourhood::SingleFlipsAndComplement,
-            potential: None,
             kernel,
+            ..Terms::of(samples.into(), 0..d, pairs)
         };
         Ok(Self {
             n_units: d,

@@ -32,9 +32,9 @@ mod simd;
 mod sparse;
 
 pub use choice::{Algorithm, Kernel, Precision};
-pub(crate) use choice::{most_entries, working_bytes};
+pub(crate) use choice::{choose_for_tiles, most_entries, working_bytes};
 pub(crate) use counts::Counts;
-pub(crate) use engine::MarginEngine;
+pub(crate) use engine::{MarginEngine, Tile};
 pub use lanes::{Lanes, Number};
 pub use loss::MarginLoss;
 pub(crate) use mask::FlipMask;

@@ -58,11 +58,15 @@ mod path;
 mod potential;
 mod preflight;
 mod sandwich;
+mod stream;
 mod support;
 mod warning;
 
 // Data.
 pub use bits::{Entry, Samples, States, flip_bit, for_each_set_bit, get_bit};
+
+// Data that are not held in memory.
+pub use stream::{Data, RowSource, Stream, serve};
 
 // Models.
 pub use couplings::{Couplings, SpinCouplings};

@@ -319,7 +319,7 @@ impl<E: MarginEstimator> Fitter<E> {
             means,
         };
         Ok(IncompleteFit {
-            fit: self.fit_masked(&samples, Some(masked), &mut |_| {})?,
+            fit: self.fit_masked((&samples).into(), Some(masked), &mut |_| {})?,
             rounds: 0,
             settled: true,
             // Rounding must not make it negative.

@@ -40,14 +40,16 @@ mod walker;
 
 use crate::Result;
 use crate::bits::{Samples, States};
+use crate::blocks::part;
 use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
+use crate::stream::{Data, Stream};
 use crate::support::{Support, pairs};
 use mpf_core::{StopReason, check_option};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use walker::{PathState, Walker, independent};
+use walker::{Held, PathState, Walker, independent};
 
 pub use choice::{CrossValidation, Edge, HeldOutScore, PathPoint, Rule};
 
@@ -180,13 +182,17 @@ impl PenaltyPath {
     ///
     /// # Errors
     /// Those of [`Fitter::coupling_slopes`], for computed λ's.
-    pub fn lambdas<E: Estimator>(&self, fitter: &Fitter<E>, samples: &Samples) -> Result<Vec<f64>> {
+    pub fn lambdas<'a, E: Estimator>(
+        &self,
+        fitter: &Fitter<E>,
+        data: impl Into<Data<'a>>,
+    ) -> Result<Vec<f64>> {
         if let Some(given) = &self.options.lambdas {
             let mut lambdas = given.clone();
             lambdas.sort_by(|a, b| b.total_cmp(a));
             return Ok(lambdas);
         }
-        let largest = self.largest(fitter, samples)?;
+        let largest = self.largest(fitter, data.into())?;
         let last = (self.options.n_lambdas.max(2) - 1) as f64;
         Ok((0..self.options.n_lambdas)
             .map(|k| largest * self.options.smallest.powf(k as f64 / last))
@@ -194,9 +200,9 @@ impl PenaltyPath {
     }
 
     /// Returns λ max.
-    fn largest<E: Estimator>(&self, fitter: &Fitter<E>, samples: &Samples) -> Result<f64> {
-        let independent = independent(fitter, samples)?;
-        let slopes = fitter.coupling_slopes(&independent, samples)?;
+    fn largest<E: Estimator>(&self, fitter: &Fitter<E>, data: Data<'_>) -> Result<f64> {
+        let independent = independent(fitter, data)?;
+        let slopes = fitter.coupling_slopes(&independent, data)?;
         let strongest = slopes.iter().fold(0.0f64, |m, (_, slope)| m.max(*slope));
         let lambda = match self.options.penalty {
             Penalty::L1 => strongest,
@@ -236,7 +242,7 @@ impl PenaltyPath {
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<Vec<PathPoint>> {
         let lambdas = self.lambdas(fitter, samples)?;
-        let mut walker = Walker::new(fitter, samples.clone(), self.options.penalty)?;
+        let mut walker = Walker::new(fitter, Held::Samples(samples.clone()), self.options.penalty)?;
         let mut path = Vec::with_capacity(lambdas.len());
         for &lambda in &lambdas {
             let fit = walker.step(lambda)?;
@@ -264,27 +270,71 @@ impl PenaltyPath {
         &self,
         fitter: &Fitter<E>,
         states: &States,
-        mut observer: impl FnMut(&PathProgress),
+        observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let options = &self.options;
         let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
+        let parts = (0..folds.n_folds()).map(|fold| {
+            let (training, held_out) = folds.split(states, fold)?;
+            Ok((
+                Held::Samples(Samples::new(&training)?),
+                Held::Samples(Samples::new(&held_out)?),
+            ))
+        });
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        self.validate(
+            fitter,
+            Held::Samples(Samples::new(states)?),
+            parts,
+            observer,
+        )
+    }
+
+    /// As [`PenaltyPath::cross_validate`], over samples that are read as they are needed. Folds are
+    /// contiguous blocks, and are fitted one after the other.
+    ///
+    /// # Errors
+    /// As [`PenaltyPath::cross_validate`]; [`Error::Unreadable`].
+    pub fn cross_validate_stream<E: Estimator>(
+        &self,
+        fitter: &Fitter<E>,
+        stream: &Stream,
+        observer: impl FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        let (n_samples, n_folds) = (stream.n_rows(), self.options.n_folds);
+        if n_folds < 2 || n_samples < n_folds {
+            return Err(Error::Folds { n_folds, n_samples });
+        }
+        let parts = (0..n_folds).map(|fold| {
+            let (training, held_out) = stream.split(part(n_samples, n_folds, fold))?;
+            Ok((Held::Stream(training), Held::Stream(held_out)))
+        });
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        self.validate(fitter, Held::Stream(stream.clone()), parts, observer)
+    }
+
+    /// Validates on data to train on, and their held-out samples, of every fold.
+    fn validate<E: Estimator>(
+        &self,
+        fitter: &Fitter<E>,
+        held: Held,
+        parts: Vec<(Held, Held)>,
+        mut observer: impl FnMut(&PathProgress),
+    ) -> Result<CrossValidation> {
+        let options = &self.options;
         let checkpoint = &fitter.options().minimizer.checkpoint;
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
-        let samples = Samples::new(states)?;
-        let mut parts = (0..folds.n_folds())
-            .map(|fold| {
-                let (training, held_out) = folds.split(states, fold)?;
-                let training = Samples::new(&training)?;
-                let walker = Walker::new(fitter, training, penalty)?;
-                Ok((walker, Samples::new(&held_out)?))
-            })
+        let mut parts = parts
+            .into_iter()
+            .map(|(training, held_out)| Ok((Walker::new(fitter, training, penalty)?, held_out)))
             .collect::<Result<Vec<_>>>()?;
-        let sizes: Vec<f64> = parts.iter().map(|(_, out)| out.total_weight()).collect();
-        let lambdas = self.lambdas(fitter, &samples)?;
+        let sizes = parts.iter().map(|(_, out)| out.data().total_weight());
+        let sizes: Vec<f64> = sizes.collect();
+        let lambdas = self.lambdas(fitter, held.data())?;
         let smaller = self.beyond(&lambdas, false);
         let larger = self.beyond(&lambdas, true);
-        let mut all = Walker::new(fitter, samples, penalty)?;
+        let mut all = Walker::new(fitter, held, penalty)?;
         let mut found = CrossValidation {
             penalty,
             rule: options.rule,
@@ -295,7 +345,7 @@ impl PenaltyPath {
         let mut n_above = 0;
         if let Some(earlier) = checkpoint.resume::<PathState>()? {
             let known = [&larger[..], &lambdas[..], &smaller[..]].concat();
-            n_above = earlier.check(all.samples.n_units(), &known, larger.len(), parts.len())?;
+            n_above = earlier.check(all.data().n_units(), &known, larger.len(), parts.len())?;
             all.options.start = earlier.found.path.last().map(|p| p.fit.couplings.clone());
             for ((walker, _), start) in parts.iter_mut().zip(earlier.folds) {
                 walker.options.start = Some(start);
@@ -322,21 +372,21 @@ impl PenaltyPath {
                 }
                 None => break,
             };
-            let (point, scores) = rayon::join(
-                || {
-                    let fit = all.step(lambda)?;
-                    self.point(fitter, &all, lambda, fit)
-                },
-                || {
-                    parts
-                        .par_iter_mut()
-                        .map(|(walker, held_out)| {
-                            let fit = walker.step(lambda)?;
-                            fitter.objective_value(&fit.couplings, held_out)
-                        })
-                        .collect::<Result<Vec<f64>>>()
-                },
-            );
+            // A stream is read by one fit at a time.
+            let is_streamed = all.data().stream().is_some();
+            let mut fit_all = || {
+                let fit = all.step(lambda)?;
+                self.point(fitter, &all, lambda, fit)
+            };
+            let score = |(walker, held_out): &mut (Walker<E>, Held)| {
+                let fit = walker.step(lambda)?;
+                fitter.objective_value(&fit.couplings, held_out.data())
+            };
+            let (point, scores): (_, Result<Vec<f64>>) = if is_streamed {
+                (fit_all(), parts.iter_mut().map(score).collect())
+            } else {
+                rayon::join(fit_all, || parts.par_iter_mut().map(score).collect())
+            };
             let point = point?;
             // Fits that the time limit cut short are no basis for a choice, if there are others.
             if cancel.reason() == Some(StopReason::TimeLimit) && !found.path.is_empty() {
@@ -407,8 +457,8 @@ impl PenaltyPath {
         lambda: f64,
         fit: Fit,
     ) -> Result<PathPoint> {
-        let samples = &walker.samples;
-        let d = samples.n_units();
+        let data = walker.data();
+        let d = data.n_units();
         let coupled: Vec<(usize, usize)> = pairs(d)
             .filter(|&(i, j)| fit.couplings.get(i, j) != 0.0)
             .collect();
@@ -420,7 +470,7 @@ impl PenaltyPath {
         Ok(PathPoint {
             lambda,
             n_couplings,
-            objective: fitter.objective_value(&fit.couplings, samples)?,
+            objective: fitter.objective_value(&fit.couplings, data)?,
             ebic,
             fit,
         })
@@ -435,7 +485,7 @@ impl PenaltyPath {
         fit: &Fit,
         coupled: Vec<(usize, usize)>,
     ) -> Result<f64> {
-        let samples = &walker.samples;
+        let data = walker.data();
         let n_couplings = coupled.len();
         let mut options = FitOptions {
             l1: 0.0,
@@ -445,19 +495,19 @@ impl PenaltyPath {
         };
         let limits = &mut options.minimizer;
         limits.max_iterations = limits.max_iterations.min(REFIT_ITERATIONS);
-        let couplings = match fitter.with_options(options)?.fit(samples) {
+        let couplings = match fitter.with_options(options)?.fit(data) {
             // Fixed biases and no coupling leave nothing to fit.
             Err(Error::NothingFree) => fit.couplings.clone(),
             refit => refit?.couplings,
         };
-        let value = fitter.objective_value(&couplings, samples)?;
+        let value = fitter.objective_value(&couplings, data)?;
         // Node by node the value is a sum over rows in every form.
         let sum = match fitter.options().mode {
             Mode::Joint => fitter.estimator().mean_loss(value),
             Mode::NodeWise => value,
         };
-        let n = samples.n_effective();
-        let price = n.ln() + 2.0 * self.options.gamma * (samples.n_units() as f64).ln();
+        let n = data.n_effective();
+        let price = n.ln() + 2.0 * self.options.gamma * (data.n_units() as f64).ln();
         // Every coupling makes two neighbours.
         Ok(2.0 * n * sum + 2.0 * n_couplings as f64 * price)
     }

@@ -27,6 +27,7 @@ use crate::Result;
 use crate::bits::{Samples, for_each_set_bit, get_bit};
 use crate::couplings::Couplings;
 use crate::error::Error;
+use crate::stream::Data;
 use mpf_core::rng::substream;
 use rand::RngExt;
 
@@ -49,14 +50,23 @@ pub(crate) struct CountKnots {
 }
 
 impl CountKnots {
-    /// Takes the numbers that `samples` show; `gauge` of 1, n, n² are left to J.
+    /// Takes the numbers that `data` show; `gauge` of 1, n, n² are left to J.
     ///
     /// # Errors
     /// [`Error::OneCount`] when there is only one: V is not identified.
-    pub(crate) fn new(samples: &Samples, options: CountPotential, gauge: usize) -> Result<Self> {
-        let mut shares = vec![0.0; samples.n_units() + 1];
-        for (m, row) in samples.states().rows().enumerate() {
-            shares[count(row)] += samples.weight(m) / samples.total_weight();
+    pub(crate) fn new(data: Data<'_>, options: CountPotential, gauge: usize) -> Result<Self> {
+        let mut shares = vec![0.0; data.n_units() + 1];
+        match data {
+            Data::Samples(samples) => {
+                for (m, row) in samples.states().rows().enumerate() {
+                    shares[count(row)] += samples.weight(m) / samples.total_weight();
+                }
+            }
+            Data::Stream(stream) => {
+                for (share, weight) in shares.iter_mut().zip(stream.count_weights()) {
+                    *share = weight / stream.total_weight();
+                }
+            }
         }
         let knots: Vec<usize> = (0..shares.len()).filter(|&n| shares[n] > 0.0).collect();
         if knots.len() < 2 {
@@ -72,8 +82,13 @@ impl CountKnots {
 
     /// Takes all numbers, for a V that is known.
     pub(crate) fn all(n_units: usize) -> Self {
+        Self::at((0..=n_units).collect())
+    }
+
+    /// Takes these numbers, for sums alone.
+    pub(crate) fn at(knots: Vec<usize>) -> Self {
         Self {
-            knots: (0..=n_units).collect(),
+            knots,
             shares: Vec::new(),
             smoothness: 0.0,
             gauge: 0,
@@ -82,6 +97,11 @@ impl CountKnots {
 
     pub(crate) fn n_knots(&self) -> usize {
         self.knots.len()
+    }
+
+    /// Returns the numbers themselves.
+    pub(crate) fn knots(&self) -> &[usize] {
+        &self.knots
     }
 
     fn first(&self) -> usize {
@@ -238,9 +258,9 @@ impl CountKnots {
         &self,
         couplings: &Couplings,
         values: &[f64],
-        samples: &Samples,
+        data: Data<'_>,
     ) -> Result<Couplings> {
-        let d = samples.n_units();
+        let d = data.n_units();
         let mut potential = vec![0.0; d + 1];
         self.expand(values, &mut potential);
         let [a, b, c] = self.polynomial(values);
@@ -251,29 +271,46 @@ impl CountKnots {
         let mut j = couplings.as_array() + c;
         j.diag_mut().iter_mut().for_each(|bias| *bias += b);
         let couplings = Couplings::new(j)?;
+        let some;
+        let samples = match data {
+            Data::Samples(samples) => samples,
+            Data::Stream(stream) => {
+                let begin = |up| begin(stream.count_weights(), self.edge(up), up);
+                let mut wanted = vec![begin(true), begin(false)];
+                wanted.dedup();
+                some = stream.with_counts(&wanted, PARTICLES)?;
+                &some
+            }
+        };
         for up in [true, false] {
-            self.extrapolate(&couplings, samples, up, &mut potential);
+            self.extrapolate(&couplings, samples, data.n_effective(), up, &mut potential);
         }
         couplings.with_potential(potential)
     }
 
-    /// Writes V beyond the last knot, or below the first.
+    /// Returns the last knot, or the first.
+    fn edge(&self, up: bool) -> usize {
+        if up { self.last() } else { self.first() }
+    }
+
+    /// Writes V beyond the last knot, or below the first, from some of `n_effective` samples.
     fn extrapolate(
         &self,
         couplings: &Couplings,
         samples: &Samples,
+        n_effective: f64,
         up: bool,
         potential: &mut [f64],
     ) {
         let d = samples.n_units();
-        let edge = if up { self.last() } else { self.first() };
+        let edge = self.edge(up);
         let n_left = if up { d - edge } else { edge };
         if n_left == 0 {
             return;
         }
         let ratios = log_ratios(couplings, samples, edge, up);
         let share = self.shares[if up { self.knots.len() - 1 } else { 0 }];
-        let half_a_sample = (0.5 / samples.n_effective()).ln();
+        let half_a_sample = (0.5 / n_effective).ln();
         for (k, ratio) in ratios.iter().enumerate().skip(1) {
             let wanted = half_a_sample - k as f64 * 2f64.ln();
             let n = if up { edge + k } else { edge - k };
@@ -291,19 +328,28 @@ const PARTICLES: usize = 512;
 /// Samples that are enough to begin from.
 const ENOUGH: f64 = 100.0;
 
+/// Returns the number nearest to the edge that enough samples have reached, given the weight of those
+/// with each number; the edge itself if there is none.
+fn begin(reached: &[f64], edge: usize, up: bool) -> usize {
+    let is_enough = |n: &usize| reached[*n] >= ENOUGH;
+    let found = match up {
+        true => (0..=edge).rev().find(is_enough),
+        false => (edge..reached.len()).find(is_enough),
+    };
+    found.unwrap_or(edge)
+}
+
 /// Returns ln(Z_{n}/Z_edge) for n = `edge`, `edge` ± 1, …, to all or none active, by sequential Monte
 /// Carlo from the samples nearest to the edge, with a fixed seed.
 fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -> Vec<f64> {
     let d = samples.n_units();
     let steps_to = |n: usize| if up { n } else { d - n };
-    // Begin at the last number that enough samples have reached.
     let mut reached = vec![0.0; d + 1];
     for (m, row) in samples.states().rows().enumerate() {
-        reached[steps_to(count(row))] += samples.weight(m);
+        reached[count(row)] += samples.weight(m);
     }
     let last = steps_to(edge);
-    let begin = (0..=last).rev().find(|&s| reached[s] >= ENOUGH);
-    let begin = begin.unwrap_or(last);
+    let begin = steps_to(begin(&reached, edge, up));
     let rows: Vec<usize> = (0..samples.n_distinct())
         .filter(|&m| steps_to(count(samples.states().row(m))) == begin)
         .collect();

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::memory::{self, Room};
-use crate::packer::{Coding, Columns, Missing, Packer, Problem, Values};
+use crate::packer::{Coding, Columns, Missing, Packer, Problem, Sink, Values};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -56,6 +56,9 @@ pub struct DataArgs {
     /// Name of the array in a .npz or .mat file
     #[arg(long, value_name = "NAME", help_heading = "Data")]
     pub array: Option<String>,
+    /// Where samples go as they are read, instead of into memory.
+    #[arg(skip)]
+    pub sink: Option<Sink>,
 }
 
 /// What separates the fields of a line.
@@ -118,6 +121,31 @@ impl DataArgs {
     pub(crate) fn packer(&self, by_unit: bool, columns: Columns, room: Room) -> Packer {
         let missing = self.missing.unwrap_or_default();
         Packer::new(self.values(), missing, by_unit, columns, room.bytes)
+            .pour_into(self.sink.clone())
+    }
+
+    /// Refuses options about numbers, of which a packed file has none.
+    pub(crate) fn check_packed(&self) -> Result<(), Failure> {
+        let given = [
+            (self.transpose, "--transpose"),
+            (self.spins, "--spins"),
+            (self.levels.is_some(), "--levels"),
+            (self.binarize.is_some(), "--binarize"),
+            (self.missing.is_some(), "--missing"),
+            (self.counts.is_some(), "--counts"),
+            (!self.drop.is_empty(), "--drop"),
+            (self.index, "--index"),
+            (self.header, "--header"),
+            (self.delimiter.is_some(), "--delimiter"),
+            (self.array.is_some(), "--array"),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, option)) => {
+                let why = format!("{option} cannot go with a packed file, which holds bits");
+                Err(Failure::at(&self.data, why).hint("give it to `mpf pack`"))
+            }
+        }
     }
 
     /// Returns the columns that are not units, given the names of all columns.
@@ -199,6 +227,7 @@ impl DataArgs {
                 memory::in_words(bytes)
             ))
             .hint("read fewer samples; --memory-limit sets another limit"),
+            Problem::NotTaken => Failure::system(format!("{at}: the packed file has failed")),
         }
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Refine, Takes};
 use mpf_core::Cancel;
 use mpf_ising::internal::n_blocks;
-use mpf_ising::{ErrorBars, PathOptions, Penalty, Rule, States, Support};
+use mpf_ising::{ErrorBars, FoldAssignment, PathOptions, Penalty, Rule, States, Support};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -63,6 +63,9 @@ pub enum ErrorsName {
 pub struct FitArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    /// More packed files of the same units, whose samples follow
+    #[arg(value_name = "SHARD")]
+    pub(super) shards: Vec<PathBuf>,
     /// Model file to write: .json, .npz or .csv; `-` writes JSON to standard output
     #[arg(short, long, value_name = "MODEL")]
     pub(super) output: PathBuf,
@@ -110,6 +113,13 @@ pub struct FitArgs {
     pub(super) block_length: Option<usize>,
     #[command(flatten)]
     pub(crate) memory: MemoryLimit,
+    /// Packed files: the memory that the fit may take; what it does not need keeps samples from one
+    /// evaluation to the next, and changes no digit [default: 400]
+    #[arg(long = "memory", value_name = "MB", help_heading = "Limits")]
+    pub(super) stream_memory: Option<f64>,
+    /// Packed files: read all samples into memory, as from any other file
+    #[arg(long, conflicts_with = "stream_memory", help_heading = "Limits")]
+    pub(super) in_memory: bool,
     #[command(flatten)]
     pub(super) checkpoint: CheckpointArgs,
     #[command(flatten)]
@@ -117,6 +127,11 @@ pub struct FitArgs {
 }
 
 impl FitArgs {
+    /// Returns whether several processes share this fit: the data are packed.
+    pub(crate) fn is_shared(&self) -> bool {
+        super::packed::is_packed(&self.data.data) && !self.in_memory
+    }
+
     /// Refuses options that contradict each other or cannot apply.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let no_path = self.path_of().is_none();
@@ -199,19 +214,8 @@ impl FitArgs {
         if self.errors == ErrorsName::Sandwich {
             self.check_sandwich(&recipe, raster)?;
         }
-        let choose = self.path_of().map(|penalty| PathOptions {
-            penalty,
-            n_folds: self.n_folds(),
-            assignment: raster.fold_assignment(recipe.options.seed),
-            rule: match self.rule_or_default() {
-                RuleName::Min => Rule::Minimum,
-                RuleName::OneStandardError => Rule::OneStandardError,
-                RuleName::Ebic => Rule::Ebic,
-            },
-            ..Default::default()
-        });
         Ok(Recipe {
-            choose,
+            choose: self.choose(raster.fold_assignment(recipe.options.seed)),
             // Rows with counts are in no order: there is no last part of a recording.
             held_out: if raster.weights.is_some() {
                 0.0
@@ -226,6 +230,21 @@ impl FitArgs {
             },
             block_length: self.block_length,
             ..recipe
+        })
+    }
+
+    /// Returns the path along which a penalty is to be chosen.
+    pub(super) fn choose(&self, assignment: FoldAssignment) -> Option<PathOptions> {
+        self.path_of().map(|penalty| PathOptions {
+            penalty,
+            n_folds: self.n_folds(),
+            assignment,
+            rule: match self.rule_or_default() {
+                RuleName::Min => Rule::Minimum,
+                RuleName::OneStandardError => Rule::OneStandardError,
+                RuleName::Ebic => Rule::Ebic,
+            },
+            ..Default::default()
         })
     }
 

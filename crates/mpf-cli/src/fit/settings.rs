@@ -2,7 +2,7 @@
 
 use super::args::FitArgs;
 use crate::checkpoint;
-use crate::data::Raster;
+use crate::data::DataRecord;
 use crate::methods::Strength;
 use clap::ValueEnum;
 use mpf_baselines::Polish;
@@ -10,7 +10,7 @@ use mpf_core::{Fnv1a, Settings};
 use mpf_ising::Support;
 
 /// Lists what the couplings and their error bars depend on.
-pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Settings {
+pub(super) fn settings(args: &FitArgs, record: &DataRecord, support: &Support) -> Settings {
     let options = &args.options;
     let strength = |s: Option<Strength>| match s {
         None => "not given".to_owned(),
@@ -19,7 +19,6 @@ pub(super) fn settings(args: &FitArgs, raster: &Raster, support: &Support) -> Se
     };
     let number = |n: Option<f64>| n.map_or("not given".to_owned(), |n| n.to_string());
     let count = |n: Option<usize>| n.map_or("not given".to_owned(), |n| n.to_string());
-    let record = raster.record();
     let (n_samples, n_units) = (record.n_samples, record.n_units);
     let data = format!("{n_samples} × {n_units}, {}", record.fingerprint);
     let polish = match args.polish.0 {

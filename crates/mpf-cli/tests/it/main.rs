@@ -19,7 +19,10 @@ mod kill;
 mod limits;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(all(feature = "mpi", target_os = "linux"))]
+mod mpi;
 mod own_method;
+mod packed;
 mod threads;
 mod verdicts;
 mod wrong_inputs;

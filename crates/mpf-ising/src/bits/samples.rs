@@ -87,6 +87,19 @@ impl Samples {
         })
     }
 
+    /// Collects packed samples without merging equal ones; all weights are 1 if there are none.
+    pub(crate) fn of_tile(states: States, weights: Option<Vec<f64>>) -> Self {
+        Self {
+            columns: transpose(&states),
+            total_weight: weights
+                .as_ref()
+                .map_or(states.n_samples() as f64, |w| w.iter().sum()),
+            n_observed: states.n_samples(),
+            weights,
+            states,
+        }
+    }
+
     fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
         let n_units = states.n_units();
         if states.n_samples() == 0 {
@@ -213,9 +226,13 @@ impl Samples {
 
     /// Returns the weighted mean of every unit. O(M d / 64) without weights.
     pub fn means(&self) -> Vec<f64> {
-        (0..self.n_units())
-            .map(|unit| self.column_weight(self.column(unit)) / self.total_weight)
-            .collect()
+        let weights = self.unit_weights();
+        weights.map(|weight| weight / self.total_weight).collect()
+    }
+
+    /// Iterates over the units, with the weight of the samples in which each is 1.
+    pub(crate) fn unit_weights(&self) -> impl Iterator<Item = f64> + '_ {
+        (0..self.n_units()).map(|unit| self.column_weight(self.column(unit)))
     }
 
     /// Returns the weighted mean of x_i x_j for every pair; the diagonal holds the means.
@@ -283,7 +300,7 @@ impl Samples {
 
 /// Checks that the sum of weights stays away from the ends of `f64`: exponentials, which may be
 /// large themselves, are multiplied by weights and divided by the sum.
-fn check_sum(sum: f64) -> Result<()> {
+pub(crate) fn check_sum(sum: f64) -> Result<()> {
     if (1e-30..=1e30).contains(&sum) {
         Ok(())
     } else if sum == 0.0 {

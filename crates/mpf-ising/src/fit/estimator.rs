@@ -37,6 +37,12 @@ pub trait Estimator: Clone + Send + Sync {
     /// a K-pairwise model).
     fn objective<'a>(&self, terms: Terms<'a>) -> Box<dyn Objective + 'a>;
 
+    /// Returns whether the objective is a [`MarginSum`], which can also sum over a
+    /// [`Stream`](crate::Stream). Default: no.
+    fn sums_margins(&self) -> bool {
+        false
+    }
+
     /// Returns a value that the objective only has without a minimum: all states of the data have
     /// it as small as numbers get.
     fn lowest_value(&self) -> f64 {
@@ -85,6 +91,10 @@ impl Estimator for Mpf {
             FlowForm::Sum => Box::new(sum),
             FlowForm::Log => Box::new(LogFlow(sum)),
         }
+    }
+
+    fn sums_margins(&self) -> bool {
+        self.form == FlowForm::Sum
     }
 
     fn lowest_value(&self) -> f64 {

@@ -4,12 +4,11 @@ use super::problem::{Problem, pairs_of, spin_params};
 use super::{Estimator, Fitter, Mode};
 use crate::Result;
 use crate::basis::Standardized;
-use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::{Error, check_units};
 use crate::flow::{Neighbourhood, Terms, check_count, flip_mask};
-use crate::kernel::Kernel;
 use crate::potential::CountKnots;
+use crate::stream::{Data, Stream};
 use crate::support::pairs;
 use mpf_core::Objective;
 use rayon::prelude::*;
@@ -24,10 +23,18 @@ impl<E: Estimator> Fitter<E> {
     /// # Errors
     /// [`Error::UnitCount`] when model and data differ in size, [`Error::NoFlipsLeft`],
     /// [`Error::TooManyCouplings`].
-    pub fn objective_value(&self, couplings: &Couplings, samples: &Samples) -> Result<f64> {
-        let d = samples.n_units();
+    pub fn objective_value<'a>(
+        &self,
+        couplings: &Couplings,
+        data: impl Into<Data<'a>>,
+    ) -> Result<f64> {
+        let data = data.into();
+        let d = data.n_units();
         check_units("couplings", d, couplings.n_units())?;
-        let (mask, _) = flip_mask(samples, self.estimator.neighbourhood())?;
+        if data.stream().is_some() {
+            self.check_streamed()?;
+        }
+        let (mask, _) = flip_mask(data.samples(), self.estimator.neighbourhood())?;
         let spins = couplings.to_spins();
         // Pairs without a coupling add nothing to the margins: a sparse model is cheap.
         let coupled: Vec<(usize, usize)> = pairs(d)
@@ -49,19 +56,13 @@ impl<E: Estimator> Fitter<E> {
         let value = |units: Range<usize>, pairs: Vec<(usize, usize)>| {
             let mut theta = spin_params(&spins, &units, &pairs);
             theta.extend(potential.unwrap_or(&[]));
-            let mut objective = self.estimator.objective(Terms {
-                samples,
-                units,
-                pairs,
-                mask: mask.clone(),
-                complement: self.estimator.neighbourhood()
-                    == Neighbourhood::SingleFlipsAndComplement,
-                potential: knots.clone(),
-                kernel: Kernel {
-                    serial: by_node,
-                    ..Kernel::default()
-                },
-            });
+            let mut terms = Terms::of(data, units, pairs);
+            terms.mask.clone_from(&mask);
+            terms.complement =
+                self.estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement;
+            terms.potential.clone_from(&knots);
+            terms.kernel.serial = by_node;
+            let mut objective = self.estimator.objective(terms);
             objective.value_and_gradient(&theta, &mut vec![0.0; theta.len()])
         };
         if by_node {
@@ -71,7 +72,9 @@ impl<E: Estimator> Fitter<E> {
                 .collect();
             Ok(rows.iter().sum())
         } else {
-            Ok(value(0..d, coupled))
+            let value = value(0..d, coupled);
+            data.stream().map_or(Ok(()), Stream::check)?;
+            Ok(value)
         }
     }
 
@@ -82,14 +85,15 @@ impl<E: Estimator> Fitter<E> {
     /// # Errors
     /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
     /// [`Error::NotFiniteObjective`] if the objective or a slope overflows.
-    pub fn coupling_slopes(
+    pub fn coupling_slopes<'a>(
         &self,
         couplings: &Couplings,
-        samples: &Samples,
+        data: impl Into<Data<'a>>,
     ) -> Result<Vec<((usize, usize), f64)>> {
-        let d = samples.n_units();
+        let data = data.into();
+        let d = data.n_units();
         check_units("couplings", d, couplings.n_units())?;
-        let problem = Problem::new(self, samples, None)?;
+        let problem = Problem::new(self, data, None)?;
         let spins = couplings.to_spins();
         let slopes = |units: Range<usize>, pairs: &[(usize, usize)], share: f64| {
             let basis = problem.basis(units.clone(), pairs, share);
@@ -110,7 +114,9 @@ impl<E: Estimator> Fitter<E> {
         };
         match self.options.mode {
             Mode::Joint => {
-                let slopes: Vec<f64> = slopes(0..d, &problem.pairs, 1.0)?;
+                let slopes = slopes(0..d, &problem.pairs, 1.0);
+                data.stream().map_or(Ok(()), Stream::check)?;
+                let slopes: Vec<f64> = slopes?;
                 Ok(problem.pairs.iter().copied().zip(slopes).collect())
             }
             Mode::NodeWise => {

@@ -49,7 +49,7 @@ impl<E: Estimator> Problem<'_, E> {
         &self,
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        let d = self.samples.n_units();
+        let d = self.data.n_units();
         let checkpoint = &self.options().minimizer.checkpoint;
         let time = checkpoint.entry("seconds");
         let fits = Mutex::new(NodeFits::new(self, time.resume()?.unwrap_or(0.0)));
@@ -128,7 +128,7 @@ struct NodeFits {
 
 impl NodeFits {
     fn new<E: Estimator>(problem: &Problem<'_, E>, seconds: f64) -> Self {
-        let d = problem.samples.n_units();
+        let d = problem.data.n_units();
         Self {
             fields: (0..d)
                 .map(|i| match problem.field(i) {

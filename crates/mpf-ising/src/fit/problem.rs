@@ -3,12 +3,12 @@
 use super::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode};
 use crate::Result;
 use crate::basis::{Basis, Field, Standardized};
-use crate::bits::Samples;
 use crate::couplings::{Couplings, SpinCouplings, check_square};
 use crate::error::{Error, check_units};
 use crate::flow::{Neighbourhood, Terms, all_pairs, check_count, flip_mask};
-use crate::kernel::{FlipMask, Kernel};
+use crate::kernel::FlipMask;
 use crate::potential::CountKnots;
+use crate::stream::Data;
 use crate::support::{Biases, Support};
 use crate::warning::Warning;
 use mpf_core::{Minimizer, Minimum, Objective, Ridge};
@@ -24,7 +24,7 @@ pub(crate) struct Masked {
 /// One data set with the parameters that are free on it.
 pub(super) struct Problem<'a, E: Estimator> {
     fitter: &'a Fitter<E>,
-    pub(super) samples: &'a Samples,
+    pub(super) data: Data<'a>,
     all_known: bool,
     mask: Option<Arc<FlipMask>>,
     pub(super) left_out_fraction: f64,
@@ -38,11 +38,11 @@ pub(super) struct Problem<'a, E: Estimator> {
 impl<'a, E: Estimator> Problem<'a, E> {
     pub(super) fn new(
         fitter: &'a Fitter<E>,
-        samples: &'a Samples,
+        data: Data<'a>,
         masked: Option<Masked>,
     ) -> Result<Self> {
         let options = &fitter.options;
-        let d = samples.n_units();
+        let d = data.n_units();
         fitter.estimator.check_units(d)?;
         options.biases.check(d)?;
         if let Some(start) = &options.start {
@@ -50,7 +50,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         }
         let all_known = masked.is_none();
         let (means, unknown) = match masked {
-            None => (samples.means(), None),
+            None => (data.means(), None),
             Some(masked) => (masked.means, Some(masked.mask)),
         };
         let constant: Vec<bool> = means.iter().map(|m| *m <= 0.0 || *m >= 1.0).collect();
@@ -58,7 +58,11 @@ impl<'a, E: Estimator> Problem<'a, E> {
         check_square(d)?;
         let mut pairs = free_pairs(options, d)?;
         pairs.retain(|&(i, j)| !constant[i] && !constant[j]);
-        let (mask, left_out_fraction) = flip_mask(samples, fitter.estimator.neighbourhood())?;
+        if data.stream().is_some() {
+            fitter.check_streamed()?;
+        }
+        let (mask, left_out_fraction) =
+            flip_mask(data.samples(), fitter.estimator.neighbourhood())?;
         if options.mode == Mode::NodeWise
             && let Some(unit) = mask.as_ref().and_then(|mask| mask.first_without_flips(d))
         {
@@ -79,14 +83,14 @@ impl<'a, E: Estimator> Problem<'a, E> {
                     Biases::Free if constant.iter().all(|c| !c) => 2,
                     _ => 1,
                 };
-                Some(Arc::new(CountKnots::new(samples, potential, gauge)?))
+                Some(Arc::new(CountKnots::new(data, potential, gauge)?))
             }
             None => None,
         };
         Ok(Self {
             potential,
             fitter,
-            samples,
+            data,
             all_known,
             mask: unknown.or(mask),
             left_out_fraction,
@@ -102,7 +106,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
     }
 
     pub(super) fn has_free_parameters(&self) -> bool {
-        let mut fields = (0..self.samples.n_units()).map(|i| self.field(i));
+        let mut fields = (0..self.data.n_units()).map(|i| self.field(i));
         !self.pairs.is_empty() || fields.any(|field| matches!(field, Field::Free { .. }))
     }
 
@@ -112,7 +116,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             Biases::Fixed(biases) => Field::FixedBias(biases[unit]),
             Biases::FixedFields(fields) => Field::Fixed(fields[unit]),
             Biases::Free if self.constant[unit] => {
-                let n = self.samples.n_effective();
+                let n = self.data.n_effective();
                 let odds = (mean * n + 0.5) / ((1.0 - mean) * n + 0.5);
                 // J_ii = −ln odds and no couplings: h = −J_ii/2.
                 Field::Fixed(0.5 * odds.min(f64::MAX).ln())
@@ -139,7 +143,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         match &self.potential {
             None => basis,
             Some(potential) => {
-                let scales = potential.scales(self.samples.n_units());
+                let scales = potential.scales(self.data.n_units());
                 basis.with_potential(scales, potential.null_space())
             }
         }
@@ -191,19 +195,13 @@ impl<'a, E: Estimator> Problem<'a, E> {
             .chain(std::iter::repeat_n(0.0, self.n_knots()))
             .collect();
         let estimator = &self.fitter.estimator;
-        let objective = estimator.objective(Terms {
-            samples: self.samples,
-            units,
-            pairs,
-            mask: self.mask.clone(),
-            complement: estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement,
-            potential: self.potential.clone(),
-            kernel: Kernel {
-                // Node by node, the units run in parallel already.
-                serial: options.mode == Mode::NodeWise,
-                ..Kernel::default()
-            },
-        });
+        let mut terms = Terms::of(self.data, units, pairs);
+        terms.mask.clone_from(&self.mask);
+        terms.complement = estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement;
+        terms.potential.clone_from(&self.potential);
+        // Node by node, the units run in parallel already.
+        terms.kernel.serial = options.mode == Mode::NodeWise;
+        let objective = estimator.objective(terms);
         Ok(Ridge::new(objective, ridge)?)
     }
 
@@ -211,7 +209,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         &self,
         observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
     ) -> Result<Fit> {
-        let d = self.samples.n_units();
+        let d = self.data.n_units();
         let assemble = |spins: &[f64]| self.couplings(&spins[..d], &spins[d..]);
         let (spins, minimum) = self.minimize(
             0..d,
@@ -272,7 +270,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             let (fields, couplings) = params.split_at_mut(units.len());
             fields
                 .iter_mut()
-                .for_each(|h| *h -= 0.5 * (b + c * self.samples.n_units() as f64));
+                .for_each(|h| *h -= 0.5 * (b + c * self.data.n_units() as f64));
             couplings.iter_mut().for_each(|k| *k -= 0.5 * c);
             params.extend(values);
         }
@@ -290,7 +288,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         let pairwise = Couplings::from_spins(&pairwise)?;
         match &self.potential {
             None => Ok(pairwise),
-            Some(potential) => potential.complete(&pairwise, knots, self.samples),
+            Some(potential) => potential.complete(&pairwise, knots, self.data),
         }
     }
 
@@ -300,13 +298,17 @@ impl<'a, E: Estimator> Problem<'a, E> {
         let mut warnings = Vec::new();
         warnings.extend(Warning::constant_units(&self.means));
         warnings.extend(Warning::left_out(fit.left_out_fraction));
-        if !penalised && self.all_known {
-            warnings.extend(Warning::separable_pairs(self.samples, &self.pairs));
+        // A stream does not count the pairs: what runs away is found below.
+        if let Data::Samples(samples) = self.data
+            && !penalised
+            && self.all_known
+        {
+            warnings.extend(Warning::separable_pairs(samples, &self.pairs));
         }
         warnings.extend(Warning::run_away(
             &fit.couplings,
             &self.pairs,
-            self.samples.n_effective(),
+            self.data.n_effective(),
         ));
         warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
         warnings

@@ -2,9 +2,12 @@
 
 use super::Terms;
 use crate::bits::{for_each_set_bit, get_bit};
-use crate::kernel::{Algorithm, Counts, MarginEngine, MarginLoss, Precision};
+use crate::kernel::{Algorithm, Counts, MarginEngine, MarginLoss, Precision, Tile};
+use crate::stream::request::{self, Request};
+use crate::stream::{Accumulate, Stream};
 use mpf_core::Objective;
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// The slot of an end that is not among the units.
 const NOWHERE: u32 = u32::MAX;
@@ -24,6 +27,9 @@ pub struct MarginSum<'a> {
     /// V at every number of active units.
     potential: Vec<f64>,
     pub(super) loss: MarginLoss,
+    /// Of a stream: the number of this objective, and the sum of the part so far.
+    number: u64,
+    value: f64,
 }
 
 impl<'a> MarginSum<'a> {
@@ -63,10 +69,51 @@ impl<'a> MarginSum<'a> {
                     .as_ref()
                     .map_or(0, |_| terms.samples.n_units() + 1)
             ],
+            number: terms.stream.map_or(0, Stream::new_objective),
+            value: 0.0,
             terms,
             engine,
             loss,
         }
+    }
+
+    /// Returns what other ranks have to know of this objective over `rows`.
+    pub(crate) fn request(&self, rows: [Range<usize>; 2]) -> Request {
+        Request::Objective(request::Objective {
+            rows,
+            loss: self.loss,
+            pairs: self.terms.pairs.clone(),
+            potential: self.terms.potential.clone(),
+        })
+    }
+
+    pub(crate) fn precision(&self) -> Precision {
+        self.terms.kernel.precision
+    }
+
+    /// Gets ready to sum over tiles.
+    pub(crate) fn prepare(&mut self, theta: &[f64], precision: Precision) {
+        self.terms.kernel.precision = precision;
+        self.set_params(theta);
+        self.engine.clear();
+        self.value = 0.0;
+    }
+
+    /// Returns the value over a stream, NaN if it cannot be read, and writes the gradient.
+    fn sum_over(&mut self, stream: &Stream, theta: &[f64], grad: &mut [f64]) -> f64 {
+        self.prepare(theta, self.precision());
+        let Some(mut sum) = stream.sum(self.number, theta, self) else {
+            return f64::NAN;
+        };
+        let scale = 1.0 / stream.total_weight();
+        sum.iter_mut().for_each(|number| *number *= scale);
+        let (slopes, shifts) = sum[1..].split_at(self.terms.units.len() + self.terms.pairs.len());
+        grad[..slopes.len()].copy_from_slice(slopes);
+        let penalty = self.terms.potential.as_ref().map(|potential| {
+            let (shifts, _) = shifts.as_chunks::<2>();
+            potential.pull_back(&self.potential, shifts, &mut grad[slopes.len()..])
+        });
+        sum[0] + penalty.unwrap_or(0.0)
     }
 
     /// Returns the kernel's algorithm.
@@ -169,6 +216,23 @@ impl<'a> MarginSum<'a> {
     }
 }
 
+impl Accumulate for MarginSum<'_> {
+    fn add(&mut self, tile: &Tile) {
+        self.engine.turn_to(tile);
+        self.value += self.engine.add(self.loss, self.terms.kernel.precision);
+    }
+
+    fn take(&mut self) -> Vec<f64> {
+        let n = self.terms.units.len() + self.terms.pairs.len();
+        let mut sum = vec![self.value; 1 + n];
+        self.gradient(&mut sum[1..]);
+        sum.extend(self.engine.shift_grads().as_flattened());
+        self.value = 0.0;
+        self.engine.clear();
+        sum
+    }
+}
+
 impl Objective for MarginSum<'_> {
     fn n_params(&self) -> usize {
         let potential = self.terms.potential.as_ref();
@@ -177,6 +241,9 @@ impl Objective for MarginSum<'_> {
     }
 
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+        if let Some(stream) = self.terms.stream {
+            return self.sum_over(stream, theta, grad);
+        }
         self.set_params(theta);
         let mut value = self.engine.evaluate(self.loss, self.terms.kernel.precision);
         self.gradient(grad);

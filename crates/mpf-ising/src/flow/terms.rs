@@ -4,17 +4,21 @@ use crate::Result;
 use crate::bits::Samples;
 use crate::couplings::n_packed;
 use crate::error::Error;
-use crate::kernel::{FlipMask, Kernel, most_entries};
+use crate::kernel::{FlipMask, Kernel, choose_for_tiles, most_entries};
 use crate::potential::CountKnots;
+use crate::stream::{Data, Stream};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The flips that an objective sums over, and the parameters that it has.
 ///
 /// All units together make the joint objective; one unit alone makes its node-wise one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Terms<'a> {
+    /// The data; of a stream the first ones.
     pub(crate) samples: &'a Samples,
+    /// The stream that is summed over instead of the samples.
+    pub(crate) stream: Option<&'a Stream>,
     /// The units whose flips are summed, and whose fields are parameters.
     pub(crate) units: Range<usize>,
     /// The free couplings; each has at least one end among the units.
@@ -61,15 +65,25 @@ impl<'a> Terms<'a> {
             return Err(Error::RepeatedPair { i, j });
         }
         check_count(units.len(), n_units, pairs.len())?;
-        Ok(Self {
-            samples,
+        Ok(Self::of(samples.into(), units, pairs))
+    }
+
+    /// Sums over all single flips of units that are known to be there.
+    pub(crate) fn of(data: Data<'a>, units: Range<usize>, pairs: Vec<(usize, usize)>) -> Self {
+        let mut kernel = Kernel::default();
+        if let Some(stream) = data.stream() {
+            kernel.algorithm = choose_for_tiles(stream.first(), 2 * pairs.len());
+        }
+        Self {
+            samples: data.samples(),
+            stream: data.stream(),
             units,
             pairs,
             mask: None,
             complement: false,
             potential: None,
-            kernel: Kernel::default(),
-        })
+            kernel,
+        }
     }
 
     /// Returns the data.

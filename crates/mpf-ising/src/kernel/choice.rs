@@ -88,6 +88,11 @@ pub(super) fn choose(
     }
 }
 
+/// Returns the algorithm for samples that come in tiles like `tile`: patterns are those of all samples.
+pub(crate) fn choose_for_tiles(tile: &Samples, n_entries: usize) -> Algorithm {
+    choose(tile, tile.n_units(), n_entries, usize::MAX)
+}
+
 /// Returns how many chunks `n` samples are cut into for each of `n_parts` parts.
 fn n_chunks(n: usize, n_parts: usize) -> usize {
     let most = TASKS.div_ceil(n_parts);

@@ -26,13 +26,21 @@ pub(super) type CountSums<V> = Vec<[<V as Lanes>::Line; 2]>;
 impl Counts {
     /// Counts, with shifts of 0.
     pub(crate) fn new(samples: &Samples) -> Self {
-        let count = |row: &[u64]| row.iter().map(|w| w.count_ones()).sum();
         let numbers = samples.n_units() + 1;
-        Self {
-            of_sample: samples.states().rows().map(count).collect(),
+        let mut counts = Self {
+            of_sample: Vec::new(),
             shifts: vec![[0.0; 2]; numbers],
             rates: vec![[1.0; 2]; numbers],
-        }
+        };
+        counts.recount(samples);
+        counts
+    }
+
+    /// Counts other samples, with the same shifts.
+    pub(super) fn recount(&mut self, samples: &Samples) {
+        let count = |row: &[u64]| row.iter().map(|w| w.count_ones()).sum::<u32>();
+        self.of_sample.clear();
+        self.of_sample.extend(samples.states().rows().map(count));
     }
 
     /// Sets the shifts of the silent and the active units of samples with `n` of them.

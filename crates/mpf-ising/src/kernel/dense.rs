@@ -43,6 +43,7 @@ type Row<V> = [<V as Lanes>::Line; LINES];
 type Table<V> = [Row<V>; ROWS];
 
 /// The bits of all samples, cut into the passes over columns.
+#[derive(Debug)]
 pub(super) struct Passes {
     n: usize,
     /// Columns of a pass.

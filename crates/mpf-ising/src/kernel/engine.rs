@@ -9,12 +9,72 @@ use super::sparse::{self, SetBits};
 use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, dense, row, simd};
 use crate::bits::{Samples, for_each_set_bit, get_bit};
 use rayon::prelude::*;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Samples that stay, or those of one tile after the other.
+enum Held<'a> {
+    Borrowed(&'a Samples),
+    Shared(Arc<Samples>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Samples;
+
+    fn deref(&self) -> &Samples {
+        match self {
+            Self::Borrowed(samples) => samples,
+            Self::Shared(samples) => samples,
+        }
+    }
+}
+
+/// The samples as panels need them.
+#[derive(Clone, Debug)]
+enum PanelBits {
+    Dense(Arc<dense::Passes>),
+    Sparse(Arc<SetBits>),
+}
+
+impl PanelBits {
+    fn new(samples: &Samples, with_lists: bool) -> Self {
+        if with_lists {
+            Self::Sparse(Arc::new(SetBits::new(samples)))
+        } else {
+            Self::Dense(Arc::new(dense::Passes::new(samples)))
+        }
+    }
+}
+
+/// Some of the samples of a stream, ready to be summed over.
+#[derive(Clone, Debug)]
+pub(crate) struct Tile {
+    pub(crate) samples: Arc<Samples>,
+    bits: PanelBits,
+}
+
+impl Tile {
+    /// Makes a tile, with lists of the set bits for the algorithm `Sparse`.
+    pub(crate) fn new(samples: Samples, with_lists: bool) -> Self {
+        Self {
+            bits: PanelBits::new(&samples, with_lists),
+            samples: Arc::new(samples),
+        }
+    }
+
+    /// Returns the bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let bits = match &self.bits {
+            PanelBits::Dense(_) => dense::pass_bytes(&self.samples),
+            PanelBits::Sparse(_) => sparse::list_bytes(&self.samples),
+        };
+        self.samples.bytes() + bits
+    }
+}
 
 /// R and c of some units, with F, G and r of the last evaluation.
 pub(crate) struct MarginEngine<'a> {
-    samples: &'a Samples,
+    samples: Held<'a>,
     mask: Option<Arc<FlipMask>>,
     counts: Option<Counts>,
     units: Range<usize>,
@@ -34,12 +94,6 @@ pub(crate) struct MarginEngine<'a> {
 struct Pool {
     scratch: Vec<Scratch>,
     grads: Vec<Vec<f64>>,
-}
-
-/// The samples as panels need them.
-enum PanelBits {
-    Dense(dense::Passes),
-    Sparse(SetBits),
 }
 
 /// Where R_ij is kept.
@@ -84,11 +138,9 @@ impl<'a> MarginEngine<'a> {
         let in_panels = matches!(algorithm, Algorithm::Dense | Algorithm::Sparse);
         let (layout, n_entries, n_offsets) = if in_panels && units.start == 0 {
             let padded = n.next_multiple_of(PANEL);
-            let bits = match algorithm {
-                Algorithm::Sparse => PanelBits::Sparse(SetBits::new(samples)),
-                _ => PanelBits::Dense(dense::Passes::new(samples)),
+            let layout = Layout::Panels {
+                bits: PanelBits::new(samples, algorithm == Algorithm::Sparse),
             };
-            let layout = Layout::Panels { bits };
             (layout, padded * samples.n_units(), padded)
         } else {
             let mut sorted = entries.to_vec();
@@ -119,7 +171,7 @@ impl<'a> MarginEngine<'a> {
             (layout, n_entries, n)
         };
         Self {
-            samples,
+            samples: Held::Borrowed(samples),
             mask,
             shift_grads: vec![[0.0; 2]; counts.as_ref().map_or(0, |_| samples.n_units() + 1)],
             counts,
@@ -194,15 +246,36 @@ impl<'a> MarginEngine<'a> {
         &self.shift_grads
     }
 
-    /// Returns F / Σ w and keeps G and r, also over Σ w.
-    pub(crate) fn evaluate(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+    /// Turns to other samples of the same units. The algorithm stays; `Patterns` has none to turn to.
+    pub(crate) fn turn_to(&mut self, tile: &Tile) {
+        self.samples = Held::Shared(tile.samples.clone());
+        if let Layout::Panels { bits } = &mut self.layout {
+            bits.clone_from(&tile.bits);
+        }
+        if let Some(counts) = &mut self.counts {
+            counts.recount(&tile.samples);
+        }
+    }
+
+    /// Sets G and r to zero.
+    pub(crate) fn clear(&mut self) {
         self.row_grads.fill(0.0);
         self.offset_grads.fill(0.0);
         self.shift_grads.fill([0.0; 2]);
-        let sum = match loss {
+    }
+
+    /// Returns F, and adds to G and r.
+    pub(crate) fn add(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+        match loss {
             MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }, precision),
             MarginLoss::Logistic => self.add_up(Logistic, precision),
-        };
+        }
+    }
+
+    /// Returns F / Σ w and keeps G and r, also over Σ w.
+    pub(crate) fn evaluate(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+        self.clear();
+        let sum = self.add(loss, precision);
         let scale = 1.0 / self.samples.total_weight();
         let shifts = self.shift_grads.as_flattened_mut();
         let grads = self.row_grads.iter_mut().chain(&mut self.offset_grads);
@@ -297,7 +370,7 @@ impl<'a> MarginEngine<'a> {
             let first = part * width;
             let panel = first / PANEL;
             let task = dense::Task {
-                samples: self.samples,
+                samples: &self.samples,
                 passes,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
@@ -336,7 +409,7 @@ impl<'a> MarginEngine<'a> {
         let offsets = self.offsets.as_chunks::<PANEL>().0;
         let partials = self.on_grid(offsets.len(), |panel, range, scratch| {
             let task = sparse::Task {
-                samples: self.samples,
+                samples: &self.samples,
                 set_bits,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
@@ -383,7 +456,7 @@ impl<'a> MarginEngine<'a> {
         };
         let partials = self.on_grid(self.units.len(), |k, range, _| {
             let task = row::Task {
-                samples: self.samples,
+                samples: &self.samples,
                 mask: self.mask.as_deref(),
                 unit: self.units.start + k,
                 neighbours: &neighbours[starts[k]..starts[k + 1]],

@@ -6,15 +6,31 @@ use crate::bits::Samples;
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter};
+use crate::stream::{Data, Stream};
 use crate::support::{Biases, Support};
 use mpf_core::{Checkpoint, StopReason};
 use ndarray::{Array2, aview1};
 use serde::{Deserialize, Serialize};
 
+/// Data that a path keeps.
+pub(super) enum Held {
+    Samples(Samples),
+    Stream(Stream),
+}
+
+impl Held {
+    pub(super) fn data(&self) -> Data<'_> {
+        match self {
+            Self::Samples(samples) => samples.into(),
+            Self::Stream(stream) => stream.into(),
+        }
+    }
+}
+
 /// The fits of one data set, from one λ to the next.
 pub(super) struct Walker<E: Estimator> {
     estimator: E,
-    pub(super) samples: Samples,
+    held: Held,
     penalty: Penalty,
     pub(super) options: FitOptions,
 }
@@ -22,13 +38,13 @@ pub(super) struct Walker<E: Estimator> {
 impl<E: Estimator> Walker<E> {
     /// Starts without couplings, which is the answer at the largest λ₁, unless the options have
     /// another start.
-    pub(super) fn new(fitter: &Fitter<E>, samples: Samples, penalty: Penalty) -> Result<Self> {
+    pub(super) fn new(fitter: &Fitter<E>, held: Held, penalty: Penalty) -> Result<Self> {
         let mut options = fitter.options().clone();
         // The checkpoint of a path keeps whole points, not iterations.
         options.minimizer.checkpoint = Checkpoint::default();
         let mut walker = Self {
             estimator: fitter.estimator().clone(),
-            samples,
+            held,
             penalty,
             options,
         };
@@ -36,10 +52,14 @@ impl<E: Estimator> Walker<E> {
         Ok(walker)
     }
 
+    pub(super) fn data(&self) -> Data<'_> {
+        self.held.data()
+    }
+
     /// Starts again as [`Walker::new`] did.
     pub(super) fn restart(&mut self, fitter: &Fitter<E>) -> Result<()> {
         self.options.start = match &fitter.options().start {
-            None => Some(independent(fitter, &self.samples)?),
+            None => Some(independent(fitter, self.data())?),
             start => start.clone(),
         };
         Ok(())
@@ -51,7 +71,7 @@ impl<E: Estimator> Walker<E> {
             Penalty::L2 => self.options.l2 = lambda,
         }
         let fitter = Fitter::new(self.estimator.clone(), self.options.clone())?;
-        let fit = fitter.fit(&self.samples)?;
+        let fit = fitter.fit(self.data())?;
         if fit.stop == StopReason::Cancelled {
             return Err(Error::Cancelled);
         }
@@ -61,10 +81,7 @@ impl<E: Estimator> Walker<E> {
 }
 
 /// Returns the best model without couplings.
-pub(super) fn independent<E: Estimator>(
-    fitter: &Fitter<E>,
-    samples: &Samples,
-) -> Result<Couplings> {
+pub(super) fn independent<E: Estimator>(fitter: &Fitter<E>, data: Data<'_>) -> Result<Couplings> {
     match &fitter.options().biases {
         Biases::Free => {
             let mut options = FitOptions {
@@ -73,7 +90,7 @@ pub(super) fn independent<E: Estimator>(
                 ..fitter.options().clone()
             };
             options.minimizer.checkpoint = Checkpoint::default();
-            Ok(fitter.with_options(options)?.fit(samples)?.couplings)
+            Ok(fitter.with_options(options)?.fit(data)?.couplings)
         }
         Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases))),
         Biases::FixedFields(fields) => Couplings::new(-2.0 * Array2::from_diag(&aview1(fields))),

@@ -12,3 +12,4 @@ mod preflight;
 mod reference;
 mod ridge;
 mod sandwich;
+mod stream;

@@ -1,0 +1,319 @@
+//! `mpf fit raster.bits`: fits samples that are read tile by tile, and never held together.
+
+use super::messages::{largest_coupling, summary};
+use super::progress::Bars;
+use super::{FitArgs, record, settings};
+use crate::console::Console;
+use crate::data::DataRecord;
+use crate::edges;
+use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED, WRONG_INPUT};
+use crate::memory::{self, Room};
+use crate::model::{Convention, Model};
+use crate::packed::{MAGIC, PackedFiles};
+use crate::ranks::{self, Job};
+use mpf_baselines::{Methods, Polish, Recipe, RecipeProgress, Trained, TrainingData};
+use mpf_core::{Cancel, Settings};
+use mpf_ising::internal::bytes_of_fit;
+use mpf_ising::{FoldAssignment, RowSource, Samples, States, Stream, Support, serve};
+use mpf_report::text::digits;
+use serde_json::json;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The bytes that a fit takes unless it is told otherwise, or needs more.
+const DEFAULT_MEMORY: u64 = 400_000_000;
+/// Up to this many units there are few distinct samples: they are held with their counts.
+const FEW_UNITS: usize = 16;
+/// Samples that are merged at a time.
+const BATCH: usize = 1 << 16;
+/// Sums of parts that wait for each other, and tiles that are read ahead or worked on.
+const SUMS: u64 = 12;
+const TILES: u64 = 5;
+/// The bytes of a tile of samples, with lists of their set bits.
+const TILE: u64 = 8 << 20;
+
+/// Returns whether the data are packed and to be streamed.
+///
+/// # Errors
+/// Several files that are not all packed; options that only packed files have.
+pub(super) fn is_wanted(args: &FitArgs) -> Result<bool, Failure> {
+    if !args.is_shared() {
+        let given = [
+            (!args.shards.is_empty(), "several files"),
+            (args.stream_memory.is_some(), "--memory"),
+        ];
+        if let Some((_, what)) = given.iter().find(|(is_given, _)| *is_given) {
+            let why = format!("{what}: only packed files that are streamed have that");
+            return Err(Failure::input(why)
+                .hint("`mpf pack` makes one packed file of all; --memory-limit is for any data"));
+        }
+    }
+    Ok(args.is_shared())
+}
+
+/// Returns whether a file is packed. With several ranks, a file that one of them cannot read is taken
+/// to be: they all have to hear of it.
+pub(super) fn is_packed(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    match path.metadata() {
+        Ok(found) if found.is_file() => {
+            let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+            read.is_ok() && start == MAGIC
+        }
+        _ => ranks::n_launched() > 1,
+    }
+}
+
+/// Fits, writes the model and prints a summary; returns the exit code.
+pub(super) fn run(
+    args: &FitArgs,
+    methods: &Methods,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<u8, Failure> {
+    let job = Job::start()?;
+    let opened = open(args, methods, cancel);
+    let own = opened.as_ref().map(|(_, _, settings)| settings);
+    if let Err(failure) = ranks::agree(&*job.ranks, own.map_err(Clone::clone)) {
+        // Rank 0 says it for all.
+        return match job.ranks.rank() {
+            0 => Err(failure),
+            _ => Ok(WRONG_INPUT),
+        };
+    }
+    let (files, mut recipe, settings) = opened?;
+    if job.ranks.rank() > 0 {
+        if files.n_units() <= FEW_UNITS {
+            return job.end(Ok(0));
+        }
+        let room = room(args, &recipe, &files)?;
+        let served = serve(files, job.ranks.clone(), room);
+        return job.end(served.map(|()| 0).map_err(Failure::from));
+    }
+    let checkpoint = args.checkpoint.open(settings, console, cancel);
+    let outcome = checkpoint.and_then(|checkpoint| {
+        recipe.options.minimizer.checkpoint = checkpoint.clone();
+        let outcome = make(args, &recipe, &files, &job, console);
+        args.checkpoint.end(&checkpoint, console, outcome)
+    });
+    job.end(outcome)
+}
+
+/// Opens the files; returns them with the recipe and everything that the result depends on.
+fn open(
+    args: &FitArgs,
+    methods: &Methods,
+    cancel: &Cancel,
+) -> Result<(Arc<PackedFiles>, Recipe, Settings), Failure> {
+    args.data.check_packed()?;
+    let mut paths = vec![args.data.data.clone()];
+    paths.extend(args.shards.iter().cloned());
+    let files = Arc::new(PackedFiles::open(&paths)?);
+    let support = match &args.support {
+        None => Support::Full,
+        Some(path) => edges::read(path, &names(&files))?,
+    };
+    let recipe = recipe(args, methods, &files, support, cancel)?;
+    let settings = settings::settings(args, &files.record(), &recipe.options.support);
+    Ok((files, recipe, settings))
+}
+
+fn names(files: &PackedFiles) -> Vec<String> {
+    match &files.first().footer.names {
+        Some(names) => names.clone(),
+        None => (0..files.n_units()).map(|i| i.to_string()).collect(),
+    }
+}
+
+/// Returns the recipe without the steps that need samples in memory.
+fn recipe(
+    args: &FitArgs,
+    methods: &Methods,
+    files: &PackedFiles,
+    support: Support,
+    cancel: &Cancel,
+) -> Result<Recipe, Failure> {
+    let choose = args.choose(FoldAssignment::Blocks);
+    let refused = [
+        (args.errors != Default::default(), "--errors"),
+        (args.options.nodewise, "--nodewise"),
+        (args.options.neighbours.is_some(), "--neighbours"),
+        (matches!(args.polish.0, Polish::Updates(1..)), "--polish"),
+        // Rows with counts are in no order: blocks of them are no folds.
+        (
+            choose.is_some() && files.has_weights(),
+            "a choice of the penalty for rows with counts",
+        ),
+    ];
+    if let Some((_, option)) = refused.iter().find(|(is_given, _)| *is_given) {
+        let why = format!("{option} needs the samples in memory, and packed files are streamed");
+        return Err(Failure::input(why).hint("add --in-memory if there is room, or leave it out"));
+    }
+    let recipe = args
+        .options
+        .recipe(methods, &args.method, support, cancel)?;
+    Ok(Recipe {
+        choose,
+        held_out: 0.0,
+        polish: Polish::Updates(0),
+        ..recipe
+    })
+}
+
+/// Fits, writes the model and prints a summary.
+fn make(
+    args: &FitArgs,
+    recipe: &Recipe,
+    files: &Arc<PackedFiles>,
+    job: &Job,
+    console: Console,
+) -> Result<u8, Failure> {
+    let record_of_data = files.record();
+    let d = files.n_units();
+    console.note(&format!(
+        "{}: {} samples × {d} units, streamed{}",
+        record_of_data.file,
+        record_of_data.n_samples,
+        match job.ranks.n_ranks() {
+            1 => String::new(),
+            n => format!(" by {n} ranks"),
+        }
+    ));
+    console.note(
+        "note: without a check on held-out samples, polishing and error bars, which need the samples \
+         in memory (--in-memory)",
+    );
+    let start = Instant::now();
+    let bars = Bars::new(recipe, d, console);
+    let show = |progress: &RecipeProgress<'_>| bars.show(progress);
+    let trained = if d <= FEW_UNITS {
+        let samples = merged(&**files)?;
+        refuse_constant(&record_of_data, &samples.means())?;
+        let data = TrainingData {
+            samples: &samples,
+            states: None,
+        };
+        recipe.run(data, &show)
+    } else {
+        let room = room(args, recipe, files)?;
+        let stream = Stream::new(files.clone(), job.ranks.clone(), room)?;
+        refuse_constant(&record_of_data, &stream.means())?;
+        let trained = recipe.run_stream(&stream, &show);
+        if trained.is_ok() {
+            stream.dismiss();
+        }
+        trained
+    };
+    bars.clear();
+    finish(args, recipe, trained?, files, console, start)
+}
+
+/// Writes the model and prints a summary.
+fn finish(
+    args: &FitArgs,
+    recipe: &Recipe,
+    trained: Trained,
+    files: &PackedFiles,
+    console: Console,
+    start: Instant,
+) -> Result<u8, Failure> {
+    let seconds = start.elapsed().as_secs_f64();
+    let names = names(files);
+    let record = record(args, recipe, &trained, &names)?;
+    let failed = !trained.failures.is_empty();
+    let model = Model {
+        program: Model::this_program(),
+        couplings: trained.fit.couplings,
+        names,
+        errors: None,
+        fit: Some(record.clone()),
+        data: Some(files.record()),
+    };
+    model.write(&args.output, Convention::Binary)?;
+    record.warnings.iter().for_each(|w| console.warning(w));
+    let largest = largest_coupling(&model);
+    let read = files.bytes_read();
+    let mut text = summary(args, &model, &record, None, largest);
+    text += &format!(
+        "read {} from {}, {} MB a second over the whole fit\n",
+        memory::in_words(read),
+        files.record().file,
+        digits(1e-6 * read as f64 / seconds)
+    );
+    console.result(&text)?;
+    console.json(&json!({
+        "model": args.output.display().to_string(),
+        "fit": record,
+        "largest_coupling": largest,
+        "bytes_read": read,
+        "bytes_per_second": read as f64 / seconds,
+    }))?;
+    Ok(match (record.converged, failed) {
+        (_, true) => STEP_FAILED,
+        (false, _) => NOT_CONVERGED,
+        (true, false) => 0,
+    })
+}
+
+/// Refuses data in which no unit changes.
+fn refuse_constant(record: &DataRecord, means: &[f64]) -> Result<(), Failure> {
+    if means.iter().any(|m| *m > 0.0 && *m < 1.0) {
+        return Ok(());
+    }
+    let why = format!("{}: all {} units are constant", record.file, record.n_units);
+    Err(Failure::input(why).hint("a model needs units that change"))
+}
+
+/// Returns the distinct samples of few units, with their counts.
+fn merged(source: &dyn RowSource) -> Result<Samples, Failure> {
+    let mut distinct: Option<Samples> = None;
+    let n = source.n_samples();
+    for first in (0..n).step_by(BATCH) {
+        let (mut states, mut weights) = (States::new(source.n_units())?, Vec::new());
+        if let Some(before) = &distinct {
+            states.append(before.states());
+            weights.extend((0..before.n_distinct()).map(|m| before.weight(m)));
+        }
+        let read = source.read(first..n.min(first + BATCH), &mut states, &mut weights);
+        read.map_err(Failure::system)?;
+        if !source.has_weights() {
+            weights.resize(states.n_samples(), 1.0);
+        }
+        distinct = Some(Samples::weighted(&states, &weights)?);
+    }
+    distinct.ok_or_else(|| Failure::input("there are no samples"))
+}
+
+/// Returns the bytes that are left for samples beside what the fit takes.
+fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<usize, Failure> {
+    let d = files.n_units();
+    let n_couplings = recipe.options.support.most_pairs(d);
+    let n_parameters = recipe.last(d).n_parameters(d, n_couplings, &recipe.options);
+    // Some samples are enough to see which algorithm sums over them, and what that takes.
+    let (mut states, mut weights) = (States::new(d)?, Vec::new());
+    let read = files.read(0..BATCH.min(files.n_samples()), &mut states, &mut weights);
+    read.map_err(Failure::system)?;
+    let some = Samples::new(&states)?;
+    let fit = (bytes_of_fit(&some, n_parameters) - some.bytes()) as u64;
+    let needed = fit + SUMS * 8 * n_parameters as u64 + TILES * TILE;
+    let wanted = args.stream_memory.map(|megabytes| (1e6 * megabytes) as u64);
+    let room = Room::new(None);
+    room.check(
+        "this fit",
+        needed,
+        "give the couplings that may differ from zero with --support",
+    )?;
+    if let Some(limit) = wanted.filter(|limit| *limit < needed) {
+        return Err(Failure::input(format!(
+            "this fit takes {} even without samples, but --memory allows only {}",
+            memory::in_words(needed),
+            memory::in_words(limit)
+        ))
+        .hint("allow more, or give the couplings that may differ from zero with --support"));
+    }
+    let limit = wanted.unwrap_or(DEFAULT_MEMORY).min(room.bytes);
+    Ok(limit.saturating_sub(needed) as usize)
+}

@@ -1,0 +1,372 @@
+//! Times streamed fits by ranks and threads, and predicts the time of an evaluation on many machines.
+//!
+//! ```text
+//! measured   seconds of an evaluation of `mpf fit x.bits`, for some ranks × threads
+//!            c(d), nanoseconds of a sample on one core; s(d), seconds to add two vectors of n numbers
+//! computed   T = M c(d)/(R t) + ⌈log₂ R⌉ [2 (α + 8 n/β) + s(d)],   n = d(d+1)/2 + 1
+//! ```
+//!
+//! R ranks with t threads each; α is the latency and β the bandwidth of the network, which are given
+//! and not measured: θ goes down a binomial tree of ranks, the gradient comes up, and is added at every
+//! level. Between the measured d, c grows as d².
+
+use crate::output::{self, OutputArgs, digits, markdown_table};
+use crate::time_objective::{self, Choice, random_states};
+use crate::{Result, plot, program};
+use mpf_core::TreeSum;
+use plot::{Axes, Marks, STYLES, Series};
+use serde::Serialize;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+#[derive(Clone, clap::Args, Serialize)]
+pub struct Args {
+    /// Units of the fits that are timed.
+    #[arg(long, default_value_t = 200)]
+    dim: usize,
+    /// Samples of the fits that are timed.
+    #[arg(long, default_value_t = 1_000_000)]
+    samples: usize,
+    /// Iterations of a fit; the fastest of the runs counts.
+    #[arg(long, default_value_t = 5)]
+    iterations: usize,
+    /// Runs of each fit.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Threads of a rank in the predictions.
+    #[arg(long, default_value_t = 16)]
+    threads: usize,
+    /// Latency of the network in the predictions, in microseconds.
+    #[arg(long, default_value_t = 5.0)]
+    latency: f64,
+    /// Bandwidth of the network in the predictions, in gigabytes a second.
+    #[arg(long, default_value_t = 10.0)]
+    bandwidth: f64,
+    #[command(flatten)]
+    #[serde(skip)]
+    output: OutputArgs,
+}
+
+/// A fit that was timed.
+#[derive(Serialize)]
+struct Timed {
+    ranks: usize,
+    threads: usize,
+    seconds_per_evaluation: f64,
+}
+
+/// What one machine takes for d units.
+#[derive(Clone, Copy, Serialize)]
+struct Pace {
+    dim: usize,
+    seconds_per_sample: f64,
+    seconds_per_addition: f64,
+}
+
+/// The time of an evaluation that was computed.
+#[derive(Clone, Copy, Serialize)]
+struct Predicted {
+    dim: usize,
+    samples: f64,
+    ranks: usize,
+    compute: f64,
+    communicate: f64,
+}
+
+#[derive(Serialize)]
+struct Results {
+    settings: output::Settings<Args>,
+    measured_fits: Vec<Timed>,
+    measured_pace: Vec<Pace>,
+    computed: Vec<Predicted>,
+}
+
+const DIMS: [usize; 4] = [100, 500, 1000, 5000];
+const SAMPLES: [f64; 3] = [1e6, 1e8, 1e10];
+const RANKS: [usize; 6] = [1, 4, 16, 64, 256, 1024];
+
+pub fn run(args: &Args) -> Result {
+    let output = args.output.open("scaling")?;
+    let measured_fits = time_fits(args, output.folder())?;
+    let paces = [100, 200, 500, 1000].into_iter().map(pace);
+    let measured_pace = paces.collect::<Result<Vec<Pace>>>()?;
+    let computed = predict(args, &measured_pace);
+    let table = table(args, &measured_fits, &computed);
+    let results = Results {
+        settings: output::Settings::of(args),
+        measured_fits,
+        measured_pace,
+        computed,
+    };
+    output.write_json("results.json", &results)?;
+    output.write("scaling.svg", &figure(&results.computed)?)?;
+    output.show(&table, &[])
+}
+
+/// Times fits of one packed file by ranks and threads; with several ranks if there is MPI.
+fn time_fits(args: &Args, folder: &Path) -> Result<Vec<Timed>> {
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let with_mpi = is_there("mpirun") && program::build_with(&["--features", "mpi"]).is_ok();
+    if !with_mpi {
+        eprintln!("SKIPPED: fits by several ranks need mpirun, libopenmpi-dev and libclang-dev");
+    }
+    let mpf = if with_mpi {
+        program::build_with(&["--features", "mpi"])?
+    } else {
+        program::build()?
+    };
+    let raster = folder.join("raster.npy");
+    let packed = folder.join("raster.bits");
+    let states = random_states(args.samples, args.dim, 0.5)?;
+    ndarray_npy::write_npy(&raster, &states.to_binary())?;
+    drop(states);
+    let mut pack = Command::new(&mpf);
+    pack.arg("pack")
+        .arg(&raster)
+        .arg("-o")
+        .arg(&packed)
+        .arg("--force");
+    if !pack.status()?.success() {
+        return Err("cannot pack the samples".into());
+    }
+    std::fs::remove_file(&raster)?;
+    let mut found = Vec::new();
+    let cores = std::thread::available_parallelism()?.get();
+    for (ranks, threads) in [(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)] {
+        if ranks * threads > cores || (ranks > 1 && !with_mpi) {
+            continue;
+        }
+        let mut best = f64::INFINITY;
+        for _ in 0..args.runs {
+            best = best.min(seconds_of_fit(args, &mpf, &packed, ranks, threads)?);
+        }
+        found.push(Timed {
+            ranks,
+            threads,
+            seconds_per_evaluation: best,
+        });
+    }
+    std::fs::remove_file(&packed)?;
+    Ok(found)
+}
+
+fn seconds_of_fit(
+    args: &Args,
+    mpf: &Path,
+    packed: &Path,
+    ranks: usize,
+    threads: usize,
+) -> Result<f64> {
+    let mut fit = if ranks > 1 {
+        let mut mpirun = Command::new("mpirun");
+        let ranks = ranks.to_string();
+        mpirun.args(["--bind-to", "none", "-n", &ranks]).arg(mpf);
+        // In a container everyone is root.
+        mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+        mpirun.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        mpirun
+    } else {
+        Command::new(mpf)
+    };
+    fit.args(["--json", "--threads", &threads.to_string(), "fit"])
+        .arg(packed);
+    fit.args(["--method", "mpf", "--refine", "none", "--memory", "2000"]);
+    fit.args(["--max-iterations", &args.iterations.to_string()]);
+    fit.arg("-o")
+        .arg(packed.with_extension("json"))
+        .arg("--force");
+    let outcome = fit.output()?;
+    let report: serde_json::Value = serde_json::from_slice(&outcome.stdout)
+        .map_err(|_| String::from_utf8_lossy(&outcome.stderr).into_owned())?;
+    let number = |key: &str| report["fit"][key].as_f64().ok_or("no such number");
+    Ok(number("seconds")? / number("evaluations")?)
+}
+
+/// Times a sample and an addition on one core.
+fn pace(dim: usize) -> Result<Pace> {
+    let samples = 4_000_000 / dim;
+    let timing = time_objective::time(&time_objective::Args {
+        dim,
+        samples,
+        active: 0.5,
+        threads: 1,
+        kernel: Choice::Auto,
+        repeats: 3,
+        fit_iterations: 0,
+        data: None,
+        couplings: None,
+    })?;
+    let n = n_numbers(dim);
+    let mut best = f64::INFINITY;
+    for _ in 0..20 {
+        let mut sum = TreeSum::default();
+        sum.push(0, vec![1.0; n]);
+        let other = vec![2.0; n];
+        let start = Instant::now();
+        sum.push(1, other);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(Pace {
+        dim,
+        seconds_per_sample: timing.min_seconds / samples as f64,
+        seconds_per_addition: best,
+    })
+}
+
+/// Returns the numbers that a reduction of d units sends: the value and the gradient.
+fn n_numbers(dim: usize) -> usize {
+    dim * (dim + 1) / 2 + 1
+}
+
+fn predict(args: &Args, paces: &[Pace]) -> Vec<Predicted> {
+    let mut found = Vec::new();
+    for dim in DIMS {
+        // The largest measured d that is not above, and d² from there.
+        let near = paces
+            .iter()
+            .rev()
+            .find(|p| p.dim <= dim)
+            .unwrap_or(&paces[0]);
+        let growth = (dim as f64 / near.dim as f64).powi(2);
+        for samples in SAMPLES {
+            for ranks in RANKS {
+                let levels = (ranks as f64).log2().ceil();
+                let bytes = 8.0 * n_numbers(dim) as f64;
+                let once = args.latency * 1e-6 + bytes / (args.bandwidth * 1e9);
+                let cores = (ranks * args.threads) as f64;
+                found.push(Predicted {
+                    dim,
+                    samples,
+                    ranks,
+                    compute: samples * near.seconds_per_sample * growth / cores,
+                    communicate: levels * (2.0 * once + near.seconds_per_addition * growth),
+                });
+            }
+        }
+    }
+    found
+}
+
+fn table(args: &Args, fits: &[Timed], computed: &[Predicted]) -> String {
+    let machine = output::Machine::this();
+    let processor = machine.processor.unwrap_or_default();
+    let rows = fits.iter().map(|fit| {
+        vec![
+            fit.ranks.to_string(),
+            fit.threads.to_string(),
+            digits(fit.seconds_per_evaluation),
+        ]
+    });
+    let head = ["ranks", "threads of each", "seconds an evaluation"];
+    let mut text = format!(
+        "Measured: {} samples × {} units, {processor}, {}\n\n{}\n",
+        args.samples,
+        args.dim,
+        mpf_ising::internal::Vectors::default(),
+        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+    );
+    let head: Vec<String> = ["d", "M"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(RANKS.map(|r| r.to_string()))
+        .collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let rows = computed.chunks(RANKS.len()).map(|row| {
+        let cells = row.iter().map(|p| {
+            let mark = if p.communicate > p.compute { " *" } else { "" };
+            digits(p.compute + p.communicate) + mark
+        });
+        let start = [row[0].dim.to_string(), format!("{:.0e}", row[0].samples)];
+        start.into_iter().chain(cells).collect()
+    });
+    text += &format!(
+        "Computed from the measured seconds of a sample and of an addition on one core, {} threads of \
+         each rank without loss, a latency of {} µs and {} GB/s: seconds of an evaluation by the number of \
+         ranks; * where communication takes longer than the sums\n\n{}",
+        args.threads,
+        digits(args.latency),
+        digits(args.bandwidth),
+        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+    );
+    text
+}
+
+/// Draws the predicted time against the ranks, a panel for every M, with a dot where communication
+/// takes over.
+fn figure(computed: &[Predicted]) -> Result<String> {
+    plot::svg((1200, 480), |root| {
+        let (charts, bottom) = root.split_vertically(430);
+        for (area, samples) in charts.split_evenly((1, SAMPLES.len())).iter().zip(SAMPLES) {
+            let of = |dim: usize| {
+                let points = computed
+                    .iter()
+                    .filter(move |p| p.dim == dim && p.samples == samples);
+                points.copied().collect::<Vec<Predicted>>()
+            };
+            let mut series = Vec::new();
+            for (dim, style) in DIMS.into_iter().zip(STYLES) {
+                let point = |p: &Predicted| (p.ranks as f64, p.compute + p.communicate);
+                let line = of(dim).iter().map(point).collect();
+                series.push(Series::new(style, line, Marks::Nothing));
+                let mut taken = of(dim).into_iter().filter(|p| p.communicate > p.compute);
+                if let Some(first) = taken.next() {
+                    series.push(Series::new(style, vec![point(&first)], Marks::All));
+                }
+            }
+            let times = computed.iter().map(|p| p.compute + p.communicate);
+            let axes = Axes {
+                title: &format!("M = {samples:.0e}"),
+                x: "ranks (dot: communication takes over)",
+                y: "seconds an evaluation, computed",
+                x_range: (1.0, 1024.0),
+                y_range: plot::decades(times),
+                log_x: true,
+            };
+            plot::panel(area, &axes, &series)?;
+        }
+        let names = DIMS.map(|dim| format!("d = {dim}"));
+        let names = names.iter().map(String::as_str);
+        plot::legend(&bottom, &names.zip(STYLES).collect::<Vec<_>>())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn communication_takes_over_with_many_ranks_and_few_samples() {
+        let args = Args {
+            dim: 10,
+            samples: 100,
+            iterations: 1,
+            runs: 1,
+            threads: 1,
+            latency: 1.0,
+            bandwidth: 1.0,
+            output: OutputArgs::default(),
+        };
+        let pace = Pace {
+            dim: 100,
+            seconds_per_sample: 1e-6,
+            seconds_per_addition: 1e-5,
+        };
+        let computed = predict(&args, &[pace]);
+        let find = |dim: usize, samples: f64, ranks: usize| {
+            let is_it = |p: &&Predicted| p.dim == dim && p.samples == samples && p.ranks == ranks;
+            *computed.iter().find(is_it).unwrap()
+        };
+        let alone = find(100, 1e6, 1);
+        assert_eq!((alone.compute, alone.communicate), (1.0, 0.0));
+        let many = find(100, 1e6, 1024);
+        // Ten levels of twice 1 µs and 8 · 5051 bytes at 1 GB/s, and an addition.
+        let level = 2.0 * (1e-6 + 8.0 * 5051.0 / 1e9) + 1e-5;
+        assert!((many.communicate - 10.0 * level).abs() < 1e-12);
+        assert!(many.communicate > many.compute / 2.0);
+        // Ten times the units: a hundred times the sums.
+        assert!((find(1000, 1e6, 1).compute - 100.0).abs() < 1e-9);
+        let table = table(&args, &[], &computed);
+        assert!(table.contains(" *") && figure(&computed).unwrap().contains("communication"));
+    }
+}
