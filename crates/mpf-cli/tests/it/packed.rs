@@ -132,7 +132,7 @@ fn few_units_are_merged_and_counts_are_kept() {
     let path = folder.path();
     let mut text = String::from("a,b,c,n\n");
     for m in 0..40u32 {
-        let bit = |k: u32| (m * 2_654_435_761u32).wrapping_shr(7 + 3 * k) & 1;
+        let bit = |k: u32| m.wrapping_mul(2_654_435_761).wrapping_shr(7 + 3 * k) & 1;
         text += &format!("{},{},{},{}\n", bit(0), bit(1), bit(2), m % 3);
     }
     fs::write(path.join("r.csv"), text).unwrap();
