@@ -88,7 +88,7 @@ def by_coniii(X: np.ndarray) -> np.ndarray:
 
     # ConIII 3.0.1 takes functions of NumPy from SciPy, which no longer has them.
     for name in dir(np):
-        if isinstance(getattr(np, name), np.ufunc) and name not in vars(scipy):
+        if callable(getattr(np, name)) and not hasattr(scipy, name):
             setattr(scipy, name, getattr(np, name))
     from coniii.solvers import MPF
 
