@@ -84,6 +84,12 @@ def by_logistic_regression(X: np.ndarray) -> np.ndarray:
 
 def by_coniii(X: np.ndarray) -> np.ndarray:
     """Fits by ConIII's minimum probability flow."""
+    import scipy
+
+    # ConIII 3.0.1 takes functions of NumPy from SciPy, which no longer has them.
+    for name in dir(np):
+        if callable(getattr(np, name)) and not hasattr(scipy, name):
+            setattr(scipy, name, getattr(np, name))
     from coniii.solvers import MPF
 
     spins = 2 * X.astype(int) - 1

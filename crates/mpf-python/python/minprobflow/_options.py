@@ -60,7 +60,7 @@ def seed(random_state: Any) -> int | None:
     """
     if random_state is None:
         return None
-    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**64:
+    if isinstance(random_state, numbers.Integral) and 0 <= int(random_state) < 2**64:
         return int(random_state)
     if hasattr(random_state, "integers"):
         return int(random_state.integers(2**32))
@@ -75,7 +75,7 @@ def count(name: str, value: Any, least: int = 1) -> int:
     >>> count("n_samples", 3)
     3
     """
-    if isinstance(value, numbers.Integral) and least <= value < 2**63:
+    if isinstance(value, numbers.Integral) and least <= int(value) < 2**63:
         return int(value)
     raise ValueError(f"{name}={value!r}: ask for a whole number from {least} on")
 
