@@ -105,6 +105,32 @@ fn differences_and_gradients_are_those_of_energies() {
 }
 
 #[test]
+fn large_weights_do_not_overflow() {
+    // Products of four means of e^±400 would: their logarithms are taken one by one, or two by two.
+    for scale in [250.0, 400.0] {
+        let rbm = Rbm::new(7, 4, true).unwrap();
+        let theta = random(&rbm, scale, 3);
+        let plain = Plain(rbm);
+        let mut prepared = theta.clone();
+        rbm.prepare(&mut prepared);
+        let mut x = vec![0, 1, 1, 0, 0, 1, 0];
+        for site in 0..7 {
+            x[site] = 1 - x[site];
+            let mut kept = vec![0.0; rbm.n_surroundings()];
+            rbm.surroundings(&prepared, &x, &mut kept);
+            let (mut all, mut slow, mut one) = ([0.0; 14], [0.0; 14], [0.0; 2]);
+            rbm.differences(&prepared, &x, &kept, &mut all);
+            plain.differences(&theta, &x, &[], &mut slow);
+            rbm.site_differences(&prepared, &x, &kept, site, &mut one);
+            assert_eq!(one, all[2 * site..2 * site + 2]);
+            for (f, s) in all.iter().zip(&slow) {
+                assert!((f - s).abs() < 1e-10 * scale, "{f} {s}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_trainer_beats_independent_units() {
     let rbm = Rbm::new(6, 3, false).unwrap();
     let truth = rbm.random_balanced(4.0, 5);
