@@ -212,6 +212,7 @@ impl Raster {
             },
             file: record.file,
             notes: Vec::new(),
+            room,
         })
     }
 

@@ -134,7 +134,7 @@ fn run_machine(
 ) -> Result<u8, Failure> {
     let mut options = machine::options(args, raster, cancel)?;
     let samples = raster.samples()?;
-    let settings = settings::settings(args, raster, &Support::Full);
+    let settings = settings::settings(args, &raster.record(), &Support::Full);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     options.minimizer.checkpoint = checkpoint.clone();
     refuse_constant(raster, &samples)?;

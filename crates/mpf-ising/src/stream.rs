@@ -316,7 +316,7 @@ impl Stream {
         for (number, rows) in self.tiles() {
             let tile = self.shared.tile(number, rows)?;
             for (m, row) in tile.samples.states().rows().enumerate() {
-                let n = row.iter().map(|w| w.count_ones() as usize).sum();
+                let n: usize = row.iter().map(|w| w.count_ones() as usize).sum();
                 let at = wanted
                     .iter()
                     .zip(&left)

@@ -138,7 +138,7 @@ fn useless_hidden_units_and_early_stops_are_named() {
         units: vec![0, 1, 2],
         n_hidden: 3,
     };
-    assert_eq!(fit.warnings, [expected.clone()]);
+    assert_eq!(fit.warnings, std::slice::from_ref(&expected));
     assert!(expected.to_string().contains("--hidden"), "{expected}");
     let mut early = options(MachineTrainer::Pseudolikelihood);
     early.minimizer.max_iterations = 2;

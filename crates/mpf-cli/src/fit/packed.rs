@@ -1,7 +1,7 @@
 //! `mpf fit raster.bits`: fits samples that are read tile by tile, and never held together.
 
 use super::messages::{largest_coupling, summary};
-use super::progress::Bars;
+use super::progress::{Bars, Step};
 use super::{FitArgs, record, settings};
 use crate::console::Console;
 use crate::data::DataRecord;
@@ -138,6 +138,10 @@ fn recipe(
 ) -> Result<Recipe, Failure> {
     let choose = args.choose(FoldAssignment::Blocks);
     let refused = [
+        (
+            args.options.model.has_hidden_units(),
+            "a machine with hidden units",
+        ),
         (args.errors != Default::default(), "--errors"),
         (args.options.nodewise, "--nodewise"),
         (args.options.neighbours.is_some(), "--neighbours"),
@@ -187,8 +191,8 @@ fn make(
          in memory (--in-memory)",
     );
     let start = Instant::now();
-    let bars = Bars::new(recipe, d, console);
-    let show = |progress: &RecipeProgress<'_>| bars.show(progress);
+    let bars = Bars::new(console);
+    let show = |progress: &RecipeProgress<'_>| bars.show(&Step::new(recipe, d, progress));
     let trained = if d <= FEW_UNITS {
         let samples = merged(&**files)?;
         refuse_constant(&record_of_data, &samples.means())?;
@@ -227,6 +231,7 @@ fn finish(
     let model = Model {
         program: Model::this_program(),
         couplings: trained.fit.couplings,
+        hidden: None,
         names,
         errors: None,
         fit: Some(record.clone()),

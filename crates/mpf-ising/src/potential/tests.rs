@@ -45,7 +45,7 @@ fn the_kernel_has_the_sums_of_the_generic_path() {
     let d = 40;
     let rows = rows(300, d);
     let samples = samples_of(&rows);
-    let knots = CountKnots::new(&samples, CountPotential::default(), 3).unwrap();
+    let knots = CountKnots::new((&samples).into(), CountPotential::default(), 3).unwrap();
     assert_eq!(knots.knots, [3, 4, 5, 6, 8, 9, 10, 11, 12]);
     let theta: Vec<f64> = [
         numbers(d + d * (d - 1) / 2, 0.1, 1),
@@ -113,7 +113,7 @@ fn the_kernel_has_the_sums_of_the_generic_path() {
 fn gradients_with_smoothing_are_those_of_the_values() {
     let rows = rows(100, 20);
     let samples = samples_of(&rows);
-    let knots = CountKnots::new(&samples, CountPotential { smoothness: 0.4 }, 3).unwrap();
+    let knots = CountKnots::new((&samples).into(), CountPotential { smoothness: 0.4 }, 3).unwrap();
     let mut terms = Terms::new(&samples, 0..20, vec![(0, 3), (2, 5)]).unwrap();
     let theta = numbers(22 + knots.n_knots(), 0.4, 4);
     terms.potential = Some(Arc::new(knots));

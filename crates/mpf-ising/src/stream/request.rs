@@ -135,9 +135,9 @@ mod tests {
             theta: vec![0.5, -0.0, 1e-300],
         };
         let found = Request::from_numbers(&sum.to_numbers());
-        let is_same = |theta: Vec<f64>| theta == [0.5, -0.0, 1e-300];
+        let is_same = |theta: &[f64]| *theta == [0.5, -0.0, 1e-300];
         assert!(
-            matches!(found, Request::Sum { precision: Precision::Single, theta } if is_same(theta))
+            matches!(&found, Request::Sum { precision: Precision::Single, theta } if is_same(theta))
         );
         let totals = Request::Totals { rows: rows.clone() };
         let found = Request::from_numbers(&totals.to_numbers());

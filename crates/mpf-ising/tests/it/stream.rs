@@ -110,7 +110,7 @@ fn fits_are_those_of_samples_in_memory() {
     let streamed = one_process(&states, 0);
     let changes: [&dyn Fn(&mut FitOptions); 4] =
         [&|_| {}, &|o| o.l1 = 0.01, &|o| o.support = edges(d), &|o| {
-            o.potential = Some(CountPotential { smoothness: 0.1 })
+            o.potential = Some(CountPotential { smoothness: 0.1 });
         }];
     for change in changes {
         let fitter = fitter(change);
@@ -160,13 +160,16 @@ fn paths_are_those_of_samples_in_memory() {
     }
 }
 
+/// The sum of a rank, with its number.
+type Part = (usize, TreeSum);
+
 /// Threads as ranks: rank 0 talks to each of the others, and they to it.
 struct Threads {
     rank: usize,
     n_ranks: usize,
     to: Vec<Mutex<Sender<Vec<f64>>>>,
     from: Mutex<Receiver<Vec<f64>>>,
-    sums: Mutex<(Sender<(usize, TreeSum)>, Receiver<(usize, TreeSum)>)>,
+    sums: Mutex<(Sender<Part>, Receiver<Part>)>,
 }
 
 impl Threads {
