@@ -28,6 +28,7 @@ struct StoredCouplings {
     convention: String,
     n_units: usize,
     couplings: Vec<Vec<f64>>,
+    potential: Vec<f64>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
