@@ -96,8 +96,8 @@ impl PairFlow {
         let v = &spins * &u;
         // What the flip of every unit, and then of a second one, gives.
         let pairs = u.dot(&tables[0]) + &spins * &v.dot(&tables[1]);
-        let value = (&u * &(1.0 + 0.5 * &pairs) * &weights).sum();
-        let slopes = -(&v * &(1.0 + &pairs) * &weights);
+        let value = (&u * &(1.0 + 0.5 * &pairs) * weights).sum();
+        let slopes = -(&v * &(1.0 + &pairs) * weights);
         Part {
             value,
             fields: slopes.sum_axis(Axis(0)),
