@@ -6,7 +6,7 @@ use crate::run::{exception, run, value_error};
 use mpf_baselines::Rbm;
 use mpf_cli::embed::{self, Failure, Step};
 use mpf_core::{
-    Cancel, EnergyModel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel, SiteData,
+    Cancel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel, SiteData,
 };
 use mpf_potts::{FitProgress, Potts, Scores};
 use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, annealed_log_z_of};
@@ -87,65 +87,8 @@ fn score(
     Ok((scores.collect(), error))
 }
 
-/// A Potts model whose single-site changes cost O(sites · states).
-struct Family(Potts);
-
-impl EnergyModel for Family {
-    type State = [u8];
-
-    fn n_params(&self) -> usize {
-        self.0.n_params()
-    }
-
-    fn energy(&self, theta: &[f64], x: &[u8]) -> f64 {
-        self.0.energy(theta, x)
-    }
-
-    fn add_energy_grad(&self, theta: &[f64], x: &[u8], scale: f64, out: &mut [f64]) {
-        self.0.add_energy_grad(theta, x, scale, out);
-    }
-}
-
-impl LocalModel for Family {
-    fn n_sites(&self) -> usize {
-        self.0.n_sites()
-    }
-
-    fn n_states(&self) -> usize {
-        self.0.n_states()
-    }
-
-    fn site_differences(
-        &self,
-        _theta: &[f64],
-        x: &[u8],
-        _surroundings: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
-        let q = self.0.n_states();
-        let fields = &self.0.fields()[site * q..][..q];
-        for (difference, h) in differences.iter_mut().zip(fields) {
-            *difference = -h;
-        }
-        for (other, &state) in x.iter().enumerate().filter(|(other, _)| *other != site) {
-            let block = self.0.block(site.min(other), site.max(other));
-            for (a, difference) in differences.iter_mut().enumerate() {
-                let (row, column) = if site < other {
-                    (a, usize::from(state))
-                } else {
-                    (usize::from(state), a)
-                };
-                *difference -= block[row * q + column];
-            }
-        }
-        let own = differences[usize::from(x[site])];
-        differences.iter_mut().for_each(|d| *d -= own);
-    }
-}
-
 /// Makes a Potts model of its parameters, which may come from a file.
-fn family(theta: &[f64], n_sites: usize, n_states: usize) -> PyResult<Family> {
+fn family(theta: &[f64], n_sites: usize, n_states: usize) -> PyResult<Potts> {
     let pairs = n_sites.saturating_sub(1).saturating_mul(n_sites) / 2;
     let fields = n_sites.saturating_mul(n_states);
     let n = pairs
@@ -157,7 +100,7 @@ fn family(theta: &[f64], n_sites: usize, n_states: usize) -> PyResult<Family> {
             theta.len()
         )));
     }
-    Ok(Family(Potts::new(n_sites, n_states, theta.to_vec())))
+    Ok(Potts::new(n_sites, n_states, theta.to_vec()))
 }
 
 /// Fits rows of states as `mpf dca` does. Returns θ and the scores of pairs in the zero-sum gauge, the
@@ -231,7 +174,7 @@ pub fn potts_sample<'py>(
 ) -> PyResult<Draws<'py>> {
     let model = family(entries(&theta)?, shape.0, shape.1)?;
     let draws = run(py, n_threads, None, move |cancel, _| {
-        draw(&model, model.0.theta(), n, seed, cancel)
+        draw(&model, model.theta(), n, seed, cancel)
     })?;
     Ok(draws.to_pyarray(py))
 }
@@ -249,7 +192,7 @@ pub fn potts_score<'py>(
     let model = family(entries(&theta)?, shape.0, shape.1)?;
     let codes = codes.as_array().to_owned();
     let (scores, error) = run(py, n_threads, None, move |cancel, _| {
-        score(&model, model.0.theta(), &codes, seed, cancel)
+        score(&model, model.theta(), &codes, seed, cancel)
     })?;
     Ok((scores.to_pyarray(py), error))
 }
@@ -339,7 +282,7 @@ pub fn fit_rbm<'py>(
             }
         }
         let best = best.ok_or_else(|| Failure::input("n_starts=0 leaves nothing to fit"))?;
-        let dead = model.dead_units(&best.theta);
+        let dead = model.dead_units(&best.theta, &data);
         Ok((best, dead))
     })?;
     let converged = fit.stop.is_converged();

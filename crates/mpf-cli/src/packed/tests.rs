@@ -80,7 +80,7 @@ fn several_files_are_one() {
 
 #[test]
 fn every_damaged_byte_is_noticed_and_named() {
-    let states = random(20_000, 100, 2);
+    let states = random(30_000, 100, 2);
     let names = (0..100).map(|i| format!("unit {i}")).collect();
     let good = packed(&states, None, Some(names));
     let read = |bytes: &[u8]| {
@@ -89,7 +89,7 @@ fn every_damaged_byte_is_noticed_and_named() {
         match file {
             Err(failure) => Err(failure.message),
             Ok(file) => file
-                .read(0..20_000, &mut found, &mut weights)
+                .read(0..30_000, &mut found, &mut weights)
                 .map(|()| found),
         }
     };

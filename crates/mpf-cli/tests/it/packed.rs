@@ -69,7 +69,9 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
         assert_eq!(memory["names"], stream["names"]);
         let off = couplings(&memory).into_iter().zip(couplings(&stream));
         let off = off.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
-        assert!(off < 1e-8, "{method}: {off}");
+        // Equal rows are merged in memory alone: the two searches end at the same minimum, as far as
+        // its value tells, which is to the root of the rounding.
+        assert!(off < 1e-6, "{method}: {off}");
     }
     // The same bits, however little is held.
     let options = "--method mpf --refine none --max-iterations 10 --force";
