@@ -31,7 +31,7 @@ const CHUNK: u64 = 512;
 /// and without line breaks.
 const WRITTEN: u64 = 20;
 /// Bytes of the tables of an evaluation on one thread, and the units from which on there are such.
-const TABLES: u64 = 5 << 17;
+const TABLES: u64 = 3 << 19;
 const FEW_UNITS: u64 = 64;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 9;

@@ -86,7 +86,7 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
     }
     // In memory, all steps are there.
     let whole = good(path, "fit r.bits --in-memory -o whole.json");
-    assert!(whole.stdout.contains("held-out"), "{}", whole.stdout);
+    assert!(whole.stdout.contains("held out: "), "{}", whole.stdout);
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Grid {
 }
 
 /// Tables and tiles of the dense path on one thread, as measured: most of them stay allocated.
-const DENSE_SCRATCH: usize = 5 << 17;
+const DENSE_SCRATCH: usize = 3 << 19;
 
 /// Returns the bytes that the sums hold over all units and couplings of `samples`: R and G, a part
 /// of G for every chunk of samples, and the lists of set bits if they are used.
