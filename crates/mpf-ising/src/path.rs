@@ -344,6 +344,10 @@ impl PenaltyPath {
         // How many points of the path are above the largest of `lambdas`.
         let mut n_above = 0;
         if let Some(earlier) = checkpoint.resume::<PathState>()? {
+            // The fit that the λ's come from may have been cut short.
+            if fitter.options().minimizer.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             let known = [&larger[..], &lambdas[..], &smaller[..]].concat();
             n_above = earlier.check(all.data().n_units(), &known, larger.len(), parts.len())?;
             all.options.start = earlier.found.path.last().map(|p| p.fit.couplings.clone());
