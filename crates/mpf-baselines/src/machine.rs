@@ -6,7 +6,8 @@ use crate::Result;
 use crate::error::Error;
 use crate::log_z::{LogZ, LogZSource};
 use crate::rbm::Rbm;
-use mpf_core::{EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
+use crate::recipe::{MAX_ANNEALED_UNITS, Measure, log_probabilities};
+use mpf_core::{Cancel, EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
 use mpf_ising::internal::pairs;
 use mpf_ising::{Couplings, Samples, States, get_bit};
 use mpf_samplers::{AnnealedOptions, BinaryGibbs, annealed_log_z_of};
@@ -182,6 +183,27 @@ impl Machine {
             source: LogZSource::Annealed,
             effective_chains: Some(found.effective_chains),
         })
+    }
+
+    /// Returns ln p(x) of every sample, as [`log_scores`](crate::log_scores) does of an Ising model, but
+    /// enumerates no more than [`Machine::MAX_EXACT_UNITS`] units.
+    ///
+    /// # Errors
+    /// Those of [`Machine::log_z`], cancellation among them.
+    pub fn log_scores(
+        &self,
+        states: &States,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<(Vec<f64>, Measure)> {
+        let annealed = AnnealedOptions {
+            seed,
+            cancel: cancel.clone(),
+            ..Default::default()
+        };
+        let is_quick = self.n_units() <= MAX_ANNEALED_UNITS;
+        let log_z = is_quick.then(|| self.log_z(&annealed)).transpose()?;
+        Ok(log_probabilities(&self.scores(states), log_z))
     }
 }
 

@@ -29,7 +29,7 @@ use mpf_ising::{
 };
 
 pub use held_out::{HeldOut, Measure, log_scores};
-pub(crate) use held_out::{MIN_HELD_OUT, score_held_out};
+pub(crate) use held_out::{MAX_ANNEALED_UNITS, MIN_HELD_OUT, log_probabilities, score_held_out};
 pub use polish::{Polish, Polishing, Verdict};
 pub(crate) use trained::or_time_limit;
 pub use trained::{Stage, StepFailure, Trained};

@@ -163,7 +163,7 @@ pub fn sample(
     sample::draw(args, model, cancel)
 }
 
-/// Returns [`log_scores`] of data under a model.
+/// Returns [`log_scores`] of data under a model, with hidden units or without.
 ///
 /// # Errors
 /// Data of other units, and those of [`log_scores`].
@@ -179,7 +179,10 @@ pub fn score(
         return Err(Failure::input(why)
             .hint("evaluate a model on data of the same units, in the same order"));
     }
-    Ok(log_scores(&model.couplings, &raster.states, seed, cancel)?)
+    Ok(match model.machine()? {
+        None => log_scores(&model.couplings, &raster.states, seed, cancel)?,
+        Some(machine) => machine.log_scores(&raster.states, seed, cancel)?,
+    })
 }
 
 /// Runs `mpf dca`.

@@ -139,7 +139,10 @@ fn run_machine(
     options.minimizer.checkpoint = checkpoint.clone();
     refuse_constant(raster, &samples)?;
     refuse_transposed(raster, &samples, args.force)?;
-    let made = machine::make(args, &options, raster, &samples, console);
+    let bars = Bars::new(console);
+    let show = |step: &Step| bars.show(step);
+    let made = machine::make(args, &options, raster, &samples, console, &show);
+    bars.clear();
     let outcome = made.and_then(|made| machine::deliver(args, made, console));
     args.checkpoint.end(&checkpoint, console, outcome)
 }
@@ -172,7 +175,7 @@ pub(crate) fn fit(
             let samples = raster.samples()?;
             refuse_constant(raster, &samples)?;
             refuse_transposed(raster, &samples, args.force)?;
-            let made = machine::make(args, &options, raster, &samples, console)?;
+            let made = machine::make(args, &options, raster, &samples, console, show)?;
             return Ok((made.model, made.findings));
         }
         if let Some(unknown) = &raster.unknown {

@@ -3,7 +3,8 @@
     python benchmarks/peers.py [--quick]
 
 Prints the time of each fit and its held-out log-likelihood, in nats per sample. A package that is not
-installed is left out: `pip install scikit-learn python-picard coniii`.
+installed is left out: `pip install scikit-learn python-picard coniii`. The program `mpf`, if MPF_PROGRAM
+names it, fits the same data as the package.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import statistics
+import subprocess
+import tempfile
 import time
 import warnings
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
@@ -154,7 +159,7 @@ def machines(quick: bool) -> None:
     X, test = X[:n], X[n:]
     rows = []
     for name, method in [("minprobflow, MPF", "mpf"), ("minprobflow, PL", "pl")]:
-        fitted, seconds = timed(lambda method=method: RBM(n_hidden=n_hidden, method=method).fit(X))
+        fitted, seconds = timed(lambda method=method: RBM(hidden=n_hidden, method=method, held_out=0).fit(X))
         rows.append((name, seconds, fitted.score(test)))
     for n_iter in (10, 100):
         model = BernoulliRBM(n_components=n_hidden, n_iter=n_iter, learning_rate=0.05, random_state=0)
@@ -229,13 +234,46 @@ def ica(quick: bool) -> None:
     table(f"ICA, {n} whitened {side}x{side} patches", rows)
 
 
+def program(quick: bool) -> None:
+    """Compares fits of the package with those of the program, which also reads and writes files."""
+    mpf = os.environ.get("MPF_PROGRAM")
+    if not mpf:
+        print("\nthe program is left out: MPF_PROGRAM does not name it")
+        return
+    print("\nSeconds of the same fit, medians of alternating runs\n")
+    print(f"| {'':34} | {'mpf fit':>9} | {'Python':>9} | ratio |")
+    print(f"| {'-' * 34} | {'-' * 8}: | {'-' * 8}: | ----: |")
+    for n_units, n_samples, options in [
+        (20, 20_000, {}),
+        (60, 20_000, {"method": "mpf", "held_out": 0, "polish": 0}),
+        (200, 50_000, {"method": "mpf", "held_out": 0, "polish": 0}),
+    ][: 2 if quick else 3]:
+        X = np.random.default_rng(0).random((n_samples, n_units)) < 0.3
+        X[:, 1::2] ^= X[:, ::2] & (np.random.default_rng(1).random((n_samples, n_units // 2)) < 0.3)
+        X = X.astype(np.uint8)
+        with tempfile.TemporaryDirectory() as folder:
+            data, model = Path(folder) / "x.npy", Path(folder) / "m.json"
+            np.save(data, X)
+            words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+            command = [mpf, "fit", str(data), "-o", str(model), "--force", "--quiet", *words]
+            theirs, ours = [], []
+            for _ in range(3 if quick else 7):
+                theirs.append(timed(lambda: subprocess.run(command, check=True, capture_output=True))[1])
+                fitted, seconds = timed(lambda: Ising(**options).fit(X))
+                ours.append(seconds)
+            assert fitted.couplings_.tobytes() == Ising.from_file(model).couplings_.tobytes()
+        a, b = statistics.median(theirs), statistics.median(ours)
+        name = f"{n_units} units, {n_samples} samples{', MPF alone' if options else ', default'}"
+        print(f"| {name:34} | {a:9.3f} | {b:9.3f} | {b / a:5.2f} |")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less data")
-    parser.add_argument("--only", choices=["ising", "rbm", "ica"])
+    parser.add_argument("--only", choices=["ising", "rbm", "ica", "program"])
     arguments = parser.parse_args()
     print(f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    for title, work in [("ising", ising), ("rbm", machines), ("ica", ica)]:
+    for title, work in [("ising", ising), ("rbm", machines), ("ica", ica), ("program", program)]:
         if arguments.only in (None, title):
             try:
                 work(arguments.quick)

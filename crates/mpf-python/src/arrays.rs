@@ -1,6 +1,6 @@
 //! Data of NumPy, read as the program reads a file.
 
-use crate::run::exception;
+use crate::run::{exception, guarded};
 use mpf_cli::embed::{self, Raster};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -59,8 +59,9 @@ impl Data<'_> {
                 unheard: 0,
                 signal: &mut signal,
             };
-            embed::read(command, options, header.chain(body), length, names, weights)
-        });
+            let bytes = header.chain(body);
+            guarded(|| embed::read(command, options, bytes, length, names, weights))
+        })?;
         match signal {
             Some(error) => Err(error),
             None => raster.map_err(|failure| exception(&failure)),

@@ -1,4 +1,4 @@
-//! `mpf fit`, `compare`, `evaluate` and `sample`, and their models.
+//! `mpf fit`, `compare`, `evaluate` and `sample`, and their models, with hidden units or without.
 
 use crate::arrays::Data;
 use crate::run::{exception, run};
@@ -10,7 +10,7 @@ use pyo3::types::PyType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An Ising or K-pairwise model with its history: a model file in memory.
+/// An Ising model, K-pairwise model or RBM with its history: a model file in memory.
 #[pyclass(frozen, module = "minprobflow._native")]
 pub struct Model(Arc<embed::Model>);
 
@@ -84,6 +84,16 @@ impl Model {
     #[getter]
     fn potential<'py>(&self, py: Python<'py>) -> Option<Vector<'py>> {
         self.0.couplings.potential().map(|v| v.to_pyarray(py))
+    }
+
+    /// W and c of hidden units.
+    #[getter]
+    fn hidden<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Vector<'py>)>> {
+        let Some(hidden) = &self.0.hidden else {
+            return Ok(None);
+        };
+        let weights = PyArray2::from_vec2(py, &hidden.weights)?;
+        Ok(Some((weights, hidden.biases.to_pyarray(py))))
     }
 
     /// h and K of ±1 spins.

@@ -4,7 +4,7 @@
 mod arrays;
 mod ica;
 mod ising;
-mod local;
+mod potts;
 mod run;
 
 use pyo3::prelude::*;
@@ -17,7 +17,10 @@ mod _native {
     #[pymodule_export]
     use super::ising::{Model, compare, diagnose, evaluate, fit};
     #[pymodule_export]
-    use super::local::{dca, fit_potts, fit_rbm, potts_sample, potts_score, rbm_sample, rbm_score};
+    use super::potts::{dca, fit_potts, potts_sample, potts_score};
+    #[cfg(debug_assertions)]
+    #[pymodule_export]
+    use super::run::_panic;
 
     use super::*;
 

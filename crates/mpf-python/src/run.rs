@@ -39,6 +39,27 @@ pub fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
+/// Runs `work`; a panic, which is a bug, becomes an exception.
+pub fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let why = panic.downcast_ref::<String>().map(String::as_str);
+        let why = why.or_else(|| panic.downcast_ref::<&str>().copied());
+        PyRuntimeError::new_err(format!(
+            "a bug in minprobflow, please report it: {}",
+            why.unwrap_or("no message")
+        ))
+    })
+}
+
+/// Panics on a thread of the pool, for the test of [`guarded`].
+#[cfg(debug_assertions)]
+#[pyfunction]
+pub fn _panic(py: Python<'_>) -> PyResult<()> {
+    run(py, 2, None, |_, _| -> Result<(), Failure> {
+        panic!("asked to panic")
+    })
+}
+
 /// Where work says how far it is.
 pub type Progress<'a> = &'a (dyn Fn(&Step) + Sync);
 
@@ -63,7 +84,7 @@ pub fn run<T: Send + 'static, E: Into<Failure> + Send + 'static>(
         let note = |step: &Step| {
             *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(step.clone());
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| work(&stop, &note)));
+        let outcome = guarded(|| work(&stop, &note));
         // Nobody listens after an interruption.
         let _ = sender.send(outcome);
     });
@@ -87,14 +108,7 @@ pub fn run<T: Send + 'static, E: Into<Failure> + Send + 'static>(
         }
         match outcome {
             Some(Ok(result)) => return result.map_err(|error| exception(&error.into())),
-            Some(Err(panic)) => {
-                let why = panic.downcast_ref::<String>().map(String::as_str);
-                let why = why.or_else(|| panic.downcast_ref::<&str>().copied());
-                return Err(PyRuntimeError::new_err(format!(
-                    "a bug in minprobflow, please report it: {}",
-                    why.unwrap_or("no message")
-                )));
-            }
+            Some(Err(panic)) => return Err(panic),
             None => {}
         }
         let step = latest.lock().unwrap_or_else(PoisonError::into_inner).take();

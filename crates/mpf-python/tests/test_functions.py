@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 from conftest import recording
 
 import minprobflow
-from minprobflow import Ising, KPairwise, compare, diagnose, penalty_path, plot_couplings, plot_fit, report
+from minprobflow import RBM, Ising, KPairwise, LaplaceICA, Potts, compare, diagnose, penalty_path, plot_couplings, plot_fit, report, sample
 
 MODULES = ["", "._options", "._functions", "._ising", "._ica", "._potts", "._rbm"]
 
@@ -46,7 +47,7 @@ def test_a_report_shows_itself(tmp_path, X):
     assert truth.numbers["mean_square_error_of_couplings"] == 0
 
 
-def test_a_k_pairwise_model_has_its_own_files(tmp_path, X):
+def test_every_model_has_its_own_files(tmp_path, X):
     model = KPairwise().fit(X)
     model.to_file(tmp_path / "k.json")
     assert KPairwise.from_file(tmp_path / "k.json").potential_.tobytes() == model.potential_.tobytes()
@@ -55,6 +56,14 @@ def test_a_k_pairwise_model_has_its_own_files(tmp_path, X):
     Ising().fit(X).to_file(tmp_path / "i.json")
     with pytest.raises(ValueError, match="Ising.from_file"):
         KPairwise.from_file(tmp_path / "i.json")
+    RBM(hidden=2).fit(X).to_file(tmp_path / "r.json")
+    with pytest.raises(ValueError, match="RBM.from_file"):
+        Ising.from_file(tmp_path / "r.json")
+    # Functions take files of all three.
+    for name, model in (("i", Ising), ("k", KPairwise), ("r", RBM)):
+        file = tmp_path / f"{name}.json"
+        np.testing.assert_array_equal(sample(file, 20), model.from_file(file).sample(20))
+        assert report(file, X).verdict in ("agrees", "disagrees")
 
 
 def test_comparisons_and_diagnoses_read_well(X):
@@ -69,6 +78,12 @@ def test_plots(X):
     ax = plot_couplings(model)
     drawn = ax.images[0].get_array()
     np.testing.assert_array_equal(drawn, model.to_spins()[1])
+    machine = RBM(hidden=2).fit(X)
+    np.testing.assert_array_equal(plot_couplings(machine).images[0].get_array(), -machine.weights_)
+    potts = Potts(theta=-1).fit(X)
+    np.testing.assert_array_equal(plot_couplings(potts).images[0].get_array(), potts.scores_)
+    with pytest.raises(ValueError, match="no couplings"):
+        plot_couplings(LaplaceICA(method="ml").fit(np.random.default_rng(0).laplace(size=(200, 2))))
     ax = plot_fit(model, X)
     means = ax.containers[1].lines[0]
     np.testing.assert_allclose(np.sort(means.get_xdata()), np.sort(X.mean(axis=0)))
@@ -89,5 +104,31 @@ def test_types_are_right():
 def test_the_stubs_name_what_is_there():
     stubs = (pathlib.Path(minprobflow.__file__).parent / "_native.pyi").read_text()
     for name in dir(minprobflow._native):
-        if not name.startswith("__"):
+        if not name.startswith("_"):
             assert f"def {name}(" in stubs or f"class {name}" in stubs, name
+
+
+READMES = [pathlib.Path(__file__).parents[k] / "README.md" for k in (1, 3)]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("readme", READMES, ids=["of the package", "of the repository"])
+def test_the_readme_runs(readme, tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 1
+    np.save(tmp_path / re.search(r'np.load\("(.*?)"\)', blocks[0])[1], recording(400, 6, 0))
+    monkeypatch.chdir(tmp_path)
+    exec(blocks[0], {})
+    assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_notebook_runs():
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    path = pathlib.Path(__file__).parents[1] / "examples" / "retina.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    kinds = [kind for output in outputs for kind in output.get("data", {})]
+    # Both plots, the comparison and the report.
+    assert kinds.count("image/png") == 2 and kinds.count("text/html") == 2

@@ -1,6 +1,7 @@
 """Ctrl-C, threads, panics, progress, and Python without scikit-learn."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,13 +17,13 @@ from minprobflow import Ising, LaplaceICA
 FITS = [
     ("Ising(errors='bootstrap', resamples=100_000)", "R.random((4000, 60)) < 0.3"),
     ("Ising(l1='auto')", "R.random((20_000, 150)) < 0.2"),
-    ("RBM(n_hidden=30, n_starts=1000)", "R.random((4000, 40)) < 0.3"),
+    ("RBM(hidden=30, starts=1000)", "R.random((4000, 40)) < 0.3"),
     ("Potts(tolerance=0.0, l2=0.0)", "R.integers(0, 20, (4000, 60))"),
     ("LaplaceICA()", "R.laplace(size=(50_000, 60))"),
 ]
 
 CODE = """
-import warnings, numpy as np
+import time, warnings, numpy as np
 from minprobflow import *
 warnings.simplefilter("ignore")
 R = np.random.default_rng(0)
@@ -32,23 +33,29 @@ try:
     model.fit(data)
     print("finished")
 except KeyboardInterrupt:
-    print("interrupted", [name for name in vars(model) if name.endswith("_")])
+    print("interrupted", time.time(), [name for name in vars(model) if name.endswith("_")])
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for children")
 @pytest.mark.parametrize("model, data", FITS)
-def test_ctrl_c_stops_a_fit_and_leaves_the_estimator_unfitted(model, data):
-    code = CODE.format(model, data)
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(1)
-    assert child.poll() is None, "the fit is too short for the test"
-    start = time.monotonic()
-    child.send_signal(signal.SIGINT)
-    output, _ = child.communicate(timeout=60)
-    print(f"{model} stopped after {time.monotonic() - start:.2f} s")
-    assert output == "interrupted []\n"
+def test_ctrl_c_stops_a_fit_within_a_second_and_leaves_the_estimator_unfitted(model, data):
+    seconds = []
+    # A busy machine may be late: one of three must be in time.
+    while not seconds or (min(seconds) >= 1 and len(seconds) < 3):
+        code = CODE.format(model, data)
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(1)
+        assert child.poll() is None, "the fit is too short for the test"
+        start = time.time()
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=60)
+        word, end, results = output.split(maxsplit=2)
+        assert (word, results) == ("interrupted", "[]\n")
+        seconds.append(float(end) - start)
+    print(f"{model} stopped after {seconds} s")
+    assert min(seconds) < 1
 
 
 def test_other_threads_run_during_a_fit():
@@ -103,6 +110,32 @@ def test_nothing_is_printed_unless_asked(X, capfd):
     assert "CD" in capfd.readouterr().err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pty")
+def test_progress_is_a_bar_in_a_real_terminal():
+    import pty
+
+    code = """
+import numpy as np
+from minprobflow import Ising
+X = (np.random.default_rng(0).random((2000, 30)) < 0.3).astype(np.uint8)
+Ising(verbose=True, method="cd", updates=3000, held_out=0).fit(X)
+"""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert child.wait() == 0
+    assert re.search(r"\rCD \[=+ *\] \d+/3000 ".encode(), shown), shown
+    # Nothing is left of the bar, and no other line.
+    assert shown.rstrip(b" \r").endswith(b"\r") or b"\n" not in shown
+
+
 def test_progress_is_a_bar_in_a_terminal(monkeypatch, capsys):
     from minprobflow._progress import Bar
 
@@ -152,7 +185,7 @@ import minprobflow
 from minprobflow import Ising, KPairwise, LaplaceICA, Potts, RBM
 R = np.random.default_rng(0)
 X = R.integers(0, 2, (200, 4))
-for estimator in (Ising(), KPairwise(), RBM(), Potts(theta=-1), LaplaceICA(method="ml")):
+for estimator in (Ising(), KPairwise(), RBM(hidden=2), Potts(theta=-1), LaplaceICA(method="ml")):
     data = R.laplace(size=(200, 4)) if isinstance(estimator, LaplaceICA) else X
     try:
         estimator.sample(1)

@@ -1,12 +1,14 @@
 """Fits, scores and files are those of the program, to the bit."""
 
 import json
+import os
+import subprocess
 
 import numpy as np
 import pytest
 from conftest import recording
 
-from minprobflow import Ising, KPairwise, Potts, compare, dca, report, sample
+from minprobflow import RBM, Ising, KPairwise, LaplaceICA, Potts, compare, dca, report, sample
 
 CASES = {
     "default, refined by likelihood": (Ising, {}, (600, 6, 1)),
@@ -19,6 +21,9 @@ CASES = {
     "sandwich": (Ising, {"errors": "sandwich"}, (500, 5, 8)),
     "bootstrap": (Ising, {"errors": "bootstrap", "resamples": 10}, (300, 4, 9)),
     "nodewise rise": (Ising, {"method": "rise", "l1": 0.01}, (400, 7, 10)),
+    "rbm": (RBM, {"hidden": 3}, (500, 7, 12)),
+    "semi-restricted, mpf": (RBM, {"hidden": 2, "semi_restricted": True, "method": "mpf", "l2": 0.02}, (400, 6, 13)),
+    "rbm by persistent chains": (RBM, {"hidden": 2, "method": "pcd", "updates": 50, "random_state": 3}, (300, 5, 14)),
     "k-pairwise": (KPairwise, {"smooth_potential": 0.1}, (700, 9, 11)),
 }
 
@@ -26,6 +31,8 @@ CASES = {
 def options(parameters):
     names = {"random_state": "seed"}
     for name, value in parameters.items():
+        if name == "semi_restricted":
+            continue
         yield f"--{names.get(name, name).replace('_', '-')}={value}"
 
 
@@ -38,12 +45,19 @@ def test_couplings_are_the_same_to_the_bit(mpf, tmp_path, case):
     given = list(options(parameters))
     if estimator is KPairwise:
         given.append("--model=k-pairwise")
+    if estimator is RBM:
+        given.append("--model=srbm" if "semi_restricted" in parameters else "--model=rbm")
     mpf("fit", tmp_path / "x.npy", "-o", tmp_path / "model.json", *given)
     theirs = estimator.from_file(tmp_path / "model.json")
     ours = estimator(**parameters).fit(X)
     assert ours.couplings_.tobytes() == theirs.couplings_.tobytes()
     if estimator is KPairwise:
         assert ours.potential_.tobytes() == theirs.potential_.tobytes()
+    if estimator is RBM:
+        assert ours.weights_.tobytes() == theirs.weights_.tobytes()
+        assert ours.hidden_fields_.tobytes() == theirs.hidden_fields_.tobytes()
+        assert (theirs.hidden, theirs.semi_restricted) == (ours.hidden, ours.semi_restricted)
+        assert ours.score(X) == theirs.score(X)
     if "errors" in parameters:
         assert ours.standard_errors_.tobytes() == theirs.standard_errors_.tobytes()
     for name in ("l1", "l2", "value", "iterations", "stop", "warnings", "held_out", "path"):
@@ -153,6 +167,20 @@ def test_contacts_are_the_same(mpf, tmp_path):
     ours = Potts(method="mpf", gap=0, n_states=len(found.states)).fit(codes)
     assert ours.couplings_.tobytes() == theirs.couplings_.tobytes()
     np.testing.assert_array_equal(ours.scores_, theirs.scores_)
+
+
+def test_filters_are_those_of_the_library(tmp_path):
+    """The example `filters` of mpf-ica, which MPF_FILTERS names, fits as Rust programs do."""
+    program = os.environ.get("MPF_FILTERS")
+    if not program:
+        pytest.skip("MPF_FILTERS does not name the example filters of mpf-ica")
+    rng = np.random.default_rng(0)
+    X = rng.laplace(size=(2000, 4)) @ rng.normal(size=(4, 4))
+    text = "\n".join(",".join(map(repr, row)) for row in X.tolist())
+    for method in ("ml", "mpf"):
+        done = subprocess.run([program, method], input=text, capture_output=True, text=True, check=True)
+        theirs = np.loadtxt(done.stdout.splitlines(), delimiter=",")
+        assert LaplaceICA(method=method).fit(X).filters_.tobytes() == theirs.tobytes()
 
 
 def test_errors_have_the_words_of_the_program(mpf, tmp_path):

@@ -88,7 +88,7 @@ def failures(estimator, expected):
         # As models of real numbers above a threshold.
         (Ising(binarize=0.5, held_out=0), dict.fromkeys(ONE_SIDE, CONSTANT)),
         (KPairwise(binarize=0.5, held_out=0), dict.fromkeys(ONE_SIDE, CONSTANT)),
-        (RBM(binarize=0.5, n_starts=1), {}),
+        (RBM(binarize=0.5, hidden=2, starts=1, held_out=0), dict.fromkeys(ONE_SIDE, CONSTANT)),
         (LaplaceICA(method="ml"), {}),
         # As they are.
         (Ising(held_out=0), dict.fromkeys(REAL_NUMBERS, BINARY)),
@@ -129,7 +129,7 @@ def test_a_pipeline_with_a_binarizer():
     assert cross_val_score(pipeline, X, cv=3).shape == (3,)
 
 
-@pytest.mark.parametrize("estimator", [Ising(errors="sandwich"), KPairwise(), RBM(), Potts(), LaplaceICA(method="ml")], ids=str)
+@pytest.mark.parametrize("estimator", [Ising(errors="sandwich"), KPairwise(), RBM(hidden=2), Potts(), LaplaceICA(method="ml")], ids=str)
 def test_pickle_and_clone(estimator):
     X = np.random.default_rng(0).laplace(size=(300, 4)) if isinstance(estimator, LaplaceICA) else recording(300, 4, 0)
     fitted = estimator.fit(X)

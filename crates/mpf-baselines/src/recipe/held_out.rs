@@ -25,7 +25,7 @@ use std::f64::consts::LN_2;
 /// Fewer held-out samples than this say nothing.
 pub(crate) const MIN_HELD_OUT: usize = 20;
 /// The most units for which annealing is quick enough to be done unasked.
-const MAX_ANNEALED_UNITS: usize = 400;
+pub(crate) const MAX_ANNEALED_UNITS: usize = 400;
 
 /// What the bits of a [`HeldOut`] measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ fn log_z(couplings: &Couplings, seed: u64, cancel: &Cancel) -> Result<Option<Log
 }
 
 /// Makes log-probabilities of the scores of samples; pseudolikelihoods if ln Z is not known.
-fn log_probabilities(scores: &[[f64; 3]], log_z: Option<LogZ>) -> (Vec<f64>, Measure) {
+pub(crate) fn log_probabilities(scores: &[[f64; 3]], log_z: Option<LogZ>) -> (Vec<f64>, Measure) {
     match log_z.filter(LogZ::is_reliable) {
         Some(log_z) => (
             scores.iter().map(|s| -(s[2] + log_z.value)).collect(),

@@ -1,19 +1,18 @@
 //! `mpf fit --model rbm|srbm`: machines with hidden units.
 
-use super::FitArgs;
 use super::messages::{grouped, held_out_in_words};
+use super::{FitArgs, Show, Step};
 use crate::console::Console;
 use crate::data::Raster;
 use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::memory::{self, FitBytes, product};
 use crate::model::{Convention, FitRecord, Hidden, Model};
 use mpf_baselines::{
-    HeldOut, Machine, MachineFit, MachineOptions, MachineProgress, MachineTrainer, MachineWarning,
-    Polish, Stage, block_length,
+    HeldOut, Machine, MachineFit, MachineOptions, MachineProgress, MachineWarning, Polish, Stage,
+    block_length,
 };
 use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Preflight, Samples};
-use mpf_report::progress::{bar, spinner};
 use mpf_report::text::{digits, duration};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -101,6 +100,7 @@ pub(super) fn make(
     raster: &Raster,
     samples: &Samples,
     console: Console,
+    show: Show<'_>,
 ) -> Result<Made, Failure> {
     let needed = args.check_machine_memory(options, raster, samples)?;
     let cancel = &options.minimizer.cancel;
@@ -119,8 +119,8 @@ pub(super) fn make(
     for finding in &findings {
         console.note(&format!("note: {finding}"));
     }
-    let fit = fit(options, samples)?;
-    let (held_out, failure) = match held_out(args, options, raster, &fit) {
+    let fit = options.fit(samples, &mut |at| show(&step(options, at)))?;
+    let (held_out, failure) = match held_out(args, options, raster, &fit, show) {
         Ok(found) => (found, None),
         Err(failure) if cancel.reason() == Some(StopReason::Cancelled) => {
             return Err(failure);
@@ -163,27 +163,27 @@ pub(super) fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8
     })
 }
 
-/// Fits with a bar of the updates, or a line of the start under way.
-fn fit(options: &MachineOptions, samples: &Samples) -> Result<MachineFit, Failure> {
-    let has_objective = matches!(
-        options.trainer,
-        MachineTrainer::Mpf | MachineTrainer::Pseudolikelihood
-    );
-    let shown = match has_objective {
-        true => spinner("machine"),
-        false => bar(options.updates as u64).with_prefix("updates"),
-    };
-    let fit = options.fit(samples, &mut |step: MachineProgress| match step.objective {
-        None => shown.set_position(step.iteration as u64),
-        Some((value, gradient)) => shown.set_message(format!(
-            "start {} of {}, {} iterations, objective {value:.6}, gradient {gradient:.1e}",
-            step.start + 1,
-            options.starts,
-            step.iteration
-        )),
-    });
-    shown.finish_and_clear();
-    Ok(fit?)
+/// Describes the step that a fit is at: a bar of the updates, or a line of the start under way.
+fn step(options: &MachineOptions, at: MachineProgress) -> Step {
+    match at.objective {
+        None => Step {
+            name: "updates",
+            done: Some(at.iteration),
+            total: Some(options.updates),
+            message: None,
+        },
+        Some((value, gradient)) => Step {
+            name: "machine",
+            done: Some(at.iteration),
+            total: None,
+            message: Some(format!(
+                "start {} of {}, {} iterations, objective {value:.6}, gradient {gradient:.1e}",
+                at.start + 1,
+                options.starts,
+                at.iteration
+            )),
+        },
+    }
 }
 
 fn held_out(
@@ -191,19 +191,23 @@ fn held_out(
     options: &MachineOptions,
     raster: &Raster,
     fit: &MachineFit,
+    show: Show<'_>,
 ) -> Result<Option<HeldOut>, Failure> {
     // Rows with counts are in no order: there is no last part of a recording.
     if raster.weights.is_some() || args.held_out == 0.0 {
         return Ok(None);
     }
-    let waiting = spinner("held-out check");
+    show(&Step {
+        name: "held-out check",
+        done: None,
+        total: None,
+        message: None,
+    });
     let length = match args.block_length {
         Some(length) => length,
         None => block_length(&raster.states)?,
     };
-    let found = options.held_out(fit, &raster.states, args.held_out, length);
-    waiting.finish_and_clear();
-    Ok(found?)
+    Ok(options.held_out(fit, &raster.states, args.held_out, length)?)
 }
 
 fn record(args: &FitArgs, fit: &MachineFit, held_out: Option<HeldOut>) -> FitRecord {

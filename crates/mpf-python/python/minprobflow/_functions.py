@@ -13,8 +13,10 @@ import numpy as np
 
 from . import _native
 from ._base import Data, as_matrix, names_of, warn, weights_of
-from ._ising import Ising
+from ._binary import READING, kind
+from ._ising import Ising, KPairwise
 from ._options import seed, threads, words
+from ._rbm import RBM
 
 
 def _data(X: Any, sample_weight: Any = None) -> Data:
@@ -176,17 +178,14 @@ def sample(model: Any, n_samples: int, random_state: Any = None, **options: Any)
 def _estimator(model: Any) -> Any:
     if hasattr(model, "sample"):
         return model
-    made = Ising()
     if isinstance(model, (str, os.PathLike)):
-        made._take(_native.Model.read(os.fspath(model), None))
-    else:
-        couplings = np.ascontiguousarray(model, dtype=np.float64)
-        if couplings.ndim != 2 or couplings.shape[0] != couplings.shape[1]:
-            raise ValueError(f"couplings of shape {couplings.shape}: J is a square matrix")
-        names = [str(i) for i in range(len(couplings))]
-        made._take(_native.Model(couplings, names))
-    made.n_features_in_ = len(made.couplings_)
-    return made
+        found = _native.Model.read(os.fspath(model), None)
+        return {"Ising": Ising, "KPairwise": KPairwise, "RBM": RBM}[kind(found)]()._of(found)
+    couplings = np.ascontiguousarray(model, dtype=np.float64)
+    if couplings.ndim != 2 or couplings.shape[0] != couplings.shape[1]:
+        raise ValueError(f"couplings of shape {couplings.shape}: J is a square matrix")
+    names = [str(i) for i in range(len(couplings))]
+    return Ising()._of(_native.Model(couplings, names))
 
 
 def diagnose(
@@ -226,8 +225,8 @@ def report(
     """
     fitted = _estimator(model)
     if not hasattr(fitted, "model_"):
-        raise ValueError("a report needs a fitted Ising or KPairwise model")
-    reading = {"spins": fitted.spins, "levels": fitted.levels, "binarize": fitted.binarize}
+        raise ValueError("a report needs a fitted Ising, KPairwise or RBM model")
+    reading = {name: getattr(fitted, name) for name in READING}
     given = words({**reading, "seed": seed(random_state), **options})
     true = None if truth is None else _estimator(truth).model_
     data = _data(X, sample_weight)

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any
 
 import numpy as np
 
 from . import _native
-from ._base import HAS_SKLEARN, Data, Estimator, names_of, warn, weights_of
-from ._options import seed, words
-from ._progress import Bar
-
-if HAS_SKLEARN:
-    from sklearn.base import DensityMixin
-else:
-
-    class DensityMixin:  # type: ignore[no-redef]
-        """Without scikit-learn there is nothing to mix in."""
-
+from ._binary import BinaryModel
 
 PARAMETERS = """
     Every parameter is the option of ``mpf fit`` with its name; None leaves it to the program, whose
@@ -81,11 +69,8 @@ PARAMETERS = """
         The rest of what a model file says about the fit: ``l1``, ``l2``, ``path``, ``held_out``, ...
 """
 
-#: Options that say how X is to be read.
-READING = ("spins", "levels", "binarize")
 
-
-class Ising(DensityMixin, Estimator):
+class Ising(BinaryModel):
     __doc__ = f"""An Ising model, p(x) = exp(-x'Jx)/Z of x in {{0,1}}^d, fitted as ``mpf fit`` does.
     {PARAMETERS}
     Examples
@@ -102,9 +87,6 @@ class Ising(DensityMixin, Estimator):
     >>> model.sample(3, random_state=1).shape
     (3, 4)
     """
-
-    #: What ``--model`` is called.
-    _model_name = "ising"
 
     def __init__(
         self,
@@ -171,116 +153,15 @@ class Ising(DensityMixin, Estimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _words(self) -> list[str]:
-        """Returns the options of the fit."""
-        python = ("support", "random_state", "n_jobs", "verbose")
-        given = {k: v for k, v in self.get_params().items() if k not in python}
-        options = words({**given, "seed": seed(self.random_state)})
-        return [f"--model={self._model_name}", *options]
+    _kind = "Ising"
 
-    def _data_words(self) -> list[str]:
-        return words({name: getattr(self, name) for name in READING})
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fits the rows of X, which may be an array, a DataFrame, a memory map or a sparse matrix.
-
-        ``sample_weight`` says how often each row occurred. Ctrl-C leaves the estimator unfitted.
-        """
-        self._forget()
-        try:
-            matrix = self._check(X, reset=True)
-            data = Data(matrix, names_of(X), weights_of(sample_weight, matrix.shape[0]))
-            pairs = self.support
-            if pairs is not None:
-                pairs = [(int(i), int(j)) for i, j in np.asarray(pairs)]
-            with Bar(self.verbose) as show:
-                made = self._run(
-                    _native.fit, data, self._words(), pairs, self._threads, show
-                )
-        except BaseException:
-            self._forget()
-            raise
-        model, notes, findings = made
-        self._take(model)
-        self.findings_ = notes + findings
-        warn(self.warnings_)
-        return self
-
-    def _take(self, model: _native.Model) -> None:
-        """Takes a fitted model over."""
-        self.model_ = model
-        self.couplings_ = model.couplings
-        self.fields_ = np.diag(self.couplings_).copy()
-        errors = model.errors() or (None, None)
-        self.standard_errors_: np.ndarray | None = errors[0]
-        self.corrected_couplings_: np.ndarray | None = errors[1]
-        self.record_: dict[str, Any] = json.loads(model.record or "{}")
-        self.n_iter_ = self.record_.get("iterations", 0)
-        self.stop_reason_ = self.record_.get("stop") or "closed form"
-        self.warnings_: list[str] = self.record_.get("warnings", [])
+    def _model_name(self) -> str:
+        return "ising"
 
     def to_spins(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns h and K of p(s) = exp(sum h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s = -1 or +1."""
         self._fitted()
         return self.model_.spins()
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Returns ln p(x) of every row.
-
-        Z is a sum over all states up to 24 units, and an estimate by annealed importance sampling up
-        to 400. Where that cannot be relied on, and for more units, the score is the
-        pseudolikelihood, sum_i ln p(x_i | the others), with a warning.
-        """
-        self._fitted()
-        data = Data(self._check(X, reset=False))
-        seed_ = seed(self.random_state) or 0
-        scores, measure = self._run(
-            self.model_.score, data, self._data_words(), seed_, self._threads
-        )
-        if "pseudolikelihood" in measure:
-            warn(["ln Z cannot be estimated reliably: the score is the pseudolikelihood"])
-        return scores
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Returns the mean of ``score_samples``."""
-        return float(np.mean(self.score_samples(X)))
-
-    def sample(self, n_samples: int = 1, random_state: Any = None, **options: Any) -> np.ndarray:
-        """Draws states of the model, of 0 and 1, or -1 and +1 with ``spins``.
-
-        Options are those of ``mpf sample``: ``sampler``, ``chains``, ``burn_in``, ``thin``.
-        """
-        self._fitted()
-        given = ["-n", str(n_samples), *words({**options, "seed": seed(random_state)})]
-        draws, warnings = self.model_.sample(given, self._threads)
-        warn(warnings)
-        return 2 * draws.astype(np.int8) - 1 if self.spins else draws
-
-    def to_file(self, path: str | os.PathLike[str], convention: str = "binary") -> None:
-        """Writes a model file of ``mpf``: .json, .npz or .csv, in the paper's convention or "spins"."""
-        self._fitted()
-        self.model_.write(os.fspath(path), convention)
-
-    @classmethod
-    def from_file(cls, path: str | os.PathLike[str], assume: str | None = None) -> Any:
-        """Reads a model file of ``mpf``; ``assume`` is the convention of a bare matrix."""
-        model = _native.Model.read(os.fspath(path), assume)
-        has_potential = model.potential is not None
-        if has_potential != issubclass(cls, KPairwise):
-            right = "KPairwise" if has_potential else "Ising"
-            raise ValueError(f"{path}: this is no model for {cls.__name__}: use {right}.from_file")
-        self = cls()
-        self._take(model)
-        self.findings_ = []
-        self.n_features_in_ = len(model.names)
-        if model.names != [str(i) for i in range(len(model.names))]:
-            self.feature_names_in_ = np.array(model.names, dtype=object)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing is not None
-        return tags
 
 
 class KPairwise(Ising):
@@ -302,8 +183,6 @@ class KPairwise(Ising):
     >>> KPairwise(held_out=0).fit(X).potential_.shape
     (6,)
     """
-
-    _model_name = "k-pairwise"
 
     def __init__(
         self,
@@ -369,6 +248,11 @@ class KPairwise(Ising):
             verbose=verbose,
         )
         self.smooth_potential = smooth_potential
+
+    _kind = "KPairwise"
+
+    def _model_name(self) -> str:
+        return "k-pairwise"
 
     def _take(self, model: _native.Model) -> None:
         super()._take(model)

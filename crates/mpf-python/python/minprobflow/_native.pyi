@@ -27,6 +27,8 @@ class Model:
     def potential(self) -> np.ndarray | None: ...
     @property
     def record(self) -> str | None: ...
+    @property
+    def hidden(self) -> tuple[np.ndarray, np.ndarray] | None: ...
     def spins(self) -> tuple[np.ndarray, np.ndarray]: ...
     def errors(self) -> tuple[np.ndarray, np.ndarray | None] | None: ...
     def sample(self, options: list[str], n_threads: int) -> tuple[np.ndarray, list[str]]: ...
@@ -63,31 +65,6 @@ def potts_sample(
 ) -> np.ndarray: ...
 def potts_score(
     theta: np.ndarray, shape: tuple[int, ...], codes: np.ndarray, seed: int, n_threads: int
-) -> tuple[np.ndarray, float]: ...
-def fit_rbm(
-    data: Data,
-    options: list[str],
-    n_hidden: int,
-    semi_restricted: bool,
-    method: str,
-    l2: float | None,
-    tolerance: float | None,
-    max_iterations: int | None,
-    starts: int,
-    seed: int,
-    n_threads: int,
-    show: Show,
-) -> tuple[np.ndarray, float, int, str, bool, list[int]]: ...
-def rbm_sample(
-    theta: np.ndarray, shape: tuple[int, int, bool], n: int, seed: int, n_threads: int
-) -> np.ndarray: ...
-def rbm_score(
-    theta: np.ndarray,
-    shape: tuple[int, int, bool],
-    data: Data,
-    options: list[str],
-    seed: int,
-    n_threads: int,
 ) -> tuple[np.ndarray, float]: ...
 def fit_ica(
     data: np.ndarray,

@@ -20,15 +20,25 @@ def _axes(ax: Any) -> Any:
 def plot_couplings(model: Any, ax: Any = None, **options: Any) -> Any:
     """Draws the spin couplings K of a model as a matrix; returns the axes.
 
-    Options go to ``imshow``. Red pairs of units tend to agree, blue ones to differ.
+    Of an RBM these are the weights -W between visible and hidden units, of a Potts model ``scores_``.
+    Red pairs of units tend to agree, blue ones to differ. Options go to ``imshow``.
     """
     fitted = _estimator(model)
-    _, couplings = fitted.to_spins()
+    fitted._fitted()
+    rows = "unit"
+    if hasattr(fitted, "scores_"):
+        title, label, matrix = "couplings of sites", "score", fitted.scores_
+    elif hasattr(fitted, "weights_"):
+        title, label, matrix, rows = "weights", "-W", -fitted.weights_, "hidden unit"
+    elif hasattr(fitted, "to_spins"):
+        title, label, matrix = "spin couplings", "K", fitted.to_spins()[1]
+    else:
+        raise ValueError(f"{type(fitted).__name__} has no couplings")
     ax = _axes(ax)
-    largest = float(np.abs(couplings).max()) or 1.0
-    image = ax.imshow(couplings, **{"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, **options})
-    ax.figure.colorbar(image, ax=ax, label="K")
-    ax.set(xlabel="unit", ylabel="unit", title="spin couplings")
+    largest = float(np.abs(matrix).max()) or 1.0
+    image = ax.imshow(matrix, **{"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, **options})
+    ax.figure.colorbar(image, ax=ax, label=label)
+    ax.set(xlabel="unit", ylabel=rows, title=title)
     return ax
 
 

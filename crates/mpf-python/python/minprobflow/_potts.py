@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _native
 from ._base import HAS_SKLEARN, Estimator, as_matrix, is_sparse, warn, weights_of
-from ._ising import DensityMixin
+from ._binary import DensityMixin
 from ._options import count, limit, seed, words
 from ._progress import Bar
 
@@ -51,6 +51,8 @@ class Potts(DensityMixin, Estimator):
         J of the pairs (0, 1), (0, 2), ..., in the zero-sum gauge.
     scores_ : array (d, d)
         Norms of the couplings with the average product correction.
+    standard_errors_ : None
+        ``mpf dca`` has no error bars.
     n_iter_, stop_reason_, warnings_ :
         How the fit went.
 
@@ -156,6 +158,7 @@ class Potts(DensityMixin, Estimator):
         fields, couplings = np.split(theta, [n_sites * n_states])
         self.fields_ = fields.reshape(n_sites, n_states)
         self.couplings_ = couplings.reshape(-1, n_states, n_states)
+        self.standard_errors_ = None
 
     @property
     def _theta(self) -> np.ndarray:
@@ -204,6 +207,7 @@ class Potts(DensityMixin, Estimator):
                 raise ValueError(f"{path}: this is no Potts model: it has no {sorted(missing)[0]}")
             self.scores_, self.fields_ = arrays["scores"], arrays["fields"]
             self.couplings_ = arrays["couplings"]
+        self.standard_errors_ = None
         self.n_features_in_ = len(self.fields_)
         self.n_iter_, self.stop_reason_, self.warnings_ = 0, "read from a file", []
         return self

@@ -1,13 +1,10 @@
-//! Potts models and restricted Boltzmann machines, through what `mpf-core` and `mpf-samplers` do for
-//! any model of discrete sites.
+//! Potts models: fits as `mpf dca` does, draws and scores through what `mpf-core` and `mpf-samplers` do
+//! for any model of discrete sites.
 
-use crate::arrays::{Data, entries};
+use crate::arrays::entries;
 use crate::run::{exception, run, value_error};
-use mpf_baselines::Rbm;
 use mpf_cli::embed::{self, Failure, Step};
-use mpf_core::{
-    Cancel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel, SiteData,
-};
+use mpf_core::{Cancel, LocalExact, LocalModel, SiteData};
 use mpf_potts::{FitProgress, Potts, Scores};
 use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, annealed_log_z_of};
 use ndarray::Array2;
@@ -212,122 +209,4 @@ pub fn dca(
         embed::dca(&args, cancel)
     })?;
     Ok((found.summary, found.table, found.archive, found.page))
-}
-
-/// Fits a machine from several starts and keeps the best. Returns θ, the objective, the iterations, the
-/// reason for stopping, whether it converged, and the hidden units that do nothing.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "Python has names for them")]
-pub fn fit_rbm<'py>(
-    py: Python<'py>,
-    data: Data<'py>,
-    options: Vec<String>,
-    n_hidden: usize,
-    semi_restricted: bool,
-    method: &str,
-    l2: Option<f64>,
-    tolerance: Option<f64>,
-    max_iterations: Option<usize>,
-    starts: usize,
-    seed: u64,
-    n_threads: usize,
-    show: Option<&Bound<'_, PyAny>>,
-) -> PyResult<(Vector<'py>, f64, usize, String, bool, Vec<usize>)> {
-    let raster = data.read(py, "fit", &options)?;
-    let loss = match method {
-        "mpf" => LocalLoss::Flow,
-        "pl" => LocalLoss::Pseudolikelihood,
-        other => {
-            return Err(value_error(format!(
-                "method={other:?}: it is \"mpf\" or \"pl\""
-            )));
-        }
-    };
-    let (fit, dead) = run(py, n_threads, show, move |cancel, show| {
-        let n_visible = raster.states.n_units() as u64;
-        // L-BFGS keeps some fifty vectors of all parameters.
-        let pairs = if semi_restricted { n_visible } else { 1 };
-        let parameters = n_visible.saturating_mul(pairs.saturating_add(n_hidden as u64));
-        embed::check_memory("this fit", parameters.saturating_mul(400))?;
-        let model = Rbm::new(raster.states.n_units(), n_hidden, semi_restricted)?;
-        let data = SiteData::new(raster.states.to_binary().view(), 2)?;
-        let data = match &raster.weights {
-            None => data,
-            Some(weights) => data.weighted(weights)?,
-        };
-        let mut best: Option<mpf_core::Minimum> = None;
-        for start in 0..starts as u64 {
-            let mut options = LocalFitOptions {
-                loss,
-                l2: l2.unwrap_or(1.0 / data.total_weight()),
-                start: model.random_start(START, mpf_core::rng::next_seed(seed) ^ start),
-                ..Default::default()
-            };
-            let minimizer = &mut options.minimizer;
-            minimizer.gradient_tolerance = tolerance.unwrap_or(minimizer.gradient_tolerance);
-            minimizer.max_iterations = max_iterations.unwrap_or(minimizer.max_iterations);
-            minimizer.cancel = cancel.clone();
-            let found = LocalFitter::new(&model, options)?.fit(&data)?;
-            if cancel.is_cancelled() {
-                return Err(Failure::interrupted());
-            }
-            show(&Step {
-                name: "starts",
-                done: Some(start as usize + 1),
-                total: Some(starts),
-                message: Some(format!("objective {:.6}", found.value)),
-            });
-            if best.as_ref().is_none_or(|best| found.value < best.value) {
-                best = Some(found);
-            }
-        }
-        let best = best.ok_or_else(|| Failure::input("n_starts=0 leaves nothing to fit"))?;
-        let dead = model.dead_units(&best.theta, &data);
-        Ok((best, dead))
-    })?;
-    let converged = fit.stop.is_converged();
-    let stop = fit.stop.to_string();
-    let theta = fit.theta.to_pyarray(py);
-    Ok((theta, fit.value, fit.iterations, stop, converged, dead))
-}
-
-/// The size of the weights that a fit of a machine starts from.
-const START: f64 = 0.5;
-
-/// Draws visible states of a machine of so many visible and hidden units.
-#[pyfunction]
-pub fn rbm_sample<'py>(
-    py: Python<'py>,
-    theta: PyReadonlyArray1<'py, f64>,
-    shape: (usize, usize, bool),
-    n: usize,
-    seed: u64,
-    n_threads: usize,
-) -> PyResult<Draws<'py>> {
-    let theta = entries(&theta)?.to_vec();
-    let draws = run(py, n_threads, None, move |cancel, _| {
-        let model = Rbm::new(shape.0, shape.1, shape.2)?;
-        draw(&model, &theta, n, seed, cancel)
-    })?;
-    Ok(draws.to_pyarray(py))
-}
-
-/// ln p of visible states, and the standard error of ln Z.
-#[pyfunction]
-pub fn rbm_score<'py>(
-    py: Python<'py>,
-    theta: PyReadonlyArray1<'py, f64>,
-    shape: (usize, usize, bool),
-    data: Data<'py>,
-    options: Vec<String>,
-    seed: u64,
-    n_threads: usize,
-) -> PyResult<(Vector<'py>, f64)> {
-    let raster = data.read(py, "fit", &options)?;
-    let theta = entries(&theta)?.to_vec();
-    let (scores, error) = run(py, n_threads, None, move |cancel, _| {
-        let model = Rbm::new(shape.0, shape.1, shape.2)?;
-        score(&model, &theta, &raster.states.to_binary(), seed, cancel)
-    })?;
-    Ok((scores.to_pyarray(py), error))
 }
