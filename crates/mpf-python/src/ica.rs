@@ -120,6 +120,9 @@ pub fn ica_sample<'py>(
     let filters = Filters::new(filters.as_array().to_owned()).map_err(value_error)?;
     let bytes = (16 * filters.n_dims() as u64).saturating_mul(n as u64);
     embed::check_memory("so many draws", bytes).map_err(|f| exception(&f))?;
-    let draws = py.detach(|| filters.draw(n, &mut mpf_core::rng::stream(seed, 0)));
-    Ok(draws.map_err(value_error)?.to_pyarray(py))
+    let draws = run(py, 1, None, move |_, _| {
+        let draws = filters.draw(n, &mut mpf_core::rng::stream(seed, 0));
+        draws.map_err(failure)
+    })?;
+    Ok(draws.to_pyarray(py))
 }
