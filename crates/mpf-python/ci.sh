@@ -22,7 +22,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" -m venv "$folder/venv"
 pip() { "$folder/venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
-if ! pip install maturin >"$folder/log" 2>&1; then
+if ! pip install --no-compile maturin >"$folder/log" 2>&1; then
     tail -n 3 "$folder/log"
     echo "SKIPPED: the Python package needs a package index"
     exit 0
@@ -37,7 +37,7 @@ cargo clippy --locked --quiet -- -D warnings
 # The profile of tests: ours are optimised, what they need only builds fast.
 "$folder/venv/bin/maturin" build --locked --profile "${PROFILE:-dev}" --out "$folder/dist" \
     --interpreter "$folder/venv/bin/python"
-pip install "$(echo "$folder"/dist/*.whl)[test]"
+pip install --no-compile "$(echo "$folder"/dist/*.whl)[test]"
 
 # The programs that the tests compare with; the tests of the workspace have built them.
 cargo build --locked --quiet --manifest-path ../../Cargo.toml --workspace --bin mpf --example filters

@@ -41,6 +41,7 @@ class BinaryModel(DensityMixin, Estimator):
     spins: bool
     missing: str | None = None
     random_state: Any
+    findings_: list[str]
 
     def _model_name(self) -> str:
         """Returns the word after ``--model``."""
@@ -142,7 +143,7 @@ class BinaryModel(DensityMixin, Estimator):
     def _of(self, model: _native.Model) -> Any:
         """Takes a model of a file over."""
         self._take(model)
-        self.findings_: list[str] = []
+        self.findings_ = []
         self.n_features_in_ = len(model.names)
         if model.names != [str(i) for i in range(len(model.names))]:
             self.feature_names_in_ = np.array(model.names, dtype=object)
