@@ -322,6 +322,14 @@ impl Recipe {
         Ok(trained)
     }
 
+    /// Returns the options of a fit that is refined.
+    pub fn rough(options: &MethodOptions) -> MethodOptions {
+        let mut rough = options.clone();
+        let tolerance = &mut rough.minimizer.gradient_tolerance;
+        *tolerance = tolerance.max(ROUGH_TOLERANCE);
+        rough
+    }
+
     /// Returns the method of the refinement.
     fn refiner(&self, n_units: usize) -> Option<&'static dyn Method> {
         match self.refine {
@@ -425,10 +433,7 @@ impl Recipe {
             let stage = Stage::new(first, &fit);
             return Ok((fit, vec![stage], None));
         };
-        let mut rough = options.clone();
-        let tolerance = &mut rough.minimizer.gradient_tolerance;
-        *tolerance = tolerance.max(ROUGH_TOLERANCE);
-        let start = one("fit", self.method, &rough)?;
+        let start = one("fit", self.method, &Self::rough(options))?;
         check_asked(&options.minimizer.cancel)?;
         let mut stages = vec![Stage::new(first, &start)];
         let fine = MethodOptions {

@@ -9,7 +9,7 @@ use args::{AmbiguousName, MethodName, ModeName, UnitsName};
 use crate::console::Console;
 use crate::data::Source;
 use crate::failure::{Failure, NOT_CONVERGED};
-use crate::memory::{self, Room};
+use crate::memory::{self, Room, product};
 use crate::npz::ArchiveWriter;
 use crate::output::{self, Kind, MARK, Output};
 use mpf_core::{Cancel, StopReason};
@@ -214,6 +214,19 @@ fn read_distances(path: &Path, args: &DcaArgs) -> Result<Distances, Failure> {
     })
 }
 
+/// Bytes of a sequence while it is read, beside its letters: twice a name and a list.
+const SEQUENCE: u64 = 180;
+
+/// Returns how many sequences a text has at most: its names or, if it has none, its lines.
+fn most_sequences(text: &[u8]) -> u64 {
+    let lines = || text.split(|byte| *byte == b'\n');
+    let names = lines().filter(|line| line.starts_with(b">")).count();
+    match names {
+        0 => lines().count() as u64,
+        _ => names as u64,
+    }
+}
+
 fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure> {
     let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
     let alphabet = args.alphabet.as_deref().map(|name| match name {
@@ -236,22 +249,29 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
             AmbiguousName::Drop => Ambiguous::Drop,
         },
     };
-    let room = Room::new(args.memory.bytes()).bytes / 4;
+    let room = Room::new(args.memory.bytes());
+    let most = room.bytes / 4;
     let mut text = Vec::new();
     let read = Source::open(&args.family, cancel).and_then(|source| {
-        let read = source.bytes.take(room).read_to_end(&mut text);
+        let read = source.bytes.take(most).read_to_end(&mut text);
         read.map_err(|error| Failure::unreadable(&args.family, &error))
     });
     if cancel.is_cancelled() {
         return Err(Failure::interrupted());
     }
     read?;
-    if text.len() as u64 >= room {
+    if text.len() as u64 >= most {
         return Err(Failure::at(
             &args.family,
             "it is larger than a quarter of the memory",
         ));
     }
+    let sequences = product(&[SEQUENCE, most_sequences(&text)]);
+    room.check(
+        &format!("the sequences of {}", args.family.display()),
+        sequences.saturating_add(product(&[3, text.len() as u64])),
+        "read fewer sequences; --memory-limit sets another limit",
+    )?;
     Alignment::read(&text, &options).map_err(wrong)
 }
 

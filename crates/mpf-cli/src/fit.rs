@@ -207,7 +207,7 @@ fn make(
     let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", start.elapsed());
-    let expected = Expected::new(recipe, samples, &preflight)?;
+    let expected = Expected::new(recipe, samples, &preflight, start.elapsed().as_secs_f64())?;
     tell_preflight(console, raster, &preflight, expected, needed);
 
     let trained = recipe.run(

@@ -18,14 +18,15 @@ impl Cancel {
         Self::default()
     }
 
-    /// Returns the same flag, which is also set after so many seconds from now. Times that no clock
-    /// can show set no limit.
+    /// Returns the same flag, which is also set after so many seconds from now; an earlier limit
+    /// stays. Times that no clock can show set no limit.
     #[must_use]
     pub fn within(&self, seconds: f64) -> Self {
         let limit = Duration::try_from_secs_f64(seconds).ok();
+        let limit = limit.and_then(|limit| Instant::now().checked_add(limit));
         Self {
             asked: self.asked.clone(),
-            deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
+            deadline: self.deadline.into_iter().chain(limit).min(),
         }
     }
 
@@ -58,6 +59,7 @@ mod tests {
         let plain = Cancel::new();
         let (late, early) = (plain.within(0.0), plain.within(1e6));
         assert_eq!(late.reason(), Some(StopReason::TimeLimit));
+        assert_eq!(late.within(1e6).reason(), Some(StopReason::TimeLimit));
         assert_eq!((plain.reason(), early.reason()), (None, None));
         assert!(!plain.within(f64::INFINITY).is_cancelled());
         early.cancel();

@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::stream::Data;
 use mpf_core::rng::substream;
 use rand::RngExt;
+use rayon::prelude::*;
 
 /// How V is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -325,6 +326,16 @@ fn count(row: &[u64]) -> usize {
 
 /// Particles that grow from samples.
 const PARTICLES: usize = 512;
+/// The fewest of them, where more would take longer than the fit.
+const FEWEST_PARTICLES: usize = 32;
+/// Units of all particles in all steps, a second or so of work.
+const MOST_CHANGES: usize = 100_000_000;
+
+/// Returns how many particles take `n_steps` steps over `d` units.
+fn n_particles(d: usize, n_steps: usize) -> usize {
+    let changes = d.saturating_mul(n_steps).max(1);
+    (MOST_CHANGES / changes).clamp(FEWEST_PARTICLES, PARTICLES)
+}
 /// Samples that are enough to begin from.
 const ENOUGH: f64 = 100.0;
 
@@ -355,8 +366,9 @@ fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -
         .collect();
     let total: f64 = rows.iter().map(|&m| samples.weight(m)).sum();
     let mut rng = substream(0x5EED, edge as u64);
-    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = Vec::with_capacity(PARTICLES);
-    for _ in 0..PARTICLES {
+    let n_particles = n_particles(d, d - begin);
+    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = Vec::with_capacity(n_particles);
+    for _ in 0..n_particles {
         let mut left = rng.random::<f64>() * total;
         let chosen = rows.iter().find(|&&m| {
             left -= samples.weight(m);
@@ -385,7 +397,7 @@ fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -
         }
         // Of every particle, ln Σ exp(−Δ) over the units that may change.
         let weights: Vec<f64> = particles
-            .iter()
+            .par_iter()
             .map(|(x, odds)| {
                 let open = (0..d).filter(|&i| x[i] != up).map(|i| sign * odds[i]);
                 let largest = open.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -394,14 +406,14 @@ fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -
             .collect();
         let largest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = weights.iter().map(|w| (w - largest).exp()).sum();
-        log_z += largest + (sum / PARTICLES as f64).ln() - ((step + 1) as f64).ln();
+        log_z += largest + (sum / n_particles as f64).ln() - ((step + 1) as f64).ln();
         // Resample evenly, then change one unit of each.
         let offset = rng.random::<f64>();
         let (mut next, mut below) = (0, (weights[0] - largest).exp());
-        let chosen: Vec<usize> = (0..PARTICLES)
+        let chosen: Vec<usize> = (0..n_particles)
             .map(|k| {
-                let target = (k as f64 + offset) / PARTICLES as f64 * sum;
-                while below < target && next + 1 < PARTICLES {
+                let target = (k as f64 + offset) / n_particles as f64 * sum;
+                while below < target && next + 1 < n_particles {
                     next += 1;
                     below += (weights[next] - largest).exp();
                 }

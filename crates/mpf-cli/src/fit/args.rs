@@ -161,6 +161,10 @@ impl FitArgs {
                     .hint("use --l1 auto, or another rule for --l2 auto"),
             );
         }
+        if let Some(few @ (0 | 1)) = self.resamples {
+            let why = format!("--resamples {few}: a spread needs at least two of them");
+            return Err(Failure::input(why).hint("200 give standard errors to 5 %"));
+        }
         if !(0.0..=0.9).contains(&self.held_out) {
             let why = format!("--held-out {}: a part of the samples", self.held_out);
             return Err(Failure::input(why).hint("give a fraction from 0 to 0.9, such as 0.2"));

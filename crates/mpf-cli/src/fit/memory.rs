@@ -7,7 +7,7 @@
 //! penalty   samples of all folds, and a fit on every thread
 //! sandwich  joint: 4 matrices of p × p;  node-wise: two Hessians per unit
 //!           then the inverse, and scores of 64 blocks on every thread
-//! bootstrap a fit on every thread, and the couplings of every resample in both conventions
+//! bootstrap a fit on every thread beside the couplings of every resample; then these in both conventions
 //! ```
 
 use super::FitArgs;
@@ -30,9 +30,6 @@ const CHUNK: u64 = 512;
 /// Matrices of d × d numbers that a model takes while it becomes a text: its rows, and the text with
 /// and without line breaks.
 const WRITTEN: u64 = 20;
-/// Bytes of the tables of an evaluation on one thread, and the units from which on there are such.
-const TABLES: u64 = 3 << 19;
-const FEW_UNITS: u64 = 64;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 9;
 
@@ -54,11 +51,6 @@ impl FitArgs {
         let d = samples.n_units() as u64;
         let data = bytes.raster.saturating_add(bytes.samples);
         let written = data.saturating_add(product(&[WRITTEN, 8, d, d]));
-        // The tables of the evaluation that the preflight times are still allocated.
-        let written = written.saturating_add(match d {
-            0..=FEW_UNITS => 0,
-            _ => product(&[TABLES, rayon::current_num_threads() as u64]),
-        });
         let fit = bytes.total().max(written);
         memory::check(
             "this fit",
@@ -155,18 +147,31 @@ impl FitArgs {
             }
             ErrorBarsBy::Bootstrap(resamples) => {
                 let resamples = resamples as u64;
-                // Counts of the samples, and the table that merges them.
+                // Counts of the samples, and the table that merges them, are gone when the fit begins.
                 let merging = product(&[MERGED, samples.n_observed() as u64]);
-                let fit = bytes
-                    .samples
-                    .saturating_add(bytes.working)
-                    .saturating_add(merging);
+                let fit = bytes_of_resample(samples).saturating_add(bytes.working.max(merging));
                 let fits = fit.saturating_mul(resamples.min(threads));
-                let couplings = product(&[16, d, d, resamples]);
-                data.saturating_add(fits).saturating_add(couplings)
+                let couplings = product(&[8, d, d, resamples]);
+                // The second half of the couplings, as spins, comes after the fits.
+                let most = couplings.saturating_add(fits.max(couplings));
+                data.saturating_add(most)
             }
         }
     }
+}
+
+/// Returns the bytes of a resample: a row that occurs c times is in it with probability 1 − exp(−c), and
+/// has a weight.
+fn bytes_of_resample(samples: &Samples) -> u64 {
+    let distinct = samples.n_distinct() as f64;
+    let share = -(-(samples.n_observed() as f64) / distinct).exp_m1();
+    let row = samples.bytes() as f64 / distinct
+        + if samples.weights().is_some() {
+            0.0
+        } else {
+            8.0
+        };
+    (share * distinct * row) as u64
 }
 
 /// Returns the bytes of a process that chooses a penalty: every fold holds its samples, and as many

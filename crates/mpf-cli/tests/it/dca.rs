@@ -82,3 +82,19 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         assert!(!at.join("s.csv").exists(), "{arguments}");
     }
 }
+
+/// Short sequences take far more memory than their letters.
+#[test]
+fn many_short_sequences_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let names = ">b\nAC\n>c\nAD\n".repeat(100_000);
+    let lines = "AC\nAD\n".repeat(100_000);
+    for (name, text) in [("x.fasta", names), ("x.txt", lines)] {
+        std::fs::write(path.join(name), text).unwrap();
+        let outcome = mpf(path, &format!("dca {name} -o s.csv --memory-limit 30"));
+        assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+        let said = format!("the sequences of {name} would take about");
+        assert!(outcome.stderr.contains(&said), "{}", outcome.stderr);
+    }
+}

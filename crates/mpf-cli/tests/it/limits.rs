@@ -141,6 +141,17 @@ fn names_and_numbers_that_cannot_work_are_found_before_the_work() {
         "{}",
         outcome.stderr
     );
+    for few in [0, 1] {
+        let errors = format!("--l1 auto --method pl --errors bootstrap --resamples {few}");
+        let outcome = mpf(path, &format!("fit r.npy {errors} -o m.json"));
+        assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("at least two"),
+            "{}",
+            outcome.stderr
+        );
+        assert!(!path.join("m.json").exists());
+    }
     for option in ["--tolerance", "--max-seconds", "--memory-limit"] {
         for number in ["inf", "nan", "-1"] {
             let outcome = mpf(path, &format!("{fit} -o m.json {option}={number}"));

@@ -103,6 +103,16 @@ fn every_step_is_counted() {
             60,
             "--method mpf --errors bootstrap --resamples 4 --max-iterations 2",
         ),
+        (
+            20_000,
+            150,
+            "--method pl --errors bootstrap --resamples 4 --max-iterations 12",
+        ),
+        (
+            2000,
+            200,
+            "--method mpf --errors bootstrap --resamples 100 --max-iterations 2",
+        ),
     ] {
         write_data(&path.join("x.npy"), n_samples, d, 0.3);
         check(

@@ -51,6 +51,9 @@ const CHUNK: usize = 8192;
 const TASKS: usize = 256;
 /// The part of all couplings below which rows beat panels.
 const THIN_BELOW: f64 = 1.0 / 8.0;
+/// The fewest units of fits in single precision: others take moments, and a change of their path would
+/// save less.
+pub(super) const LEAST_SINGLE: usize = 256;
 
 /// Returns an upper bound of how many numbers R takes, for `n_entries` that may differ from zero in
 /// the rows of `n_units` of all `n_columns` units.
@@ -129,10 +132,6 @@ impl Grid {
     }
 }
 
-/// Tables and tiles of the dense path on one thread take some 0.6 MB. This is more, for the memory that
-/// several engines at a time keep, which is not counted one by one.
-const DENSE_SCRATCH: usize = 3 << 19;
-
 /// Returns the bytes that the sums hold over all units and couplings of `samples`: R and G, a part
 /// of G for every chunk of samples, and the lists of set bits if they are used.
 pub(crate) fn working_bytes(samples: &Samples) -> usize {
@@ -140,7 +139,10 @@ pub(crate) fn working_bytes(samples: &Samples) -> usize {
     let (width, lists) = match choose(samples, d, d.saturating_mul(d - 1), d - 1) {
         Algorithm::Sparse => (PANEL, sparse::list_bytes(samples)),
         Algorithm::Dense => {
-            let scratch = DENSE_SCRATCH * rayon::current_num_threads();
+            // Every thread keeps the scratch of its tasks, in each precision.
+            let precisions = if d < LEAST_SINGLE { 1 } else { 2 };
+            let scratch = precisions * dense::scratch_bytes(n.min(CHUNK), d);
+            let scratch = scratch.saturating_mul(rayon::current_num_threads());
             (16, dense::pass_bytes(samples).saturating_add(scratch))
         }
         // Few units: next to nothing.

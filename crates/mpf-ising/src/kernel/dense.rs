@@ -82,6 +82,11 @@ pub(super) fn pass_bytes(samples: &Samples) -> usize {
     8 * samples.n_distinct() * d.div_ceil(bits_per_pass(d))
 }
 
+/// Returns the bytes of the tables, the tile and the sums of a task over `n` samples of `d` units.
+pub(super) fn scratch_bytes(n: usize, d: usize) -> usize {
+    64 * LINES * (TABLES * ROWS + TILE.min(n).next_multiple_of(GROUP) + d)
+}
+
 /// Returns how many of `n` bits are looked up at once.
 fn bits_per_pass(n: usize) -> usize {
     let groups = n.div_ceil(GROUP);

@@ -1,6 +1,6 @@
 //! The engine: R and c, their layout in memory, and the sums over all samples.
 
-use super::choice::{Grid, choose};
+use super::choice::{Grid, LEAST_SINGLE, choose};
 use super::counts::Counts;
 use super::lanes::{Number, Scratch};
 use super::loss::{FlowRate, LaneLoss, Logistic, terms_per_product};
@@ -296,11 +296,9 @@ impl<'a> MarginEngine<'a> {
 
     /// Returns whether sums in single precision are much faster, and within the range of `f32`.
     pub(crate) fn gains_by_single_precision(&self) -> bool {
-        /// Below this, fits take moments, and a change of their path would save less.
-        const LEAST_UNITS: usize = 256;
         self.algorithm() == Algorithm::Dense
             && self.counts.is_none()
-            && self.units.len() >= LEAST_UNITS
+            && self.units.len() >= LEAST_SINGLE
             && (1.0..1e12).contains(&self.samples.total_weight())
     }
 

@@ -345,3 +345,11 @@ fn a_potential_survives_serialisation() {
     let back: Couplings = serde_json::from_str(&text).unwrap();
     assert_eq!(back, couplings);
 }
+
+#[test]
+fn wide_models_grow_fewer_particles() {
+    assert_eq!(n_particles(100, 60), PARTICLES);
+    assert_eq!(n_particles(2000, 1000), 50);
+    assert_eq!(n_particles(usize::MAX, 2), FEWEST_PARTICLES);
+    assert_eq!(n_particles(5, 0), PARTICLES);
+}
