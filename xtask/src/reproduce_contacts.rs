@@ -97,7 +97,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             .iter()
             .flat_map(|method| args.scale.iter().map(move |scale| (method, scale)));
         for (&(method, loss), scale) in fits {
-            let mut options = FitOptions::new(loss);
+            let mut options = FitOptions::new(loss, &sequences);
             options.penalties.couplings *= scale;
             options.mode = if args.node_wise {
                 Mode::NodeWise

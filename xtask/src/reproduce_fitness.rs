@@ -203,7 +203,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 }
 
 fn fitted(sequences: &Sequences, loss: Loss, args: &Args, cancel: &Cancel) -> Result<(Potts, f64)> {
-    let mut options = FitOptions::new(loss);
+    let mut options = FitOptions::new(loss, sequences);
     options.penalties = Penalties {
         couplings: args.l2,
         fields: args.l2,

@@ -285,7 +285,7 @@ fn fit_options(
         MethodName::Pl => Loss::Pseudolikelihood,
         MethodName::Mpf => Loss::Flow,
     };
-    let mut options = FitOptions::new(loss);
+    let mut options = FitOptions::new(loss, sequences);
     let defaults = options.penalties;
     options.penalties = match args.units {
         UnitsName::Mean => Penalties {

@@ -4,7 +4,7 @@
 //! part of every site on its own, with couplings of its own, and averages the two of each pair. It
 //! needs the memory of one site at a time, O(L q²), and its vectors stay in the caches.
 
-use crate::basis::{AllPairs, Centred, OneSite};
+use crate::basis::{AllPairs, Curvature, OneSite, Standardized, site_curvature};
 use crate::kernel::{Loss, joint_bytes, pair_index};
 use crate::model::Means;
 use crate::objective::{JointObjective, NodeEngines, NodeObjective, Penalties, n_params};
@@ -32,33 +32,56 @@ pub struct FitOptions {
     pub penalties: Penalties,
     /// Joint or node-wise.
     pub mode: Mode,
-    /// Tolerances and limits. The defaults of [`FitOptions::new`] stop at a gradient of 1e-3.
+    /// Tolerances and limits. The gradient is that of coordinates in which the curvature is about
+    /// one; the defaults of [`FitOptions::new`] stop at 1e-2.
     pub minimizer: MinimizerOptions,
 }
 
+/// The default λ of pseudolikelihood, which plmDCA has too.
+const LAMBDA: f64 = 0.01;
+
 impl FitOptions {
-    /// Returns the defaults of a loss: λ_h = 0.01, and λ_J = 0.01 for pseudolikelihood or 0.05 for
-    /// the flow. The flow weighs rare letters more, and needs the stronger penalty to predict as
-    /// many contacts.
-    pub fn new(loss: Loss) -> Self {
-        let couplings = match loss {
-            Loss::Pseudolikelihood => 0.01,
-            Loss::Flow => 0.05,
-        };
+    /// Returns the defaults of a loss for `sequences`: λ_h = 0.01, and λ_J = 0.01 times the
+    /// [`relative_curvature`] of the loss, which is one for pseudolikelihood. The two losses then
+    /// shrink couplings by about the same part.
+    pub fn new(loss: Loss, sequences: &Sequences) -> Self {
         Self {
             loss,
             penalties: Penalties {
-                couplings,
-                fields: 0.01,
+                couplings: LAMBDA * relative_curvature(loss, sequences),
+                fields: LAMBDA,
                 group: 0.0,
             },
             mode: Mode::Joint,
             minimizer: MinimizerOptions {
-                gradient_tolerance: 1e-3,
+                gradient_tolerance: 1e-2,
                 memory: 5,
                 ..MinimizerOptions::default()
             },
         }
+    }
+}
+
+/// Returns the curvature of a loss in the fields as a multiple of pseudolikelihood's, for a model
+/// without couplings that has the frequencies f_i(a) of `sequences`:
+///
+/// ```text
+/// ½ Σ_i {[Σ_a √f_i(a)]² − 1} / Σ_i {1 − Σ_a f_i(a)²}
+/// ```
+///
+/// It is q/2 if all q letters are equally frequent; about 7 in a family of proteins and 2 in one of
+/// RNA.
+pub fn relative_curvature(loss: Loss, sequences: &Sequences) -> f64 {
+    let frequencies = sequences.frequencies();
+    let total = |loss| -> f64 {
+        let of_sites = site_curvature(loss, &frequencies, sequences.n_states());
+        of_sites.iter().sum()
+    };
+    let plain = total(Loss::Pseudolikelihood);
+    if plain > 0.0 {
+        total(loss) / plain
+    } else {
+        1.0
     }
 }
 
@@ -78,7 +101,7 @@ pub struct Fit {
     pub evaluations: usize,
     /// Those of them in single precision.
     pub rough_evaluations: usize,
-    /// The largest entry of the gradient.
+    /// The largest entry of the gradient, in coordinates in which the curvature is about one.
     pub gradient: f64,
     /// Seconds.
     pub seconds: f64,
@@ -109,7 +132,7 @@ pub enum FitProgress {
 pub fn bytes_of_fit(n_sites: usize, n_states: usize, mode: Mode, memory: usize) -> usize {
     let params = n_params(n_sites, n_states).saturating_mul(8);
     // L-BFGS keeps two vectors for each correction, and a dozen others.
-    let vectors = 2 * memory + 14;
+    let vectors = 2 * memory + 15;
     match mode {
         Mode::Joint => params
             .saturating_mul(vectors)
@@ -179,14 +202,14 @@ fn fit_jointly(
     let minimizer = Minimizer::new(options.minimizer.clone())?;
     let (n, q) = (sequences.n_sites(), sequences.n_states());
     let objective = JointObjective::new(sequences, options.loss, options.penalties);
-    let frequencies = sequences.frequencies();
+    let curvature = Curvature::new(sequences, options.loss);
     let pairs = AllPairs {
         n_sites: n,
         n_states: q,
     };
-    let mut objective = Centred::new(objective, pairs, &frequencies, n * q);
-    let mut start = independent_fields(sequences);
-    start.resize(n_params(n, q), 0.0);
+    let ridges = [options.penalties.fields, options.penalties.couplings];
+    let mut objective = Standardized::new(objective, pairs, &curvature, 0..n, ridges);
+    let start = objective.without_couplings(&independent_fields(sequences));
     let report = |p: &Progress<'_>| {
         observer(FitProgress::Joint {
             iteration: p.iteration,
@@ -195,7 +218,7 @@ fn fit_jointly(
         });
     };
     let mut minimum = minimizer.minimize_l1(&mut objective, &start, &[], report)?;
-    objective.uncentre(&mut minimum.theta);
+    objective.to_parameters(&mut minimum.theta);
     Ok(Fit {
         model: Potts::new(n, q, minimum.theta),
         value: minimum.value,
@@ -218,7 +241,9 @@ fn fit_nodes(
     let (n, q) = (sequences.n_sites(), sequences.n_states());
     let engines = NodeEngines::new(sequences, options.loss);
     let fields = independent_fields(sequences);
-    let frequencies = sequences.frequencies();
+    let curvature = Curvature::new(sequences, options.loss);
+    // Half of the penalty of a pair is that of one copy.
+    let ridges = [options.penalties.fields, 0.5 * options.penalties.couplings];
     let done = AtomicUsize::new(0);
     let nodes = (0..n).into_par_iter().map(|site| {
         let objective = NodeObjective::new(&engines, site, options.penalties);
@@ -227,11 +252,10 @@ fn fit_nodes(
             n_states: q,
             site,
         };
-        let mut objective = Centred::new(objective, one, &frequencies, q);
-        let mut start = fields[site * q..(site + 1) * q].to_vec();
-        start.resize(q + (n - 1) * q * q, 0.0);
+        let mut objective = Standardized::new(objective, one, &curvature, site..site + 1, ridges);
+        let start = objective.without_couplings(&fields[site * q..(site + 1) * q]);
         let mut minimum = minimizer.minimize(&mut objective, &start)?;
-        objective.uncentre(&mut minimum.theta);
+        objective.to_parameters(&mut minimum.theta);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         observer(FitProgress::Nodes { done, all: n });
         Ok(minimum)

@@ -18,7 +18,7 @@
 //! let text = b">a\nACD\n>b\nAFD\n>c\nGCE\n>d\nGFE\n";
 //! let alignment = Alignment::read(text, &ReadOptions::default())?;
 //! let sequences = alignment.sequences(&alignment.weights(0.2), false)?;
-//! let fit = fit(&sequences, &FitOptions::new(Loss::Pseudolikelihood), |_| {})?;
+//! let fit = fit(&sequences, &FitOptions::new(Loss::Pseudolikelihood, &sequences), |_| {})?;
 //! let best = Scores::new(&fit.model, Some(0)).ranked()[0];
 //! assert_eq!((best.i, best.j), (0, 2));
 //! # Ok::<(), mpf_potts::Error>(())
@@ -47,7 +47,10 @@ pub use sequences::Sequences;
 pub use weights::sequence_weights;
 
 // Fitting.
-pub use fit::{Fit, FitOptions, FitProgress, Mode, bytes_of_fit, fit, seconds_of_evaluation};
+pub use fit::{
+    Fit, FitOptions, FitProgress, Mode, bytes_of_fit, fit, relative_curvature,
+    seconds_of_evaluation,
+};
 pub use kernel::Loss;
 pub use objective::{JointObjective, Penalties};
 

@@ -59,7 +59,7 @@ pub struct DcaArgs {
     /// Read ambiguous letters such as X as gaps, or drop their sequences
     #[arg(long, value_enum, default_value_t, help_heading = "Alignment")]
     pub(super) ambiguous: AmbiguousName,
-    /// λ on ½ΣJ² [default: 0.01 for pl, 0.05 for mpf]
+    /// λ on ½ΣJ² [default: 0.01 for pl; for mpf 0.01 times its curvature, about 0.07 for proteins and 0.02 for RNA]
     #[arg(long, value_name = "λ", help_heading = "Fit")]
     pub(super) l2: Option<f64>,
     /// λ on ½Σh² [default: 0.01]
@@ -74,8 +74,8 @@ pub struct DcaArgs {
     /// One fit of all sites, or one for each; by default joint if it fits into memory
     #[arg(long, value_enum, help_heading = "Fit")]
     pub(super) mode: Option<ModeName>,
-    /// Converged when no entry of the gradient is larger
-    #[arg(long, value_name = "G", default_value_t = 1e-3, help_heading = "Fit")]
+    /// Converged when no entry of the gradient is larger, in units in which the curvature is about 1
+    #[arg(long, value_name = "G", default_value_t = 1e-2, help_heading = "Fit")]
     pub(super) tolerance: f64,
     /// Most iterations; for a node-wise fit of each site
     #[arg(

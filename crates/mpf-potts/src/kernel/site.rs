@@ -137,7 +137,10 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
             let (mut sum, mut last) = ([T::nearest(0.0); Q], 0);
             for (slope, &[l, r]) in slopes.iter().zip(&node.pairs) {
                 let keep = T::nearest(if l == last { 1.0 } else { 0.0 });
-                let kept: Row<T, Q> = std::array::from_fn(|k| sum[k] * keep);
+                let mut kept = sum;
+                for number in &mut kept {
+                    *number = *number * keep;
+                }
                 (sum, last) = (plus(kept, *slope), l);
                 let (left, right) = (&mut left[usize::from(l)], &mut right[usize::from(r)]);
                 (*left, *right) = (sum, plus(*right, *slope));
@@ -259,10 +262,14 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
 }
 
 /// Adds two rows. Arguments and result are values: the compiler sees that none overlaps another, and
-/// adds whole vectors.
+/// adds whole vectors. A plain loop is vectorised in test builds too, where closures are not inlined.
 #[inline(always)]
 fn plus<T: Number, const Q: usize>(a: Row<T, Q>, b: Row<T, Q>) -> Row<T, Q> {
-    std::array::from_fn(|k| a[k] + b[k])
+    let mut sum = a;
+    for k in 0..Q {
+        sum[k] = sum[k] + b[k];
+    }
+    sum
 }
 
 /// Adds rows to others.

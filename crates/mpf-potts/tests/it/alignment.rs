@@ -164,3 +164,25 @@ fn ignored_gaps_have_no_state() {
         (4, &[0, 1, 4, 3, 2, 1, 4, 3][..])
     );
 }
+
+#[test]
+fn every_format_holds_the_same_family() {
+    for text in [
+        // FASTA, wrapped; a2m; a3m; a line each; Stockholm in two blocks.
+        ">q\nAC\nDE\n>b\nGCD\nK\n>c\nAWDE\n",
+        ">q\nACxDE\n>b\nGC.DK\n>c\nAWyDE\n",
+        ">q\nACxDE\n>b\nGCDKkk\n>c\nAWDE\n",
+        "ACDE\nGCDK\nAWDE\n",
+        "# STOCKHOLM 1.0\n#=GF ID x\nq AC\nb GC\nc AW\n\nq DE\nb DK\nc DE\n//\n",
+    ] {
+        let options = ReadOptions {
+            alphabet: Some(Alphabet::protein()),
+            ..ReadOptions::default()
+        };
+        assert_eq!(
+            rows(&read(text, &options)),
+            ["ACDE", "GCDK", "AWDE"],
+            "{text}"
+        );
+    }
+}

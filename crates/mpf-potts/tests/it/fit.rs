@@ -1,9 +1,11 @@
 //! Fits with known answers.
 
 use crate::{all_sequences, random_theta};
-use mpf_core::boltzmann;
+use mpf_core::{Objective, boltzmann};
 use mpf_ising::{Fitter, Mpf, Samples, States};
-use mpf_potts::{FitOptions, Loss, Mode, Penalties, Potts, Sequences, fit};
+use mpf_potts::{
+    FitOptions, JointObjective, Loss, Mode, Penalties, Potts, Sequences, fit, relative_curvature,
+};
 
 /// The sequences of an enumerable model with its exact probabilities.
 fn population(n_sites: usize, q: usize) -> (Potts, Sequences) {
@@ -15,8 +17,8 @@ fn population(n_sites: usize, q: usize) -> (Potts, Sequences) {
     (model, sequences)
 }
 
-fn exact_options(loss: Loss, mode: Mode) -> FitOptions {
-    let mut options = FitOptions::new(loss);
+fn exact_options(sequences: &Sequences, loss: Loss, mode: Mode) -> FitOptions {
+    let mut options = FitOptions::new(loss, sequences);
     options.mode = mode;
     options.minimizer.gradient_tolerance = 1e-9;
     options.penalties = Penalties {
@@ -32,7 +34,7 @@ fn exact_weights_give_the_model_back() {
     let (truth, sequences) = population(4, 3);
     for loss in [Loss::Pseudolikelihood, Loss::Flow] {
         for mode in [Mode::Joint, Mode::NodeWise] {
-            let found = fit(&sequences, &exact_options(loss, mode), |_| {}).unwrap();
+            let found = fit(&sequences, &exact_options(&sequences, loss, mode), |_| {}).unwrap();
             let found_model = found.model.zero_sum();
             let pairs = found_model.theta().iter().zip(truth.theta());
             let error: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
@@ -51,7 +53,7 @@ fn exact_weights_give_the_model_back() {
 fn two_states_are_an_ising_model() {
     let n_sites = 5;
     let (_, sequences) = population(n_sites, 2);
-    let mut options = exact_options(Loss::Flow, Mode::Joint);
+    let mut options = exact_options(&sequences, Loss::Flow, Mode::Joint);
     options.penalties = Penalties {
         couplings: 0.01,
         fields: 0.0,
@@ -135,7 +137,7 @@ fn a_group_penalty_empties_pairs_that_do_not_couple() {
         *weight *= 1.0 + 0.05 * (k as f64).sin();
     }
     let sequences = Sequences::new(&codes, 3, 3, &weights).unwrap();
-    let mut options = exact_options(Loss::Pseudolikelihood, Mode::Joint);
+    let mut options = exact_options(&sequences, Loss::Pseudolikelihood, Mode::Joint);
     options.minimizer.gradient_tolerance = 1e-7;
     let norm = |model: &Potts, i, j| model.block(i, j).iter().map(|v| v * v).sum::<f64>().sqrt();
     let plain = fit(&sequences, &options, |_| {}).unwrap().model;
@@ -144,4 +146,47 @@ fn a_group_penalty_empties_pairs_that_do_not_couple() {
     let sparse = fit(&sequences, &options, |_| {}).unwrap().model;
     assert!(norm(&sparse, 0, 2) < 1e-3, "{}", norm(&sparse, 0, 2));
     assert!(norm(&sparse, 0, 1) > 1.0);
+}
+
+/// The ratio of second differences of the two losses in all fields, at the model without couplings
+/// that has the frequencies of the data; one site has ignored gaps.
+#[test]
+fn the_penalty_of_the_flow_is_scaled_by_its_curvature() {
+    let codes = [0u8, 1, 2, 2, 0, 1, 1, 3, 0, 2, 2, 2, 0, 3, 1];
+    let sequences = Sequences::new(&codes, 3, 3, &[1.0, 0.5, 2.0, 0.7, 1.1]).unwrap();
+    let frequencies = sequences.frequencies();
+    let total = |loss| {
+        let mut objective = JointObjective::new(&sequences, loss, Penalties::default());
+        let mut theta = vec![0.0; objective.n_params()];
+        for (h, f) in theta.iter_mut().zip(&frequencies) {
+            // A letter that never occurs is all but impossible.
+            *h = f.max(1e-16).ln();
+        }
+        let mut grad = theta.clone();
+        let mut total = 0.0;
+        for k in 0..frequencies.len() {
+            let mut slope = |step: f64| {
+                theta[k] += step;
+                objective.value_and_gradient(&theta, &mut grad);
+                theta[k] -= step;
+                grad[k]
+            };
+            total += (slope(1e-4) - slope(-1e-4)) / 2e-4;
+        }
+        total
+    };
+    let expected = total(Loss::Flow) / total(Loss::Pseudolikelihood);
+    let ratio = relative_curvature(Loss::Flow, &sequences);
+    assert!((ratio - expected).abs() < 1e-6, "{ratio} {expected}");
+    assert_eq!(relative_curvature(Loss::Pseudolikelihood, &sequences), 1.0);
+    let penalties = |loss| FitOptions::new(loss, &sequences).penalties;
+    assert_eq!(penalties(Loss::Pseudolikelihood).couplings, 0.01);
+    assert_eq!(penalties(Loss::Flow).couplings, 0.01 * ratio);
+    // Equally frequent letters: q / 2.
+    let all = all_sequences(2, 6);
+    let uniform = Sequences::new(&all, 2, 6, &[1.0; 36]).unwrap();
+    assert!((relative_curvature(Loss::Flow, &uniform) - 3.0).abs() < 1e-12);
+    // Columns that never change have no curvature in either.
+    let constant = Sequences::new(&[1, 0], 2, 3, &[1.0]).unwrap();
+    assert_eq!(relative_curvature(Loss::Flow, &constant), 1.0);
 }

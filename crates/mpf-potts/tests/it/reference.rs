@@ -68,7 +68,7 @@ fn dhfr_is_as_plmc_sees_it() {
     assert_eq!(found, numbers("DHFR_weights_raw.txt.gz"));
 
     let sequences = alignment.sequences(&weights, true).unwrap();
-    let mut options = FitOptions::new(Loss::Pseudolikelihood);
+    let mut options = FitOptions::new(Loss::Pseudolikelihood, &sequences);
     options.penalties = Penalties::from_plmc(16.0, 0.01, 0.0, sequences.total_weight());
     let fit = fit(&sequences, &options, |_| {}).unwrap();
     let scores = Scores::new(&fit.model, None);
@@ -112,7 +112,7 @@ fn a_chain_is_seen_as_one() {
     let n = sequences.n_sites();
     for loss in [Loss::Pseudolikelihood, Loss::Flow] {
         for mode in [Mode::Joint, Mode::NodeWise] {
-            let mut options = FitOptions::new(loss);
+            let mut options = FitOptions::new(loss, &sequences);
             options.mode = mode;
             let fit = fit(&sequences, &options, |_| {}).unwrap();
             let ranked = Scores::new(&fit.model, None).ranked();
