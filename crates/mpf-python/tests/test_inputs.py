@@ -204,9 +204,13 @@ def test_wrong_options_are_refused(X):
     ):
         with pytest.raises(ValueError):
             Ising(**parameters).fit(X)
-    for parameters in ({"hidden": 0}, {"method": "magic"}, {"method": "tap"}, {"starts": 0}, {"l2": -1.0}, {"missing": "mask"}):
+    for parameters in ({"hidden": 0}, {"method": "magic"}, {"method": "tap"}, {"starts": 0}, {"l2": -1.0}):
         with pytest.raises(ValueError):
             RBM(**parameters).fit(X)
+    holes = np.where(np.eye(len(X), X.shape[1]), np.nan, X)
+    with pytest.raises(ValueError, match="no --missing mask"):
+        RBM(missing="mask").fit(holes)
+    assert RBM(hidden=1, missing="drop").fit(holes).weights_.shape == (1, 6)
     for parameters in ({"n_states": 1}, {"n_states": 77}, {"l2": -1}, {"method": "magic"}):
         with pytest.raises(ValueError):
             Potts(**parameters).fit(X)
