@@ -204,9 +204,13 @@ def test_wrong_options_are_refused(X):
     ):
         with pytest.raises(ValueError):
             Ising(**parameters).fit(X)
-    for parameters in ({"hidden": 0}, {"method": "magic"}, {"method": "tap"}, {"starts": 0}, {"l2": -1.0}, {"missing": "mask"}):
+    for parameters in ({"hidden": 0}, {"method": "magic"}, {"method": "tap"}, {"starts": 0}, {"l2": -1.0}):
         with pytest.raises(ValueError):
             RBM(**parameters).fit(X)
+    holes = np.where(np.eye(len(X), X.shape[1]), np.nan, X)
+    with pytest.raises(ValueError, match="no --missing mask"):
+        RBM(missing="mask").fit(holes)
+    assert RBM(hidden=1, missing="drop").fit(holes).weights_.shape == (1, 6)
     for parameters in ({"n_states": 1}, {"n_states": 77}, {"l2": -1}, {"method": "magic"}):
         with pytest.raises(ValueError):
             Potts(**parameters).fit(X)
@@ -263,17 +267,17 @@ def test_threads_change_no_digit(X, bits):
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("dtype", ["uint8", "bool"])
 def test_no_copy_is_made_beside_the_packed_bits(dtype):
-    """A fit takes less memory than a second matrix would: packed bits, twice, are a quarter of it."""
+    """Data are read in less memory than a second matrix: packed bits, twice, are a quarter of it."""
     code = f"""
 import re, numpy as np
-from minprobflow import Ising
+from minprobflow import diagnose
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 small = np.random.default_rng(0).integers(0, 2, (100, 50), dtype=np.uint8)
-Ising(method="independent", held_out=0, n_jobs=1).fit(small)
-X = np.tile(small, (20_000, 1)).view("{dtype}")
+diagnose(small, n_jobs=1)
+X = np.tile(small, (6_000, 1)).view("{dtype}")
 before = peak()
-Ising(method="independent", held_out=0, n_jobs=1).fit(X)
+diagnose(X, n_jobs=1)
 print((peak() - before) / X.nbytes)
 """
     done = python(code)
@@ -304,10 +308,11 @@ def test_nothing_panics():
         cls = [Ising, KPairwise, RBM, Potts, LaplaceICA][round_ % 5]
         model = cls(max_iterations=3) if cls is not LaplaceICA else cls(max_seconds=0.1)
         names = [name for name in model.get_params() if name not in ("n_jobs", "verbose", "resamples", "updates")]
-        for name in rng.choice(names, 2):
+        for name in rng.choice(names, rng.integers(3)):
             model.set_params(**{name: numbers[rng.integers(len(numbers))]})
         X = WRONG[rng.integers(len(WRONG))] if rng.random() < 0.2 else data[rng.integers(len(data))]
-        weights = None if rng.random() < 0.7 else rng.choice([0.0, 1.0, -1.0, np.nan, 1e300], size=4)
+        n_rows = len(X) if isinstance(X, np.ndarray) else 4
+        weights = None if rng.random() < 0.7 else rng.choice([0.0, 1.0, 2.5, -1.0, np.nan, 1e300], size=n_rows)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

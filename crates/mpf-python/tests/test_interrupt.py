@@ -23,9 +23,11 @@ FITS = [
 ]
 
 CODE = """
-import time, warnings, numpy as np
+import signal, time, warnings, numpy as np
 from minprobflow import *
 warnings.simplefilter("ignore")
+# Shells let their background jobs, and the children of these, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 R = np.random.default_rng(0)
 model, data = {}, {}
 print("ready", flush=True)
