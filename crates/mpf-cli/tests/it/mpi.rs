@@ -99,6 +99,15 @@ fn any_number_of_ranks_gives_the_same_bits() {
             fs::remove_file(many).unwrap();
         }
     }
+    // What all ranks read is counted: each looks at the first samples for itself.
+    let json = "--json fit r.bits --method pl --max-iterations 2 --force -o m.json";
+    let bytes = |report: &str| {
+        let report: serde_json::Value = serde_json::from_str(report).unwrap();
+        report["bytes_read"].as_u64().unwrap()
+    };
+    let alone = bytes(&mpf(path, json).stdout);
+    let both = bytes(&text(&run(path, 2, json).stdout));
+    assert!(both > alone, "{both} {alone}");
 }
 
 #[test]
