@@ -189,7 +189,7 @@ fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<V
     let packed = packed(mpf, folder, args.dim, args.samples)?;
     let mut found = Vec::new();
     let cores = std::thread::available_parallelism()?.get();
-    let mut places = vec![(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)];
+    let mut places: Vec<(usize, usize)> = vec![(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)];
     places.retain(|(ranks, threads)| ranks * threads <= cores && (with_mpi || *ranks == 1));
     for &(ranks, threads) in &places {
         found.push(Timed {
