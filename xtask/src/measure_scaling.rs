@@ -1,7 +1,9 @@
-//! Times streamed fits by ranks and threads, and predicts the time of an evaluation on many machines.
+//! Times streamed fits beside fits in memory and by ranks and threads, and predicts the time of an
+//! evaluation on many machines.
 //!
 //! ```text
-//! measured   seconds of an evaluation of `mpf fit x.bits`, for some ranks × threads
+//! measured   seconds of an evaluation of `mpf fit x.bits`, streamed and `--in-memory`, and for some
+//!            ranks × threads
 //!            c(d), nanoseconds of a sample on one core; s(d), seconds to add two vectors of n numbers
 //! computed   T = M c(d)/(R t) + ⌈log₂ R⌉ [2 (α + 8 n/β) + s(d)],   n = d(d+1)/2 + 1
 //! ```
@@ -16,8 +18,8 @@ use crate::{Result, plot, program};
 use mpf_core::TreeSum;
 use plot::{Axes, Marks, STYLES, Series};
 use serde::Serialize;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 #[derive(Clone, clap::Args, Serialize)]
@@ -56,6 +58,16 @@ struct Timed {
     seconds_per_evaluation: f64,
 }
 
+/// Fits of one packed file, held in memory and read at every evaluation.
+#[derive(Serialize)]
+struct Streamed {
+    dim: usize,
+    samples: usize,
+    seconds_in_memory: f64,
+    seconds_streamed: f64,
+    bytes_per_evaluation: f64,
+}
+
 /// What one machine takes for d units.
 #[derive(Clone, Copy, Serialize)]
 struct Pace {
@@ -77,6 +89,7 @@ struct Predicted {
 #[derive(Serialize)]
 struct Results {
     settings: output::Settings<Args>,
+    measured_streams: Vec<Streamed>,
     measured_fits: Vec<Timed>,
     measured_pace: Vec<Pace>,
     computed: Vec<Predicted>,
@@ -84,17 +97,24 @@ struct Results {
 
 const DIMS: [usize; 4] = [100, 500, 1000, 5000];
 const SAMPLES: [f64; 3] = [1e6, 1e8, 1e10];
+/// Units and samples of the streamed fits.
+const STREAMS: [(usize, usize); 2] = [(100, 1_000_000), (1000, 40_000)];
 const RANKS: [usize; 6] = [1, 4, 16, 64, 256, 1024];
 
 pub fn run(args: &Args) -> Result {
     let output = args.output.open("scaling")?;
-    let measured_fits = time_fits(args, output.folder())?;
+    let (mpf, with_mpi) = build()?;
+    let streams = STREAMS.into_iter();
+    let streams = streams.map(|(dim, samples)| streamed(args, &mpf, output.folder(), dim, samples));
+    let measured_streams = streams.collect::<Result<Vec<Streamed>>>()?;
+    let measured_fits = time_fits(args, &mpf, with_mpi, output.folder())?;
     let paces = [100, 200, 500, 1000].into_iter().map(pace);
     let measured_pace = paces.collect::<Result<Vec<Pace>>>()?;
     let computed = predict(args, &measured_pace);
-    let table = table(args, &measured_fits, &computed);
+    let table = table(args, &measured_streams, &measured_fits, &computed);
     let results = Results {
         settings: output::Settings::of(args),
+        measured_streams,
         measured_fits,
         measured_pace,
         computed,
@@ -104,60 +124,105 @@ pub fn run(args: &Args) -> Result {
     output.show(&table, &[])
 }
 
-/// Times fits of one packed file by ranks and threads; with several ranks if there is MPI.
-fn time_fits(args: &Args, folder: &Path) -> Result<Vec<Timed>> {
-    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    let with_mpi = is_there("mpirun") && program::build_with(&["--features", "mpi"]).is_ok();
-    if !with_mpi {
-        eprintln!("SKIPPED: fits by several ranks need mpirun, libopenmpi-dev and libclang-dev");
+/// Builds `mpf`, with MPI if it is there.
+fn build() -> Result<(PathBuf, bool)> {
+    if Command::new("mpirun").arg("--version").output().is_ok()
+        && let Ok(mpf) = program::build_with(&["--features", "mpi"])
+    {
+        return Ok((mpf, true));
     }
-    let mpf = if with_mpi {
-        program::build_with(&["--features", "mpi"])?
-    } else {
-        program::build()?
-    };
-    let raster = folder.join("raster.npy");
-    let packed = folder.join("raster.bits");
-    let states = random_states(args.samples, args.dim, 0.5)?;
-    ndarray_npy::write_npy(&raster, &states.to_binary())?;
-    drop(states);
-    let mut pack = Command::new(&mpf);
-    pack.arg("pack")
-        .arg(&raster)
-        .arg("-o")
-        .arg(&packed)
-        .arg("--force");
-    if !pack.status()?.success() {
+    eprintln!("SKIPPED: fits by several ranks need mpirun, libopenmpi-dev and libclang-dev");
+    Ok((program::build()?, false))
+}
+
+/// Writes a packed file of random samples.
+fn packed(mpf: &Path, folder: &Path, dim: usize, samples: usize) -> Result<PathBuf> {
+    let (raster, packed) = (folder.join("raster.npy"), folder.join("raster.bits"));
+    ndarray_npy::write_npy(&raster, &random_states(samples, dim, 0.5)?.to_binary())?;
+    let mut pack = Command::new(mpf);
+    pack.args(["--quiet", "pack"]).arg(&raster);
+    pack.arg("-o").arg(&packed).arg("--force");
+    if !pack.stdout(Stdio::null()).status()?.success() {
         return Err("cannot pack the samples".into());
     }
     std::fs::remove_file(&raster)?;
-    let mut found = Vec::new();
-    let cores = std::thread::available_parallelism()?.get();
-    for (ranks, threads) in [(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)] {
-        if ranks * threads > cores || (ranks > 1 && !with_mpi) {
-            continue;
-        }
-        let mut best = f64::INFINITY;
-        for _ in 0..args.runs {
-            best = best.min(seconds_of_fit(args, &mpf, &packed, ranks, threads)?);
-        }
-        found.push(Timed {
-            ranks,
-            threads,
-            seconds_per_evaluation: best,
-        });
+    Ok(packed)
+}
+
+/// Times fits in memory and fits that read the samples at every evaluation, in turn.
+fn streamed(
+    args: &Args,
+    mpf: &Path,
+    folder: &Path,
+    dim: usize,
+    samples: usize,
+) -> Result<Streamed> {
+    let packed = packed(mpf, folder, dim, samples)?;
+    let fit = |options: &[&str]| run_fit(args, mpf, &packed, (1, 0), options);
+    // Told of too little memory, `mpf` says what it needs without any samples.
+    let refused = fit(&["--memory", "1"])
+        .err()
+        .map_or_else(String::new, |e| e.to_string());
+    let needed = refused.split("this fit takes ").nth(1).unwrap_or_default();
+    let needed: f64 = needed.split(" MB").next().unwrap_or_default().parse()?;
+    let least = (needed.ceil() + 1.0).to_string();
+    let mut found = Streamed {
+        dim,
+        samples,
+        seconds_in_memory: f64::INFINITY,
+        seconds_streamed: f64::INFINITY,
+        bytes_per_evaluation: 0.0,
+    };
+    for _ in 0..args.runs {
+        let held = fit(&["--in-memory", "--held-out", "0", "--polish", "0"])?;
+        found.seconds_in_memory = found.seconds_in_memory.min(held.seconds_per_evaluation);
+        let read = fit(&["--memory", &least])?;
+        found.seconds_streamed = found.seconds_streamed.min(read.seconds_per_evaluation);
+        found.bytes_per_evaluation = read.bytes_per_evaluation;
     }
     std::fs::remove_file(&packed)?;
     Ok(found)
 }
 
-fn seconds_of_fit(
+/// Times fits of one packed file by ranks and threads; with several ranks if there is MPI.
+fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<Vec<Timed>> {
+    let packed = packed(mpf, folder, args.dim, args.samples)?;
+    let mut found = Vec::new();
+    let cores = std::thread::available_parallelism()?.get();
+    let mut places: Vec<(usize, usize)> = vec![(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)];
+    places.retain(|(ranks, threads)| ranks * threads <= cores && (with_mpi || *ranks == 1));
+    for &(ranks, threads) in &places {
+        found.push(Timed {
+            ranks,
+            threads,
+            seconds_per_evaluation: f64::INFINITY,
+        });
+    }
+    // In turn, so that whatever else the machine does hits all of them.
+    for _ in 0..args.runs {
+        for (fit, place) in found.iter_mut().zip(&places) {
+            let run = run_fit(args, mpf, &packed, *place, &["--memory", "2000"])?;
+            fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(run.seconds_per_evaluation);
+        }
+    }
+    std::fs::remove_file(&packed)?;
+    Ok(found)
+}
+
+/// What a fit of `mpf` says about itself.
+struct FitRun {
+    seconds_per_evaluation: f64,
+    bytes_per_evaluation: f64,
+}
+
+/// Runs a fit on some ranks with so many threads each, all cores if these are 0.
+fn run_fit(
     args: &Args,
     mpf: &Path,
     packed: &Path,
-    ranks: usize,
-    threads: usize,
-) -> Result<f64> {
+    (ranks, threads): (usize, usize),
+    options: &[&str],
+) -> Result<FitRun> {
     let mut fit = if ranks > 1 {
         let mut mpirun = Command::new("mpirun");
         let ranks = ranks.to_string();
@@ -169,9 +234,12 @@ fn seconds_of_fit(
     } else {
         Command::new(mpf)
     };
-    fit.args(["--json", "--threads", &threads.to_string(), "fit"])
-        .arg(packed);
-    fit.args(["--method", "mpf", "--refine", "none", "--memory", "2000"]);
+    fit.arg("--json");
+    if threads > 0 {
+        fit.args(["--threads", &threads.to_string()]);
+    }
+    fit.arg("fit").arg(packed).args(options);
+    fit.args(["--method", "mpf", "--refine", "none"]);
     fit.args(["--max-iterations", &args.iterations.to_string()]);
     fit.arg("-o")
         .arg(packed.with_extension("json"))
@@ -180,7 +248,11 @@ fn seconds_of_fit(
     let report: serde_json::Value = serde_json::from_slice(&outcome.stdout)
         .map_err(|_| String::from_utf8_lossy(&outcome.stderr).into_owned())?;
     let number = |key: &str| report["fit"][key].as_f64().ok_or("no such number");
-    Ok(number("seconds")? / number("evaluations")?)
+    let evaluations = number("evaluations")?;
+    Ok(FitRun {
+        seconds_per_evaluation: number("seconds")? / evaluations,
+        bytes_per_evaluation: report["bytes_read"].as_f64().unwrap_or(0.0) / evaluations,
+    })
 }
 
 /// Times a sample and an addition on one core.
@@ -248,9 +320,32 @@ fn predict(args: &Args, paces: &[Pace]) -> Vec<Predicted> {
     found
 }
 
-fn table(args: &Args, fits: &[Timed], computed: &[Predicted]) -> String {
+fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicted]) -> String {
     let machine = output::Machine::this();
     let processor = machine.processor.unwrap_or_default();
+    let vectors = mpf_ising::internal::Vectors::default();
+    let rows = streams.iter().map(|stream| {
+        vec![
+            stream.dim.to_string(),
+            stream.samples.to_string(),
+            digits(stream.seconds_in_memory),
+            digits(stream.seconds_streamed),
+            digits(stream.seconds_streamed / stream.seconds_in_memory),
+            digits(1e-6 * stream.bytes_per_evaluation),
+        ]
+    });
+    let head = [
+        "d",
+        "M",
+        "in memory, s an evaluation",
+        "streamed, s an evaluation",
+        "ratio",
+        "MB read an evaluation",
+    ];
+    let mut text = format!(
+        "Measured: {processor}, {vectors}; the file is in the system's cache\n\n{}\n",
+        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+    );
     let rows = fits.iter().map(|fit| {
         vec![
             fit.ranks.to_string(),
@@ -259,11 +354,10 @@ fn table(args: &Args, fits: &[Timed], computed: &[Predicted]) -> String {
         ]
     });
     let head = ["ranks", "threads of each", "seconds an evaluation"];
-    let mut text = format!(
-        "Measured: {} samples × {} units, {processor}, {}\n\n{}\n",
+    text += &format!(
+        "Measured: {} samples × {} units, streamed\n\n{}\n",
         args.samples,
         args.dim,
-        mpf_ising::internal::Vectors::default(),
         markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
     );
     let head: Vec<String> = ["d", "M"]
@@ -366,7 +460,7 @@ mod tests {
         assert!(many.communicate > many.compute / 2.0);
         // Ten times the units: a hundred times the sums.
         assert!((find(1000, 1e6, 1).compute - 100.0).abs() < 1e-9);
-        let table = table(&args, &[], &computed);
+        let table = table(&args, &[], &[], &computed);
         assert!(table.contains(" *") && figure(&computed).unwrap().contains("communication"));
     }
 }

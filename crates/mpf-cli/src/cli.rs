@@ -195,7 +195,11 @@ fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
     if cli.quiet {
         progress::hide();
     }
-    let is_shared = matches!(&cli.command, Command::Fit(args) if args.is_shared());
+    let is_shared = match &cli.command {
+        Command::Fit(args) => args.is_shared(),
+        Command::Sample(_) => true,
+        _ => false,
+    };
     let started = threads(cli.threads).and_then(|()| ranks::check(is_shared));
     let outcome = started.and_then(|()| match &cli.command {
         Command::Fit(args) => fit::run(args, methods, console, cancel),

@@ -8,10 +8,11 @@ use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
 use crate::raster_file;
 use clap::Args;
-use mpf_core::{Cancel, Checkpoint, rng};
+use mpf_core::{Cancel, Checkpoint, OneProcess, rng};
 use mpf_ising::{Samples, mosaic_couplings};
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Rows of cells in the mosaic.
 const ROWS: usize = 5;
@@ -63,6 +64,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
             seed: rng::next_seed(args.seed),
             starts: None,
             checkpoint: Checkpoint::default(),
+            ranks: Arc::new(OneProcess),
         },
         cancel,
     )?;

@@ -5,7 +5,7 @@ use crate::memory;
 use crate::model::Model;
 use clap::ValueEnum;
 use mpf_baselines::Machine;
-use mpf_core::{Cancel, Checkpoint, rng};
+use mpf_core::{Cancel, Checkpoint, Ranks, rng};
 use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
 use mpf_report::text::digits;
@@ -14,6 +14,7 @@ use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, SwendsenWang, Tempering,
     TemperingOptions,
 };
+use std::sync::Arc;
 
 /// The most units that `--sampler auto` enumerates: a million states.
 const ENUMERATED_UNITS: usize = 20;
@@ -63,6 +64,8 @@ pub struct DrawOptions<'a> {
     pub starts: Option<&'a States>,
     /// Where unfinished draws are kept.
     pub checkpoint: Checkpoint,
+    /// The processes that share the chains.
+    pub ranks: Arc<dyn Ranks>,
 }
 
 /// States drawn from a model.
@@ -290,6 +293,7 @@ impl Drawing<'_> {
             thinning: options.thinning,
             cancel: self.cancel.clone(),
             checkpoint: options.checkpoint.clone(),
+            ranks: options.ranks.clone(),
         })?;
         let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
         let run = match starts {

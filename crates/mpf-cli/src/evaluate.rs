@@ -12,10 +12,11 @@ use crate::output::{self, ForceArg};
 use clap::Args;
 use evaluation::{Evaluation, ExactScores, Source};
 use mpf_baselines::{GoodnessOfFit, Moments, block_length};
-use mpf_core::{Cancel, Checkpoint};
+use mpf_core::{Cancel, Checkpoint, OneProcess};
 use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The most units for which the model's moments are summed over all states.
@@ -231,6 +232,7 @@ fn compare(
             seed: args.seed,
             starts: Some(states),
             checkpoint: Checkpoint::default(),
+            ranks: Arc::new(OneProcess),
         },
         cancel,
     )?;

@@ -1,7 +1,7 @@
-//! One process, or several that `mpirun` started and that share a fit.
+//! One process, or several that `mpirun` started and that share a fit or the chains of a sampler.
 //!
 //! Rank 0 fits, prints and writes. The others add up their parts of the data. Before the first sum
-//! all ranks compare what they were asked for and what they see.
+//! or draw all ranks compare what they were asked for and what they see.
 
 #[cfg(feature = "mpi")]
 mod world;
@@ -36,7 +36,7 @@ pub fn check(is_shared: bool) -> Result<(), Failure> {
     Err(if is_shared {
         failure.hint("this mpf knows no MPI: cargo install --path crates/mpf-cli --features mpi")
     } else {
-        failure.hint("only `mpf fit` of packed files can be shared: `mpf pack` makes them")
+        failure.hint("only `mpf fit` of packed files, which `mpf pack` makes, and `mpf sample` can be shared")
     })
 }
 

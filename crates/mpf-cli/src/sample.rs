@@ -3,18 +3,20 @@
 use crate::checkpoint::{self, CheckpointArgs};
 use crate::console::Console;
 use crate::draw::{self, DrawOptions, Drawn, SamplerName, Target};
-use crate::failure::Failure;
+use crate::failure::{Failure, WRONG_INPUT};
 use crate::model::Model;
 use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
+use crate::ranks::{self, Job};
 use crate::raster_file;
 use clap::Args;
-use mpf_core::{Cancel, Checkpoint, Settings};
+use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, Settings};
 use mpf_ising::States;
 use mpf_report::text::digits;
 use mpf_samplers::diagnostics::Summary;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Options of `mpf sample`.
 #[derive(Args, Clone, Debug)]
@@ -66,7 +68,7 @@ impl SampleArgs {
         Ok(())
     }
 
-    fn options(&self, checkpoint: &Checkpoint) -> DrawOptions<'static> {
+    fn options(&self, checkpoint: &Checkpoint, ranks: Arc<dyn Ranks>) -> DrawOptions<'static> {
         DrawOptions {
             sampler: self.sampler,
             n_draws: self.n,
@@ -76,6 +78,7 @@ impl SampleArgs {
             seed: self.seed,
             starts: None,
             checkpoint: checkpoint.entry("chains"),
+            ranks,
         }
     }
 
@@ -98,6 +101,31 @@ impl SampleArgs {
 /// Wrong inputs, and those of the file system.
 pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     let console = console.beside(&args.output)?;
+    let job = Job::start()?;
+    let opened = open(args);
+    let own = opened.as_ref().map(|(_, settings)| settings);
+    if let Err(failure) = ranks::agree(&*job.ranks, own.map_err(Clone::clone)) {
+        // Rank 0 says it for all.
+        return match job.ranks.rank() {
+            0 => Err(failure),
+            _ => Ok(WRONG_INPUT),
+        };
+    }
+    let (model, settings) = opened?;
+    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
+    let outcome = make(args, &model, &job, &checkpoint, cancel).and_then(|drawn| {
+        // Every rank has all draws, and one of them writes.
+        match job.ranks.rank() {
+            0 => write(args, console, &model, &drawn),
+            _ => Ok(0),
+        }
+    });
+    let outcome = args.checkpoint.end(&checkpoint, console, outcome);
+    job.end(outcome)
+}
+
+/// Checks the arguments; returns the model and everything that the draws depend on.
+fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
     raster_file::check_name(&args.output)?;
     let mut outputs = vec![Output {
         path: &args.output,
@@ -106,14 +134,25 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     outputs.extend(args.checkpoint.output());
     output::check(&[&args.model], &outputs, args.force)?;
     args.check()?;
+    if args.checkpoint.is_given() && ranks::n_launched() > 1 {
+        return Err(Failure::input("--checkpoint: no rank has all chains")
+            .hint("draw in one process, or without it"));
+    }
     let model = Model::read(&args.model, None)?;
     let settings = args.settings(&model);
-    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
+    Ok((model, settings))
+}
+
+fn make(
+    args: &SampleArgs,
+    model: &Model,
+    job: &Job,
+    checkpoint: &Checkpoint,
+    cancel: &Cancel,
+) -> Result<Drawn, Failure> {
     let machine = model.machine()?;
-    let target = Target::of(&model, machine.as_ref());
-    let outcome = draw::draw(target, &args.options(&checkpoint), cancel)
-        .and_then(|drawn| write(args, console, &model, &drawn));
-    args.checkpoint.end(&checkpoint, console, outcome)
+    let target = Target::of(model, machine.as_ref());
+    draw::draw(target, &args.options(checkpoint, job.ranks.clone()), cancel)
 }
 
 /// Draws from a model in memory; also returns what there is to warn of.
@@ -123,7 +162,7 @@ pub(crate) fn draw(
     cancel: &Cancel,
 ) -> Result<(States, Vec<String>), Failure> {
     args.check()?;
-    let options = args.options(&Checkpoint::default());
+    let options = args.options(&Checkpoint::default(), Arc::new(OneProcess));
     let machine = model.machine()?;
     let target = Target::of(model, machine.as_ref());
     let Drawn { states, how } = draw::draw(target, &options, cancel)?;

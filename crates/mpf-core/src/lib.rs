@@ -93,7 +93,7 @@ pub use fnv::Fnv1a;
 pub use stopwatch::Stopwatch;
 
 // Sums over several processes.
-pub use ranks::{Node, OneProcess, Ranks, TreeSum};
+pub use ranks::{Node, OneProcess, Ranks, TreeSum, share};
 
 pub use error::{Error, check_count, check_option};
 

@@ -10,6 +10,10 @@
 //! ranks   └ 0 ┘ └ 1 ┘ └ 2      three: 0+1 | 2+3 | (4+5), 6: the same nodes, the same bits
 //! ```
 
+use crate::{Result, checkpoint};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::ops::Range;
 
 /// The sums of some successive parts, as the largest nodes of the tree that lie within them.
@@ -94,7 +98,7 @@ fn add(mut left: Vec<f64>, right: &[f64]) -> Vec<f64> {
 
 /// The processes that work on one problem, each on its own part of the data. Rank 0 leads: it says
 /// what is to be computed and gets the sums.
-pub trait Ranks: Send + Sync {
+pub trait Ranks: Debug + Send + Sync {
     /// Returns the number of this process, from 0.
     fn rank(&self) -> usize;
 
@@ -113,6 +117,51 @@ pub trait Ranks: Send + Sync {
         let (rank, n) = (self.rank(), self.n_ranks());
         rank * n_parts / n..(rank + 1) * n_parts / n
     }
+}
+
+/// Returns what every rank holds, in order and on all of them. Each passes its own.
+///
+/// # Errors
+/// [`Error::Checkpoint`](crate::Error::Checkpoint) for what cannot be encoded.
+pub fn share<T: Serialize + DeserializeOwned>(ranks: &dyn Ranks, own: &T) -> Result<Vec<T>> {
+    let all = share_bytes(ranks, &checkpoint::encode(own)?);
+    all.iter().map(|bytes| checkpoint::decode(bytes)).collect()
+}
+
+fn share_bytes(ranks: &dyn Ranks, own: &[u8]) -> Vec<Vec<u8>> {
+    /// Bytes that a number holds without rounding.
+    const BYTES: usize = 6;
+    let (rank, n) = (ranks.rank(), ranks.n_ranks());
+    // Every rank fills places of its own: the sum is all of them.
+    let everywhere = |places: Vec<f64>| {
+        let mut sum = TreeSum::default();
+        sum.push(rank, places);
+        ranks.tell(ranks.add_up(sum).unwrap_or_default())
+    };
+    let mut lengths = vec![0.0; n];
+    lengths[rank] = own.len() as f64;
+    let lengths = everywhere(lengths);
+    let lengths: Vec<usize> = lengths.into_iter().map(|n| n as usize).collect();
+    let n_numbers = |rank: usize| lengths[rank].div_ceil(BYTES);
+    let start: usize = (0..rank).map(n_numbers).sum();
+    let mut numbers = vec![0.0; (0..n).map(n_numbers).sum()];
+    for (number, bytes) in numbers[start..].iter_mut().zip(own.chunks(BYTES)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *number = u64::from_le_bytes(whole) as f64;
+    }
+    let numbers = everywhere(numbers);
+    let mut rest = &numbers[..];
+    let of_rank = |rank: usize| {
+        let (own, others) = rest.split_at(n_numbers(rank));
+        rest = others;
+        let bytes = own.iter().flat_map(|number| {
+            let bytes = (*number as u64).to_le_bytes();
+            bytes.into_iter().take(BYTES)
+        });
+        bytes.take(lengths[rank]).collect()
+    };
+    (0..n).map(of_rank).collect()
 }
 
 /// One process that holds all data.
@@ -142,8 +191,11 @@ mod tests {
     use super::*;
     use crate::rng::stream;
     use rand::RngExt;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// One of several ranks, for its parts alone.
+    #[derive(Debug)]
     struct Rank(usize, usize);
 
     impl Ranks for Rank {
@@ -203,6 +255,84 @@ mod tests {
         assert_eq!(sum.nodes().len(), 1);
         // (1 + ε/2) + (ε/2 + ε/2): one after the other, every ε/2 would be rounded away.
         assert_eq!(sum.finish(), Some(vec![1.0 + f64::EPSILON]));
+    }
+
+    /// Threads as ranks, each with a line to rank 0 and one from it.
+    #[derive(Debug)]
+    struct Threads {
+        rank: usize,
+        n_ranks: usize,
+        to: Vec<Sender<Vec<f64>>>,
+        from: Vec<Mutex<Receiver<Vec<f64>>>>,
+    }
+
+    impl Ranks for Threads {
+        fn rank(&self) -> usize {
+            self.rank
+        }
+        fn n_ranks(&self) -> usize {
+            self.n_ranks
+        }
+        fn add_up(&self, mut own: TreeSum) -> Option<Vec<f64>> {
+            if self.rank > 0 {
+                self.to[0].send(own.finish().unwrap()).unwrap();
+                return None;
+            }
+            for (rank, from) in self.from.iter().enumerate() {
+                own.push(rank + 1, from.lock().unwrap().recv().unwrap());
+            }
+            own.finish()
+        }
+        fn tell(&self, message: Vec<f64>) -> Vec<f64> {
+            if self.rank > 0 {
+                return self.from[0].lock().unwrap().recv().unwrap();
+            }
+            self.to
+                .iter()
+                .for_each(|to| to.send(message.clone()).unwrap());
+            message
+        }
+    }
+
+    #[test]
+    fn every_rank_gets_the_bytes_of_all() {
+        let n_ranks = 4;
+        let bytes_of = |rank: usize| -> Vec<u8> {
+            // Of no common length; one rank has nothing to say.
+            let n = [17, 0, 6, 1][rank];
+            (0..n).map(|k| (200 + 31 * rank + 57 * k) as u8).collect()
+        };
+        let expected: Vec<Vec<u8>> = (0..n_ranks).map(bytes_of).collect();
+        assert_eq!(share_bytes(&OneProcess, &expected[0]), expected[..1]);
+        let (mut to, mut from) = (Vec::new(), Vec::new());
+        let mut ranks = Vec::new();
+        for rank in 1..n_ranks {
+            let ((up, at_root), (down, at_rank)) = (channel(), channel());
+            to.push(down);
+            from.push(Mutex::new(at_root));
+            ranks.push(Threads {
+                rank,
+                n_ranks,
+                to: vec![up],
+                from: vec![Mutex::new(at_rank)],
+            });
+        }
+        ranks.push(Threads {
+            rank: 0,
+            n_ranks,
+            to,
+            from,
+        });
+        std::thread::scope(|scope| {
+            for rank in ranks {
+                let expected = &expected;
+                scope.spawn(move || {
+                    let own = &expected[rank.rank];
+                    assert_eq!(share_bytes(&rank, own), *expected);
+                    assert_eq!(share(&rank, own).unwrap(), *expected);
+                });
+            }
+        });
     }
 
     #[test]

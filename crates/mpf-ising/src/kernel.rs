@@ -34,6 +34,7 @@ mod sparse;
 pub use choice::{Algorithm, Kernel, Precision};
 pub(crate) use choice::{choose_for_tiles, most_entries, working_bytes};
 pub(crate) use counts::Counts;
+pub(crate) use dense::TILE as DENSE_TILE;
 pub(crate) use engine::{MarginEngine, Tile};
 pub use lanes::{Lanes, Number};
 pub use loss::MarginLoss;

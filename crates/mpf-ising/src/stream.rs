@@ -16,7 +16,7 @@ use crate::bits::{Samples, States};
 use crate::blocks::part;
 use crate::error::Error;
 use crate::flow::{MarginSum, Terms};
-use crate::kernel::{Algorithm, Tile, choose_for_tiles};
+use crate::kernel::{Algorithm, DENSE_TILE, Tile, choose_for_tiles};
 use mpf_core::{Ranks, TreeSum};
 use request::Request;
 use std::collections::HashMap;
@@ -140,7 +140,8 @@ impl Shared {
         let rows = (TILE_ENTRIES / d)
             .min(n / 64)
             .clamp(TILE_ROWS.0, TILE_ROWS.1);
-        let tile_rows = rows.next_multiple_of(256);
+        // Whole tiles of the kernels: sums in single precision are then those of samples in memory.
+        let tile_rows = rows.next_multiple_of(DENSE_TILE);
         let first = read(&*source, 0..n.min(tile_rows))?;
         let with_lists = choose_for_tiles(&first, d * d) == Algorithm::Sparse;
         Ok(Self {

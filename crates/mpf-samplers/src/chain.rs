@@ -8,16 +8,18 @@
 //! Chain c draws everything, its random start included, from stream c of the seed (Xoshiro256++
 //! jumped c times, see [`mpf_core::rng`]). The draws therefore depend neither on the number of
 //! threads nor on where a run was stopped and resumed, and chain c does not depend on the number
-//! of chains.
+//! of chains. Several processes run some of the chains each, and then have the draws of all.
 
 use crate::Result;
 use crate::error::Error;
 use crate::run::{Chain, Run};
 use crate::sampler::{ChainSampler, Draws, Sampler, Tally};
 use mpf_core::rng::{Xoshiro256PlusPlus, streams};
-use mpf_core::{Cancel, Checkpoint, check_count, check_option};
+use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, check_count, check_option, share};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Options of a [`ChainRunner`], unchecked.
 #[derive(Clone, Debug)]
@@ -35,8 +37,11 @@ pub struct ChainOptions {
     /// The handle that stops the run.
     pub cancel: Cancel,
     /// Where unfinished chains are kept. Default: nowhere. Resume only with the same sampler; this
-    /// is not checked.
+    /// is not checked. A checkpoint holds the chains of one rank.
     pub checkpoint: Checkpoint,
+    /// The processes that share the chains. Each has to run the same ones with the same options.
+    /// Default: this one alone.
+    pub ranks: Arc<dyn Ranks>,
 }
 
 impl Default for ChainOptions {
@@ -49,6 +54,7 @@ impl Default for ChainOptions {
             thinning: 1,
             cancel: Cancel::new(),
             checkpoint: Checkpoint::default(),
+            ranks: Arc::new(OneProcess),
         }
     }
 }
@@ -221,8 +227,12 @@ impl ChainRunner {
         progress: impl Fn(&ChainProgress) + Sync,
     ) -> Result<Run<S::Draws, S::Info>> {
         let ChainOptions {
-            checkpoint, cancel, ..
+            checkpoint,
+            cancel,
+            ranks,
+            ..
         } = &self.options;
+        let own = self.own_chains();
         let mut chains = match checkpoint.resume::<Vec<ChainOf<S>>>()? {
             Some(chains) => {
                 self.check_restored(sampler, &chains)?;
@@ -231,6 +241,8 @@ impl ChainRunner {
             None => starts
                 .into_iter()
                 .zip(generators)
+                .skip(own.start)
+                .take(own.len())
                 .map(|(state, rng)| ChainState {
                     steps: 0,
                     state,
@@ -251,7 +263,10 @@ impl ChainRunner {
         if checkpoint.is_on() {
             checkpoint.note(chains.clone());
         }
-        let chains: Vec<_> = chains.into_iter().map(|c| c.chain).collect();
+        let mut chains: Vec<_> = chains.into_iter().map(|c| c.chain).collect();
+        if ranks.n_ranks() > 1 {
+            chains = share(&**ranks, &chains)?.into_iter().flatten().collect();
+        }
         Ok(Run {
             cancelled: chains
                 .iter()
@@ -270,7 +285,7 @@ impl ChainRunner {
                 && this.chain.draws.width() == width
                 && sampler.accepts(&this.state)
         };
-        if chains.len() == self.options.n_chains && chains.iter().all(fits) {
+        if chains.len() == self.own_chains().len() && chains.iter().all(fits) {
             Ok(())
         } else {
             Err(
@@ -295,7 +310,8 @@ impl ChainRunner {
             ..
         } = &self.options;
         let total_steps = self.total_steps();
-        chains.par_iter_mut().enumerate().for_each(|(chain, this)| {
+        let first = self.own_chains().start;
+        chains.par_iter_mut().enumerate().for_each(|(at, this)| {
             let last = this.steps.saturating_add(steps).min(total_steps);
             while this.steps < last && !cancel.is_cancelled() {
                 let info = sampler.step(&mut this.state, &mut this.rng);
@@ -309,13 +325,18 @@ impl ChainRunner {
                 if this.steps == total_steps || this.steps.is_multiple_of(total_steps.div_ceil(100))
                 {
                     progress(&ChainProgress {
-                        chain,
+                        chain: first + at,
                         steps: this.steps,
                         total_steps,
                     });
                 }
             }
         });
+    }
+
+    /// Returns the chains that this process runs.
+    fn own_chains(&self) -> Range<usize> {
+        self.options.ranks.own_parts(self.options.n_chains)
     }
 
     /// Returns the steps of a chain. [`ChainRunner::new`] checked that they can be counted.

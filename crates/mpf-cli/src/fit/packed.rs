@@ -12,7 +12,7 @@ use crate::model::{Convention, Model};
 use crate::packed::{MAGIC, PackedFiles};
 use crate::ranks::{self, Job};
 use mpf_baselines::{Methods, Polish, Recipe, RecipeProgress, Trained, TrainingData};
-use mpf_core::{Cancel, Settings};
+use mpf_core::{Cancel, Ranks, Settings, TreeSum};
 use mpf_ising::internal::bytes_of_fit;
 use mpf_ising::{FoldAssignment, RowSource, Samples, States, Stream, Support, serve};
 use mpf_report::text::digits;
@@ -90,8 +90,9 @@ pub(super) fn run(
             return job.end(Ok(0));
         }
         let room = room(args, &recipe, &files)?;
-        let served = serve(files, job.ranks.clone(), room);
-        return job.end(served.map(|()| 0).map_err(Failure::from));
+        let served = serve(files.clone(), job.ranks.clone(), room);
+        let served = served.map(|()| bytes_read(&files, &*job.ranks));
+        return job.end(served.map(|_| 0).map_err(Failure::from));
     }
     let checkpoint = args.checkpoint.open(settings, console, cancel);
     let outcome = checkpoint.and_then(|checkpoint| {
@@ -193,6 +194,7 @@ fn make(
     let start = Instant::now();
     let bars = Bars::new(console);
     let show = |progress: &RecipeProgress<'_>| bars.show(&Step::new(recipe, d, progress));
+    let mut read = None;
     let trained = if d <= FEW_UNITS {
         let samples = merged(&**files)?;
         refuse_constant(&record_of_data, &samples.means())?;
@@ -208,11 +210,13 @@ fn make(
         let trained = recipe.run_stream(&stream, &show);
         if trained.is_ok() {
             stream.dismiss();
+            read = Some(bytes_read(files, &*job.ranks));
         }
         trained
     };
     bars.clear();
-    finish(args, recipe, trained?, files, console, start)
+    let read = read.unwrap_or_else(|| files.bytes_read());
+    finish(args, recipe, trained?, files, (read, start), console)
 }
 
 /// Writes the model and prints a summary.
@@ -221,8 +225,8 @@ fn finish(
     recipe: &Recipe,
     trained: Trained,
     files: &PackedFiles,
+    (read, start): (u64, Instant),
     console: Console,
-    start: Instant,
 ) -> Result<u8, Failure> {
     let seconds = start.elapsed().as_secs_f64();
     let names = names(files);
@@ -240,7 +244,6 @@ fn finish(
     model.write(&args.output, Convention::Binary)?;
     record.warnings.iter().for_each(|w| console.warning(w));
     let largest = largest_coupling(&model);
-    let read = files.bytes_read();
     let mut text = summary(args, &model, &record, None, largest);
     text += &format!(
         "read {} from {}, {} MB a second over the whole fit\n",
@@ -261,6 +264,13 @@ fn finish(
         (false, _) => NOT_CONVERGED,
         (true, false) => 0,
     })
+}
+
+/// Returns the bytes that all ranks have read, on rank 0; each of them has to ask.
+fn bytes_read(files: &PackedFiles, ranks: &dyn Ranks) -> u64 {
+    let mut sum = TreeSum::default();
+    sum.push(ranks.rank(), vec![files.bytes_read() as f64]);
+    ranks.add_up(sum).map_or(0, |sum| sum[0] as u64)
 }
 
 /// Refuses data in which no unit changes.

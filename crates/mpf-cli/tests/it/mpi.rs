@@ -1,5 +1,5 @@
-//! Fits across ranks: the same bits for any number of them, differences that are named, and ranks
-//! that are killed. Needs the feature `mpi` and mpirun.
+//! Fits and chains across ranks: the same bits for any number of them, differences that are named,
+//! and ranks that are killed. Needs the feature `mpi` and mpirun.
 
 use crate::common::mpf;
 use mpf_core::rng::stream;
@@ -99,6 +99,48 @@ fn any_number_of_ranks_gives_the_same_bits() {
             fs::remove_file(many).unwrap();
         }
     }
+    // What all ranks read is counted: each looks at the first samples for itself.
+    let json = "--json fit r.bits --method pl --max-iterations 2 --force -o m.json";
+    let bytes = |report: &str| {
+        let report: serde_json::Value = serde_json::from_str(report).unwrap();
+        report["bytes_read"].as_u64().unwrap()
+    };
+    let alone = bytes(&mpf(path, json).stdout);
+    let both = bytes(&text(&run(path, 2, json).stdout));
+    assert!(both > alone, "{both} {alone}");
+}
+
+#[test]
+fn chains_are_shared_and_draw_the_same_states() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    assert_eq!(mpf(path, "demo -n 100 -o r.csv --truth t.json").code, 0);
+    for options in [
+        "--sampler gibbs --chains 5",
+        // Some ranks have no chain.
+        "--sampler auto --chains 2",
+        "--sampler tempering --burn-in 100",
+    ] {
+        let options = format!("sample t.json -n 1000 {options} --force");
+        let alone = mpf(path, &format!("{options} -o one.npy"));
+        assert_eq!(alone.code, 0, "{}", alone.stderr);
+        for n in [2, 3] {
+            let outcome = run(path, n, &format!("{options} -o many.npy"));
+            let message = text(&outcome.stderr);
+            assert!(outcome.status.success(), "{message}");
+            // One rank prints, and says the same of the draws.
+            let printed = text(&outcome.stdout).replace("many.npy", "one.npy");
+            assert_eq!(printed, alone.stdout);
+            let read = |name: &str| fs::read(path.join(name)).unwrap();
+            assert!(read("one.npy") == read("many.npy"), "{options}, {n} ranks");
+            fs::remove_file(path.join("many.npy")).unwrap();
+        }
+    }
+    let outcome = run(path, 2, "sample t.json -o x.npy --checkpoint c.ckpt");
+    assert!(text(&outcome.stderr).contains("no rank has all chains"));
+    let outcome = run(path, 2, "sample none.json -o x.npy");
+    assert!(text(&outcome.stderr).contains("rank 1: cannot read none.json"));
+    assert!(!path.join("x.npy").exists());
 }
 
 #[test]
@@ -135,6 +177,11 @@ fn ranks_that_differ_stop_before_the_first_sum() {
             "fit c.bits -o m.json",
             "fit c.bits -o m.json",
             "rank 0: cannot read c.bits",
+        ),
+        (
+            "sample t.json --seed 1 -o m.npy",
+            "sample t.json --seed 2 -o m.npy",
+            "rank 1: --seed is 2, and on rank 0 1",
         ),
     ] {
         let outcome = each(first, second);

@@ -55,9 +55,11 @@ fn couplings(model: &serde_json::Value) -> Vec<f64> {
 fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
     let folder = folder();
     let path = folder.path();
-    for method in ["--method mpf --refine none", "--method pl", "--l1 0.01"] {
-        let options = format!("{method} --tolerance 1e-10 --held-out 0 --polish 0 --force");
-        good(path, &format!("fit r.csv {options} -o memory.json"));
+    // The default first.
+    for method in ["", "--method mpf --refine none", "--method pl", "--l1 0.01"] {
+        let options = format!("{method} --force");
+        let in_memory = format!("fit r.csv {options} --held-out 0 --polish 0 -o memory.json");
+        good(path, &in_memory);
         let streamed = good(path, &format!("fit r.bits {options} -o stream.json"));
         assert!(
             streamed.stdout.contains("MB a second"),
@@ -69,9 +71,9 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
         assert_eq!(memory["names"], stream["names"]);
         let off = couplings(&memory).into_iter().zip(couplings(&stream));
         let off = off.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
-        // Equal rows are merged in memory alone: the two searches end at the same minimum, as far as
-        // its value tells, which is to the root of the rounding.
-        assert!(off < 1e-6, "{method}: {off}");
+        // Equal rows are merged in memory alone: sums differ in their last digits, and the two
+        // searches take the same steps.
+        assert!(off < 1e-9, "{method}: {off}");
     }
     // The same bits, however little is held.
     let options = "--method mpf --refine none --max-iterations 10 --force";

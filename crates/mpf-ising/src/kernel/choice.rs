@@ -123,7 +123,13 @@ impl Grid {
 
     /// Returns the part and the samples of a task.
     pub(super) fn task(self, number: usize) -> (usize, Range<usize>) {
-        let size = self.n.div_ceil(self.chunks).next_multiple_of(TILE);
+        let size = self.n.div_ceil(self.chunks);
+        // Whole tiles of dense sums: sums in `f32` then end at the same samples for any grid.
+        let size = size.next_multiple_of(if size < dense::TILE {
+            TILE
+        } else {
+            dense::TILE
+        });
         let (part, chunk) = (number / self.chunks, number % self.chunks);
         (
             part,

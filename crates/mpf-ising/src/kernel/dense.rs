@@ -22,7 +22,7 @@ use crate::bits::Samples;
 use std::ops::Range;
 
 /// Samples whose sums are kept between the passes over tables.
-const TILE: usize = 4096;
+pub(crate) const TILE: usize = 4096;
 
 /// Cache lines in a panel.
 pub(super) const LINES: usize = 2;
@@ -179,10 +179,13 @@ pub(super) fn sum<V: Lanes>(
             V::load(sum).add_to(line);
             *sum = V::ZEROS;
         }
+        // By tile, as above: how samples are cut into tasks shows in no digit of an `f32`.
+        let offsets = partial.offsets.chunks_mut(V::LANES);
+        for (total, offsets) in total.iter_mut().zip(offsets) {
+            total.add_to(offsets);
+            *total = V::splat(0.0);
+        }
         start += TILE;
-    }
-    for (total, offsets) in total.into_iter().zip(partial.offsets.chunks_mut(V::LANES)) {
-        total.add_to(offsets);
     }
     partial.counts = counts::finish::<V>(&count_sums);
     partial

@@ -41,7 +41,6 @@ fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {
         l2: 1e-3,
         ..Default::default()
     };
-    options.minimizer.gradient_tolerance = 1e-9;
     change(&mut options);
     Fitter::new(Mpf::default(), options).unwrap()
 }
@@ -57,6 +56,11 @@ fn bits(couplings: &Couplings) -> Vec<u64> {
     let numbers = couplings.as_array().iter().chain(potential);
     numbers.map(|v| v.to_bits()).collect()
 }
+
+/// The largest difference of numbers that two fits of the same samples find. Both searches take the
+/// same steps, and the rounding of their sums, 1e-16, grows a little with each: 6e-12 was seen after
+/// 44 steps on 40,000 rows of 50 neurons.
+const SAME: f64 = 1e-9;
 
 /// Edges of a chain: thin enough for sums row by row.
 fn edges(d: usize) -> Support {
@@ -118,8 +122,7 @@ fn fits_are_those_of_samples_in_memory() {
         let found = fitter.fit(&streamed).unwrap();
         assert!(held.stop.is_converged() && found.stop.is_converged());
         let off = largest_difference(&held.couplings, &found.couplings);
-        // The tolerance of the minimiser over curvatures of λ₂ and more.
-        assert!(off < 1e-6, "{off}");
+        assert!(off < SAME, "{off}");
         assert!((held.value - found.value).abs() < 1e-12 * held.value);
         let zeros = |j: &Couplings| j.as_array().iter().filter(|v| **v == 0.0).count();
         assert_eq!(zeros(&held.couplings), zeros(&found.couplings));
@@ -127,15 +130,29 @@ fn fits_are_those_of_samples_in_memory() {
         if let (Some(a), Some(b)) = (held.couplings.potential(), found.couplings.potential()) {
             let seen = |n: &usize| (4..14).contains(n);
             let off = (0..=d).filter(seen).map(|n| (a[n] - b[n]).abs());
-            assert!(off.fold(0.0, f64::max) < 1e-6);
+            assert!(off.fold(0.0, f64::max) < SAME);
         }
     }
 }
 
 #[test]
+fn steps_in_single_precision_are_those_of_samples_in_memory() {
+    // Two tiles of a stream; in memory, another number of chunks.
+    let states = chain(13_000, 260, 0.4, seed_or(12));
+    let fitter = fitter(|_| {});
+    let held = fitter.fit(&Samples::new(&states).unwrap()).unwrap();
+    let found = fitter.fit(&one_process(&states, 0)).unwrap();
+    assert!(held.single_precision_evaluations > 2);
+    assert_eq!(
+        held.single_precision_evaluations,
+        found.single_precision_evaluations
+    );
+    let off = largest_difference(&held.couplings, &found.couplings);
+    assert!(off < SAME, "{off}");
+}
+
+#[test]
 fn paths_are_those_of_samples_in_memory() {
-    /// Fits stop where no gradient is above 1e-6, each at a place of its own.
-    const CLOSE: f64 = 1e-6;
     let states = chain(17_000, 18, 0.4, seed_or(5));
     let streamed = one_process(&states, 1 << 30);
     let fitter = fitter(|o| o.l2 = 0.0);
@@ -151,14 +168,14 @@ fn paths_are_those_of_samples_in_memory() {
         .cross_validate_stream(&fitter, &streamed, |_| {})
         .unwrap();
     assert_eq!(held.path.len(), found.path.len());
-    assert!((held.chosen().lambda / found.chosen().lambda - 1.0).abs() < CLOSE);
+    assert!((held.chosen().lambda / found.chosen().lambda - 1.0).abs() < SAME);
     for (a, b) in held.path.iter().zip(&found.path) {
         assert_eq!(a.n_couplings, b.n_couplings);
-        assert!((a.objective - b.objective).abs() < CLOSE);
-        assert!((a.ebic.unwrap() / b.ebic.unwrap() - 1.0).abs() < CLOSE);
+        assert!((a.objective - b.objective).abs() < SAME);
+        assert!((a.ebic.unwrap() / b.ebic.unwrap() - 1.0).abs() < SAME);
     }
     for (a, b) in held.scores.iter().zip(&found.scores) {
-        assert!((a.mean - b.mean).abs() < CLOSE, "{} {}", a.mean, b.mean);
+        assert!((a.mean - b.mean).abs() < SAME, "{} {}", a.mean, b.mean);
     }
 }
 
@@ -166,6 +183,7 @@ fn paths_are_those_of_samples_in_memory() {
 type Part = (usize, TreeSum);
 
 /// Threads as ranks: rank 0 talks to each of the others, and they to it.
+#[derive(Debug)]
 struct Threads {
     rank: usize,
     n_ranks: usize,
@@ -319,7 +337,7 @@ fn weights_count_and_what_cannot_be_read_is_an_error() {
     let fitter = fitter(|_| {});
     let held = fitter.fit(&samples).unwrap();
     let found = fitter.fit(&stream).unwrap();
-    assert!(largest_difference(&held.couplings, &found.couplings) < 1e-6);
+    assert!(largest_difference(&held.couplings, &found.couplings) < SAME);
 
     for reads in [0, 2, 4, 9] {
         let stream = Stream::new(Arc::new(source(reads)), Arc::new(OneProcess), 0);
