@@ -132,7 +132,12 @@ pub fn draw(
     let n_chains = options.chains.min(options.n_draws).max(1);
     memory::check(
         "so many draws",
-        memory::of_draws(options.n_draws, target.n_units(), n_chains),
+        memory::of_draws(
+            options.n_draws,
+            target.n_units(),
+            n_chains,
+            options.checkpoint.is_on(),
+        ),
         None,
         "ask for fewer at a time",
     )?;

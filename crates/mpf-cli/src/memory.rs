@@ -84,13 +84,15 @@ pub fn product(factors: &[u64]) -> u64 {
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them twice while it pools the chains, and while it diagnoses every unit beside the numbers of a
-/// series.
-pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize) -> u64 {
+/// series. A checkpoint holds chains and draws once more.
+pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize, is_kept: bool) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
     let chain = CHAIN + CHAIN_UNIT * n_units as u64;
+    let copies = 1 + u64::from(is_kept);
+    let draw = (1 + copies) * row + DIAGNOSTICS;
     PROGRAM
-        .saturating_add(product(&[n_draws as u64, 2 * row + DIAGNOSTICS]))
-        .saturating_add(product(&[n_chains as u64, chain]))
+        .saturating_add(product(&[n_draws as u64, draw]))
+        .saturating_add(product(&[n_chains as u64, copies, chain]))
 }
 
 /// Returns what the fit of a machine of so many parameters takes beside `samples`: their sites, a byte
@@ -315,8 +317,8 @@ mod tests {
             assert!(check(u64::MAX, None).is_err());
         }
         assert_eq!(check(1, None), Ok(()));
-        assert_eq!(of_draws(usize::MAX, 1000, 4), u64::MAX);
-        assert_eq!(of_draws(1, 1000, usize::MAX), u64::MAX);
+        assert_eq!(of_draws(usize::MAX, 1000, 4, false), u64::MAX);
+        assert_eq!(of_draws(1, 1000, usize::MAX, true), u64::MAX);
         assert_eq!(in_words(31_400_000), "31.40 MB");
         assert_eq!(in_words(23_830_000_000), "23.83 GB");
         assert_eq!(in_words(64_000_000_000_000), "64.00 TB");

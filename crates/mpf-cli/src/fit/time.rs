@@ -4,9 +4,9 @@
 //! ```text
 //! fit          as tried, and so is the refinement from where the trial got to
 //! penalty      22 λ's for all data and every fold, each a part of a fit
-//! held out     half of a fit, 2·10⁵ sweeps of annealing (or 2^d states), at most 10⁵ of drifting chains
+//! held out     0.6 of a fit, 2·10⁵ sweeps of annealing (or 2^d states), at most 10⁵ of drifting chains
 //! polishing    4000 sweeps an update, for all data and for the part
-//! error bars   half of a fit a resample; or p³ for a Hessian, three times
+//! error bars   0.6 of a fit a resample; or p³ for a Hessian, three times
 //! ```
 //!
 //! The parts are those of lattices and recordings: other λ's, and resamples of fewer rows, take fewer
@@ -31,11 +31,11 @@ const TRIAL_SECONDS: (f64, f64) = (0.05, 0.3);
 const TRIAL_SAMPLES: usize = 256;
 /// The λ's of a path, and the part of a fit that each takes.
 const PATH: f64 = 22.0;
-const PATH_L1: f64 = 0.25;
+const PATH_L1: f64 = 0.3;
 const PATH_L2: f64 = 0.1;
 /// The part of a fit that one to a part of the data takes, and one to a resample.
-const AGAIN: f64 = 0.5;
-const RESAMPLE: f64 = 0.5;
+const AGAIN: f64 = 0.6;
+const RESAMPLE: f64 = 0.6;
 /// Chains that polishing sweeps in an update.
 const POLISHED: f64 = 4000.0;
 /// Sweeps of annealed importance sampling.
@@ -134,7 +134,11 @@ impl<'a> Trial<'a> {
         preflight: &Preflight,
     ) -> Result<Self, Failure> {
         let all = preflight.seconds * (1.0 + n_fits(recipe));
-        let seconds = (TRIAL * all).clamp(TRIAL_SECONDS.0, TRIAL_SECONDS.1);
+        // The end of a fit with a potential is slower than its beginning.
+        let seconds = match recipe.options.potential {
+            Some(_) => TRIAL_SECONDS.1,
+            None => (TRIAL * all).clamp(TRIAL_SECONDS.0, TRIAL_SECONDS.1),
+        };
         let evaluation = preflight.seconds / PLAIN;
         let n = samples.n_distinct();
         let most = (n as f64 * seconds / (TRIED * evaluation)) as usize;
@@ -303,8 +307,13 @@ impl Pace<'_> {
             ErrorBarsBy::Nothing => 0.0,
             ErrorBarsBy::Bootstrap(resamples) => resamples as f64 * RESAMPLE * self.last,
             ErrorBarsBy::Sandwich => {
-                let d = self.d as f64;
+                // Constant units have no parameters.
+                let means = samples.means();
+                let varying = means.iter().filter(|m| **m > 0.0 && **m < 1.0).count();
+                let d = varying.max(1) as f64;
+                let share = d / self.d as f64;
                 let n_couplings = self.recipe.options.support.most_pairs(self.d) as f64;
+                let n_couplings = share * share * n_couplings;
                 let blocks = samples.n_observed() as f64;
                 // A Hessian of all parameters, or one of every unit's.
                 let (hessians, p) = match last.steps(self.d, &self.recipe.options).0 {
