@@ -16,8 +16,8 @@
 
 use super::counts::{self, CountSums, Counts};
 use super::lanes::{Lanes, Scratch};
-use super::loss::{FlowRate, LaneLoss, Logistic, Total};
-use super::{FlipMask, MarginLoss, PANEL};
+use super::loss::{LaneLoss, Total};
+use super::{FlipMask, PANEL};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -125,9 +125,9 @@ pub(super) struct Partial {
 
 /// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
-pub(super) fn sum<V: Lanes>(
+pub(super) fn sum<V: Lanes, L: LaneLoss>(
     task: &Task<'_>,
-    loss: MarginLoss,
+    loss: L,
     scratch: &mut Scratch,
     grads: Vec<f64>,
 ) -> Partial {
@@ -157,14 +157,7 @@ pub(super) fn sum<V: Lanes>(
         } else {
             margins::<V, LINES>(task, tables, start, &mut tile[..n]);
         }
-        let rows = &mut tile[..n];
-        // Only this depends on the loss: the rest would take long to compile for each.
-        partial.value += match loss {
-            MarginLoss::FlowRate { shift } => {
-                slopes::<V, _>(task, FlowRate { shift }, start, rows, &mut count_sums)
-            }
-            MarginLoss::Logistic => slopes::<V, _>(task, Logistic, start, rows, &mut count_sums),
-        };
+        partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n], &mut count_sums);
         // The tile ends in zeros, up to a whole group.
         let padded = n.next_multiple_of(GROUP);
         tile[n..padded].fill([V::ZEROS; LINES]);

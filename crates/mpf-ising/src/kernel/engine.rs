@@ -267,9 +267,8 @@ impl<'a> MarginEngine<'a> {
     /// Returns F, and adds to G and r.
     pub(crate) fn add(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
         match loss {
-            _ if self.algorithm() == Algorithm::Dense => self.evaluate_dense(loss, precision),
-            MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }),
-            MarginLoss::Logistic => self.add_up(Logistic),
+            MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }, precision),
+            MarginLoss::Logistic => self.add_up(Logistic, precision),
         }
     }
 
@@ -286,11 +285,12 @@ impl<'a> MarginEngine<'a> {
         sum * scale
     }
 
-    fn add_up(&mut self, loss: impl LaneLoss) -> f64 {
+    fn add_up(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
         match self.algorithm() {
+            Algorithm::Dense => self.evaluate_dense(loss, precision),
             Algorithm::Sparse => self.evaluate_sparse(loss),
             Algorithm::Patterns => self.evaluate_patterns(loss),
-            _ => self.evaluate_rows(loss),
+            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
         }
     }
 
@@ -338,16 +338,16 @@ impl<'a> MarginEngine<'a> {
         zeros
     }
 
-    fn evaluate_dense(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+    fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
         let d = self.samples.n_units();
         let bound = self.margin_bound();
         let is_weighted = self.samples.weights().is_some();
-        let single = loss.terms_per_product::<f32>(bound, is_weighted);
+        let single = terms_per_product::<f32>(loss, bound, is_weighted);
         // Sums of large margins would lose digits, and their exponentials leave the range.
         let (precision, lanes, product) = match (precision, single) {
             (Precision::Single, Some(terms)) => (Precision::Single, 16, Some(terms)),
             _ => {
-                let product = loss.terms_per_product::<f64>(bound, is_weighted);
+                let product = terms_per_product::<f64>(loss, bound, is_weighted);
                 (Precision::Double, 8, product)
             }
         };

@@ -30,20 +30,6 @@ impl MarginLoss {
         (first(value), first(slope))
     }
 
-    /// [`terms_per_product`].
-    pub(super) fn terms_per_product<N: Number>(
-        self,
-        bound: f64,
-        is_weighted: bool,
-    ) -> Option<usize> {
-        match self {
-            Self::FlowRate { shift } => {
-                terms_per_product::<N>(FlowRate { shift }, bound, is_weighted)
-            }
-            Self::Logistic => terms_per_product::<N>(Logistic, bound, is_weighted),
-        }
-    }
-
     /// Returns φ″(a) ≥ 0, for standard errors; +∞ on overflow.
     pub fn curvature(self, margin: f64) -> f64 {
         match self {

@@ -9,7 +9,7 @@
 use super::lanes;
 use super::lanes::{Lanes, Plain, Scratch};
 use super::loss::LaneLoss;
-use super::{MarginLoss, Precision, dense, peak, row, sparse};
+use super::{Precision, dense, peak, row, sparse};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -113,8 +113,8 @@ mod plain {
     pub(super) type F32 = super::Plain<f32, 16>;
 }
 
-dispatch!(dense_f64 = dense::sum, F64, <>(task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
-dispatch!(dense_f32 = dense::sum, F32, <>(task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
+dispatch!(dense_f64 = dense::sum, F64, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
+dispatch!(dense_f32 = dense::sum, F32, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
 dispatch!(
     /// [`sparse::sum`].
     sparse_sum = sparse::sum, F64, <L>(task: &sparse::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> sparse::Partial
@@ -175,11 +175,11 @@ dispatch!(ln_1p_f32 = lanes::ln_1p_of_line, F32, <>(numbers: &mut [f64]) -> ());
 dispatch!(check_masks = lanes::check_masks, F64, <>(mask: u32) -> ());
 
 /// [`dense::sum`].
-pub(super) fn dense_sum(
+pub(super) fn dense_sum<L: LaneLoss>(
     vectors: Vectors,
     precision: Precision,
     task: &dense::Task<'_>,
-    loss: MarginLoss,
+    loss: L,
     scratch: &mut Scratch,
     grads: Vec<f64>,
 ) -> dense::Partial {
