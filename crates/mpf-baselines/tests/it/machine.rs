@@ -1,10 +1,10 @@
 //! Machines with hidden units: scores, ln Z, fits, checkpoints and bad input.
 
 use mpf_baselines::{
-    Contender, Criterion, Error, Machine, MachineOptions, MachineTrainer, MachineWarning, Measure,
-    Methods, Rbm, Tournament,
+    Contender, Criterion, Error, Machine, MachineOptions, MachineTrainer, MachineWarning, Methods,
+    Rbm, Tournament,
 };
-use mpf_core::{Cancel, EnergyModel, LocalExact};
+use mpf_core::{EnergyModel, LocalExact};
 use mpf_ising::{Couplings, Samples, States};
 use mpf_samplers::AnnealedOptions;
 use mpf_testkit::StopAfter;
@@ -54,28 +54,6 @@ fn parts_make_the_same_machine() {
         let expected = visible.energy(&[0b0101]) - hidden.sum::<f64>();
         assert!((machine.energy(&[0b0101]) - expected).abs() < 1e-12);
     }
-}
-
-#[test]
-fn log_scores_are_log_probabilities() {
-    let (machine, states) = truth(30);
-    let (scores, measure) = machine.log_scores(&states, 0, &Cancel::new()).unwrap();
-    assert!(matches!(measure, Measure::LogLikelihood { .. }));
-    let log_z = machine.exact().unwrap().log_z();
-    assert_eq!(scores.len(), 30);
-    for (m, score) in scores.iter().enumerate() {
-        assert!((score + machine.energy(states.row(m)) + log_z).abs() < 1e-12);
-    }
-    // Too many units for ln Z: the conditional probabilities of a machine that couples nothing.
-    let rbm = Rbm::new(401, 1, false).unwrap();
-    let mut theta = vec![0.0; rbm.n_params()];
-    theta[402..].fill(1.5);
-    let machine = Machine::new(rbm, theta).unwrap();
-    let states = States::from_binary(ndarray::Array2::zeros((1, 401)).view()).unwrap();
-    let (scores, measure) = machine.log_scores(&states, 0, &Cancel::new()).unwrap();
-    assert_eq!(measure, Measure::Pseudolikelihood);
-    let silent = -(-1.5f64).exp().ln_1p();
-    assert!((scores[0] - 401.0 * silent).abs() < 1e-9);
 }
 
 #[test]
