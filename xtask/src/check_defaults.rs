@@ -5,7 +5,7 @@
 //! pseudolikelihood, and never worse than independent units.
 
 use crate::output::{Output, digits, markdown_table};
-use crate::run::{RunArgs, settings};
+use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_baselines::{MethodOptions, Methods, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -45,7 +45,6 @@ struct Score {
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("check-defaults", args)?;
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let Some((table, failures)) = table(args, checkpoint, cancel)? else {
             return Ok(());
@@ -56,7 +55,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             n => Err(format!("{n} of the data sets missed the mark").into()),
         }
     };
-    args.run.run("check-defaults", settings, cancel, work)
+    args.run.run("check-defaults", args, cancel, work)
 }
 
 /// Returns `None` when cancelled.

@@ -9,9 +9,9 @@
 //! Penalised fits are those of `Recipe`, whose intervals are centred on the estimate without the
 //! penalty.
 
+use crate::Result;
 use crate::output::{check_expectations, markdown_table};
-use crate::run::{RunArgs, settings};
-use crate::{Result, progress};
+use crate::run::{RunArgs, units};
 use mpf_baselines::{ErrorBarsBy, MethodOptions, Methods, Pseudolikelihood, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
@@ -22,13 +22,14 @@ use mpf_samplers::{ExactEnumeration, ExactLattice, Gibbs, diagnostics};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 #[derive(clap::Args, Serialize)]
 pub struct Args {
     /// Data sets of each kind.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: u64,
     /// Independent samples of a data set.
     #[arg(long, default_value_t = 5000)]
@@ -172,11 +173,36 @@ impl Coverage {
     }
 }
 
-/// Adds the intervals of one repetition to `found`.
-fn merge(found: &mut [Coverage], one: &[Coverage]) {
-    for (all, one) in found.iter_mut().zip(one) {
-        all.merge(one);
+/// Adds up the intervals of all repetitions, line by line.
+fn merged(repetitions: &[Vec<Coverage>]) -> Vec<Coverage> {
+    let mut all = vec![Coverage::default(); repetitions[0].len()];
+    for one in repetitions {
+        all.iter_mut()
+            .zip(one)
+            .for_each(|(all, one)| all.merge(one));
     }
+    all
+}
+
+/// Returns the results of all repetitions, or `None` when cancelled.
+fn repeat<T: Serialize + DeserializeOwned>(
+    args: &Args,
+    checkpoint: &Checkpoint,
+    cancel: &Cancel,
+    what: &'static str,
+    work: impl Fn(u64) -> Result<T>,
+) -> Result<Option<Vec<T>>> {
+    let repetitions: Vec<u64> = (0..args.repetitions).collect();
+    let name = |repetition| format!("{what} {repetition}");
+    let all = units(
+        checkpoint,
+        cancel,
+        what,
+        &repetitions,
+        name,
+        |repetition, _| work(repetition),
+    )?;
+    Ok((!cancel.is_cancelled()).then_some(all))
 }
 
 fn dense_model(n_units: usize, seed: u64) -> Result<Couplings> {
@@ -332,10 +358,9 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.large {
         return large(args.seed);
     }
-    let settings = settings("check-errors", args)?;
     let failed = args
         .run
-        .run("check-errors", settings, cancel, |output, checkpoint| {
+        .run("check-errors", args, cancel, |output, checkpoint| {
             let Some((first, failed_first)) = all_independent(args, checkpoint, cancel)? else {
                 return Ok(0);
             };
@@ -361,19 +386,11 @@ fn all_independent(
     let truth = dense_model(N_UNITS, args.seed)?;
     let exact = ExactEnumeration::new(&truth)?;
     let spins = truth.to_spins();
-    let mut found = vec![Coverage::default(); 4];
-    let bar = progress::bar(args.repetitions).with_prefix("independent");
-    for repetition in 0..args.repetitions {
-        let one = checkpoint.unit(format!("independent {repetition}"), |_| {
-            independent(&exact, &spins, args, repetition)
-        })?;
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
-        merge(&mut found, &one);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let all = repeat(args, checkpoint, cancel, "independent", |repetition| {
+        independent(&exact, &spins, args, repetition)
+    })?;
+    let Some(all) = all else { return Ok(None) };
+    let found = merged(&all);
     let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "RISE, sandwich by node"];
     let mut rows = Vec::new();
@@ -407,23 +424,12 @@ fn all_autocorrelated(
     let spins = truth.to_spins();
     let exact = ExactEnumeration::new(&truth)?;
     let gibbs = Gibbs::new(&truth)?;
-    let mut found = vec![Coverage::default(); 6];
-    let mut time = 0.0;
-    let bar = progress::bar(args.repetitions).with_prefix("autocorrelated");
-    for repetition in 0..args.repetitions {
-        let (one, tau) = checkpoint.unit(format!("autocorrelated {repetition}"), |_| {
-            autocorrelated(&gibbs, &exact, &spins, args, repetition)
-        })?;
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
-        merge(&mut found, &one);
-        if repetition == 0 {
-            time = tau;
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let all = repeat(args, checkpoint, cancel, "autocorrelated", |repetition| {
+        autocorrelated(&gibbs, &exact, &spins, args, repetition)
+    })?;
+    let Some(all) = all else { return Ok(None) };
+    let (all, times): (Vec<_>, Vec<f64>) = all.into_iter().unzip();
+    let (found, time) = (merged(&all), times[0]);
     let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "MPF, bootstrap"];
     let mut rows = Vec::new();
@@ -527,19 +533,11 @@ fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Cove
 /// Returns `None` when cancelled.
 fn all_penalised(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Section>> {
     let truth = dense_model(SMALL.0, args.seed)?;
-    let mut found = vec![Coverage::default(); PENALISED.len() + 1];
-    let bar = progress::bar(args.repetitions).with_prefix("penalised");
-    for repetition in 0..args.repetitions {
-        let one = checkpoint.unit(format!("penalised {repetition}"), |_| {
-            penalised(args, &truth, repetition)
-        })?;
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
-        merge(&mut found, &one);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let all = repeat(args, checkpoint, cancel, "penalised", |repetition| {
+        penalised(args, &truth, repetition)
+    })?;
+    let Some(all) = all else { return Ok(None) };
+    let found = merged(&all);
     let names = PENALISED.iter().map(|row| row.0);
     let names = names.chain(["the default, a chain, blocks of its own choice"]);
     let rows: Vec<_> = names

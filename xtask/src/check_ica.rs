@@ -136,7 +136,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let settings = fig3::with_checksum(settings, args.images.as_deref())?;
     let checks = args
         .run
-        .run("check-ica", settings, cancel, |output, checkpoint| {
+        .run_with("check-ica", settings, cancel, |output, checkpoint| {
             let run = Run { checkpoint, cancel };
             let mut checks = Checks {
                 machine: Machine::this(),

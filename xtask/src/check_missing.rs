@@ -3,9 +3,9 @@
 //! The models are lattices with J ~ N(0, 1); entries are missing completely at random. The slope
 //! Σ K̂K / ΣK² over the true couplings is 1 without a bias.
 
+use crate::Result;
 use crate::output::{Output, digits, markdown_table};
-use crate::run::{RunArgs, settings};
-use crate::{Result, progress};
+use crate::run::{RunArgs, units};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
@@ -102,30 +102,36 @@ impl Setting {
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("check-missing", args)?;
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let table = table(args, checkpoint, cancel)?;
         table.map_or(Ok(()), |table| output.show(&table, &[]))
     };
-    args.run.run("check-missing", settings, cancel, work)
+    args.run.run("check-missing", args, cancel, work)
 }
 
 /// Returns `None` when cancelled.
 fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
     let lines = lines();
-    let bar = progress::bar(lines.len() as u64 * 3 * args.seeds).with_prefix("fits");
+    let seeds: Vec<u64> = (0..args.seeds).collect();
     let mut rows = Vec::new();
     for (line, setting) in lines.iter().enumerate() {
         for share in [0.0, 0.05, 0.2] {
+            let prefix = format!("line {line}, {share} missing");
+            let name = |seed| format!("{prefix}, seed {seed}");
+            let fits = units(
+                checkpoint,
+                cancel,
+                prefix.clone(),
+                &seeds,
+                name,
+                |seed, _| setting.fit(share, seed, args.samples),
+            )?;
+            if cancel.is_cancelled() {
+                return Ok(None);
+            }
             let (mut error, mut left_out, mut rounds) = (0.0, 0.0, 0);
             let (mut product, mut square) = (0.0, 0.0);
-            for seed in 0..args.seeds {
-                let name = format!("line {line}, {share} missing, seed {seed}");
-                let found = checkpoint.unit(name, |_| setting.fit(share, seed, args.samples))?;
-                if cancel.is_cancelled() {
-                    return Ok(None);
-                }
-                bar.inc(1);
+            for found in fits {
                 error += found.error / args.seeds as f64;
                 left_out += found.left_out / args.seeds as f64;
                 rounds = rounds.max(found.rounds);
@@ -154,7 +160,6 @@ fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option
             ]);
         }
     }
-    bar.finish_and_clear();
     let header = [
         "estimator",
         "model",

@@ -4,7 +4,7 @@
 //! where couplings run away without a penalty. All couplings are free; folds are five blocks.
 
 use crate::output::{Output, digits, markdown_table};
-use crate::run::{RunArgs, settings};
+use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -187,12 +187,11 @@ const HEADER: [&str; 9] = [
 ];
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("choose-penalty", args)?;
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let tables = tables(args, checkpoint, cancel)?;
         tables.map_or(Ok(()), |tables| output.show(&tables, &[]))
     };
-    args.run.run("choose-penalty", settings, cancel, work)
+    args.run.run("choose-penalty", args, cancel, work)
 }
 
 /// Returns `None` when cancelled.

@@ -3,9 +3,9 @@
 //! Both estimators get the same independent samples, options and minimiser; only the function of
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².
 
-use crate::output::{Output, check_expectations, digits, markdown_table, tabulate};
-use crate::run::{RunArgs, settings};
-use crate::{Result, progress};
+use crate::Result;
+use crate::output::{Output, Spread, check_expectations, digits, markdown_table, tabulate};
+use crate::run::{RunArgs, units};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, Checkpoint, StopReason, rng};
 use mpf_ising::{
@@ -196,13 +196,7 @@ fn within(
     (text, unwarned as f64 <= 0.05 * n as f64)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    0.5 * (values[(values.len() - 1) / 2] + values[values.len() / 2])
-}
-
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("compare-estimators", args)?;
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let (mut sections, mut failed) = (Vec::new(), 0);
         for comparison in COMPARISONS {
@@ -210,24 +204,22 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                 continue;
             }
             let n_seeds = args.seeds.unwrap_or(comparison.seeds);
+            let seeds: Vec<u64> = (args.first_seed..args.first_seed + n_seeds).collect();
             let prefix = format!("comparison {}", comparison.number);
-            let bar = progress::bar(n_seeds).with_prefix(prefix);
-            let mut pairs = Vec::new();
-            for seed in args.first_seed..args.first_seed + n_seeds {
-                let name = format!("comparison {}, seed {seed}", comparison.number);
-                let pair = checkpoint.unit(name, |_| comparison.fit(seed, args, cancel))?;
-                if cancel.is_cancelled() {
-                    break;
-                }
-                bar.inc(1);
-                bar.set_message(format!(
-                    "ε_J MPF {}, PL {}",
-                    digits(pair.mpf.error),
-                    digits(pair.pl.error)
-                ));
-                pairs.push(pair);
-            }
-            bar.finish_and_clear();
+            let name = |seed| format!("{prefix}, seed {seed}");
+            let pairs = units(
+                checkpoint,
+                cancel,
+                prefix.clone(),
+                &seeds,
+                name,
+                |seed, bar| {
+                    let pair = comparison.fit(seed, args, cancel)?;
+                    let (mpf, pl) = (digits(pair.mpf.error), digits(pair.pl.error));
+                    bar.set_message(format!("ε_J MPF {mpf}, PL {pl}"));
+                    Ok(pair)
+                },
+            )?;
             if !pairs.is_empty() {
                 let (section, failed_here) = report(&comparison, &pairs);
                 sections.push(section);
@@ -239,7 +231,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         }
         Ok(if cancel.is_cancelled() { 0 } else { failed })
     };
-    check_expectations(args.run.run("compare-estimators", settings, cancel, work)?)
+    check_expectations(args.run.run("compare-estimators", args, cancel, work)?)
 }
 
 /// Writes the section of a comparison; also returns how many of its expectations do not hold.
@@ -258,7 +250,8 @@ fn report(comparison: &Comparison, pairs: &[Pair]) -> (String, usize) {
             ("PL", &|p| p.pl.stop.to_string()),
         ],
     );
-    let middle = |value: &dyn Fn(&Pair) -> f64| median(pairs.iter().map(value).collect());
+    let middle =
+        |value: &dyn Fn(&Pair) -> f64| Spread::of(pairs.iter().map(value).collect()).median;
     rows.push(vec![
         "median".into(),
         digits(middle(&|p| p.mpf.error)),
@@ -288,15 +281,4 @@ fn report(comparison: &Comparison, pairs: &[Pair]) -> (String, usize) {
         text += &format!("- {}: {verdict}\n", if *holds { "pass" } else { "FAIL" });
     }
     (text, verdicts.iter().filter(|(_, holds)| !holds).count())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
 }

@@ -7,7 +7,7 @@
 mod pair_flow;
 
 use crate::output::{digits, markdown_table};
-use crate::run::{RunArgs, settings};
+use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_baselines::{Drift, Pseudolikelihood};
 use mpf_core::{Cancel, Minimizer, MinimizerOptions, Stopwatch, rng};
@@ -147,12 +147,8 @@ fn recording(args: &Args, path: &PathBuf, cancel: &Cancel) -> Result<Vec<Found>>
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("compare-neighbours", args)?;
-    args.run.run(
-        "compare-neighbours",
-        settings,
-        cancel,
-        |output, checkpoint| {
+    args.run
+        .run("compare-neighbours", args, cancel, |output, checkpoint| {
             let total = args.seeds + args.data.len() as u64;
             let bar = progress::bar(total).with_prefix("data sets");
             let mut rows = Vec::new();
@@ -205,8 +201,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             let note = "log-likelihood: of spin glasses minus the divergence from the truth, of \
                         recordings that of the part not trained on; nats per sample";
             output.show(&markdown_table(&header, &rows), &[note.to_owned()])
-        },
-    )
+        })
 }
 
 fn row(data: &str, fit: &str, of: impl Fn(fn(&Found) -> f64) -> f64) -> Vec<String> {

@@ -5,9 +5,9 @@
 //! trainer gets the same samples, starts and penalty ½/M Σ θ². The score is the expected
 //! log-likelihood of new samples, Σ_x p(x) ln p̂(x), by enumeration of both.
 
-use crate::output::{digits, markdown_table};
-use crate::run::{RunArgs, settings};
-use crate::{Result, plot, progress};
+use crate::output::{Spread, digits, markdown_table};
+use crate::run::{RunArgs, units};
+use crate::{Result, plot};
 use mpf_baselines::{LocalContrastiveOptions, Rbm, local_contrastive};
 use mpf_core::{
     Cancel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, SiteData, Stopwatch, rng,
@@ -133,58 +133,33 @@ fn trial(args: &Args, seed: u64, n_samples: usize, cancel: &Cancel) -> Result<Tr
     })
 }
 
-/// Returns the lower quartile, the median and the upper quartile.
-fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    [0.25, 0.5, 0.75].map(|share| {
-        let at = share * (sorted.len() - 1) as f64;
-        let (low, part) = (at.floor() as usize, at.fract());
-        let high = (low + 1).min(sorted.len() - 1);
-        (1.0 - part) * sorted[low] + part * sorted[high]
-    })
-}
-
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("compare-rbm", args)?;
     let work = |output: &crate::output::Output, checkpoint: &mpf_core::Checkpoint| {
-        let total = args.seeds * args.samples.len() as u64;
-        let bar = progress::bar(total).with_prefix("machines");
-        let mut all: Vec<Trial> = Vec::new();
-        'all: for seed in 0..args.seeds {
-            for &n in &args.samples {
-                if cancel.is_cancelled() {
-                    break 'all;
-                }
-                let name = format!("seed {seed}, {n} samples");
-                let found = checkpoint.unit(name, |_| trial(args, seed, n, cancel))?;
-                if cancel.is_cancelled() {
-                    // Its fits stopped on the way.
-                    break 'all;
-                }
-                all.push(found);
-                bar.inc(1);
-            }
-        }
-        bar.finish_and_clear();
+        let of_seed = |seed| args.samples.iter().map(move |&n| (seed, n));
+        let trials: Vec<(u64, usize)> = (0..args.seeds).flat_map(of_seed).collect();
+        let name = |(seed, n)| format!("seed {seed}, {n} samples");
+        let all = units(
+            checkpoint,
+            cancel,
+            "machines",
+            &trials,
+            name,
+            |(seed, n), _| trial(args, seed, n, cancel),
+        )?;
         if all.is_empty() {
             return Ok(());
         }
         output.write_json("results.json", &all)?;
         output.write("figure.svg", &figure(args, &all)?)?;
-        let range = |[low, mid, high]: [f64; 3]| {
-            format!("{} ({} to {})", digits(mid), digits(low), digits(high))
-        };
         let mut rows = Vec::new();
         for (at, trainer) in TRAINERS.iter().enumerate() {
             let mut row = vec![(*trainer).to_owned()];
             for &n in &args.samples {
                 let of = || all.iter().filter(move |t| t.n_samples == n);
-                row.push(range(quartiles(of().map(|t| t.log_likelihood[at]))));
-                row.push(range(quartiles(
-                    of().map(|t| t.truth - t.log_likelihood[at]),
-                )));
-                row.push(digits(quartiles(of().map(|t| t.seconds[at]))[1]));
+                let spread = |f: &dyn Fn(&Trial) -> f64| Spread::of(of().map(f).collect());
+                row.push(spread(&|t| t.log_likelihood[at]).shown());
+                row.push(spread(&|t| t.truth - t.log_likelihood[at]).shown());
+                row.push(digits(spread(&|t| t.seconds[at]).median));
             }
             rows.push(row);
         }
@@ -198,7 +173,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let note = "medians over the truths, quartiles in brackets; nats per sample".to_owned();
         output.show(&markdown_table(&header, &rows), &[note])
     };
-    args.run.run("compare-rbm", settings, cancel, work)
+    args.run.run("compare-rbm", args, cancel, work)
 }
 
 /// Draws the median distance from the truth against the number of samples.
@@ -207,8 +182,8 @@ fn figure(args: &Args, all: &[Trial]) -> Result<String> {
     for (at, style) in STYLES.into_iter().enumerate().take(TRAINERS.len()) {
         let points = args.samples.iter().map(|&n| {
             let of = all.iter().filter(|t| t.n_samples == n);
-            let median = quartiles(of.map(|t| t.truth - t.log_likelihood[at]))[1];
-            (n as f64, median)
+            let below = Spread::of(of.map(|t| t.truth - t.log_likelihood[at]).collect());
+            (n as f64, below.median)
         });
         series.push(Series::new(style, points.collect(), Marks::All));
     }
@@ -233,15 +208,6 @@ fn figure(args: &Args, all: &[Trial]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quartiles_are_those_of_the_sorted_values() {
-        assert_eq!(
-            quartiles([4.0, 0.0, 2.0, 1.0, 3.0].into_iter()),
-            [1.0, 2.0, 3.0]
-        );
-        assert_eq!(quartiles([1.0, 2.0].into_iter()), [1.25, 1.5, 1.75]);
-    }
 
     #[test]
     fn trainers_come_near_the_truth() {

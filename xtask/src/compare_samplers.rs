@@ -12,7 +12,7 @@
 mod figure;
 
 use crate::output::{self, digits, markdown_table, tabulate};
-use crate::run::{RunArgs, settings};
+use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_core::{Cancel, Checkpoint, EnergyModel, rng};
 use mpf_ising::internal::spin_correlations;
@@ -108,9 +108,8 @@ struct Bench<'a> {
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("samplers", args)?;
     args.run
-        .run("samplers", settings, cancel, |output, checkpoint| {
+        .run("samplers", args, cancel, |output, checkpoint| {
             let results = compute(args, checkpoint, cancel)?;
             if results.samplers.is_empty() {
                 return Ok(());

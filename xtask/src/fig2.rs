@@ -27,7 +27,7 @@ mod watch;
 use crate::Result;
 use crate::correlations::Effort;
 use crate::output::{Entry, Experiment, Settings};
-use crate::run::{RunArgs, settings};
+use crate::run::RunArgs;
 use figure::Figures;
 use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
@@ -298,24 +298,22 @@ impl Args {
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     args.check()?;
-    let settings = settings("fig2", args)?;
-    args.run
-        .run("fig2", settings, cancel, |output, checkpoint| {
-            let Some(results) = compute(args, checkpoint, cancel)? else {
-                return Ok(None);
-            };
-            let figures = figure::of(&results)?;
-            let files: Vec<(&str, String)> = figures.iter().flat_map(Figures::files).collect();
-            let entry = output.publish(&Experiment {
-                title: page::TITLE,
-                results: &results,
-                table: &page::tables(&results),
-                page: &page::of(&results, &figures),
-                figures: &files,
-                reading: &results.reading,
-            })?;
-            Ok(Some(entry))
-        })
+    args.run.run("fig2", args, cancel, |output, checkpoint| {
+        let Some(results) = compute(args, checkpoint, cancel)? else {
+            return Ok(None);
+        };
+        let figures = figure::of(&results)?;
+        let files: Vec<(&str, String)> = figures.iter().flat_map(Figures::files).collect();
+        let entry = output.publish(&Experiment {
+            title: page::TITLE,
+            results: &results,
+            table: &page::tables(&results),
+            page: &page::of(&results, &figures),
+            figures: &files,
+            reading: &results.reading,
+        })?;
+        Ok(Some(entry))
+    })
 }
 
 /// Returns `None` when cancelled before the first method began.

@@ -119,7 +119,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     args.check()?;
     let settings = with_checksum(settings("fig3", args)?, args.images.as_deref())?;
     args.run
-        .run("fig3", settings, cancel, |output, checkpoint| {
+        .run_with("fig3", settings, cancel, |output, checkpoint| {
             let (results, pair) = compute(args, checkpoint, cancel)?;
             let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
             output.write("filters.npz", &filters::npz(args.size, &results, &pair)?)?;

@@ -5,11 +5,11 @@
 //! large. The fit has a small ℓ2 penalty: without one, couplings run away at small M and the fit
 //! does not end.
 
+use crate::Result;
 use crate::output::{self, Entry, Experiment, Table, digits, markdown_table, tabulate};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
-use crate::run::{RunArgs, settings};
-use crate::{Error, Result, progress};
+use crate::run::{RunArgs, units};
 use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason, rng};
 use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Mpf, Neighbourhood, Samples};
 use mpf_samplers::ExactLattice;
@@ -85,24 +85,22 @@ const TITLE: &str = "Figure E-1: time against the number of samples";
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     let sizes = sizes(args)?;
-    let settings = settings("fig-e1", args)?;
-    args.run
-        .run("fig-e1", settings, cancel, |output, checkpoint| {
-            let Some(results) = compute(args, &sizes, checkpoint, cancel)? else {
-                return Ok(None);
-            };
-            let (header, rows) = table(&results);
-            let svg = draw(&results)?;
-            let entry = output.publish(&Experiment {
-                title: TITLE,
-                results: &results,
-                page: &page(&results, &svg),
-                figures: &[("fig-e1.svg", svg)],
-                table: &markdown_table(&header, &rows),
-                reading: &results.reading,
-            })?;
-            Ok(Some(entry))
-        })
+    args.run.run("fig-e1", args, cancel, |output, checkpoint| {
+        let Some(results) = compute(args, &sizes, checkpoint, cancel)? else {
+            return Ok(None);
+        };
+        let (header, rows) = table(&results);
+        let svg = draw(&results)?;
+        let entry = output.publish(&Experiment {
+            title: TITLE,
+            results: &results,
+            page: &page(&results, &svg),
+            figures: &[("fig-e1.svg", svg)],
+            table: &markdown_table(&header, &rows),
+            reading: &results.reading,
+        })?;
+        Ok(Some(entry))
+    })
 }
 
 /// Returns `None` when cancelled before two points were measured.
@@ -127,35 +125,26 @@ fn compute(
         ..Default::default()
     };
     let fitter = Fitter::new(Mpf::default(), options)?;
-    let bar = progress::bar(sizes.len() as u64).with_prefix("samples");
-    let mut points = Vec::new();
-    for &m in sizes {
+    let name = |m| format!("{m} samples");
+    // A fit is timed, so it is not resumed in the middle.
+    let points = units(checkpoint, cancel, "samples", sizes, name, |m, bar| {
         bar.set_message(format!("M = {m}"));
-        // A fit is timed, so it is not resumed in the middle.
-        let point = checkpoint.unit(format!("{m} samples"), |_| {
-            let samples = Samples::new(&all.slice(0..m))?;
-            let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
-            let theta = truth.pack();
-            let mut gradient = vec![0.0; theta.len()];
-            let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
-            let fit = fitter.fit(&samples)?;
-            Ok::<_, Error>(Point {
-                samples: m,
-                distinct_samples: samples.n_distinct(),
-                evaluation_seconds,
-                fit_seconds: fit.seconds,
-                iterations: fit.iterations,
-                evaluations: fit.evaluations,
-                stop: fit.stop,
-            })
-        })?;
-        if cancel.is_cancelled() {
-            break;
-        }
-        points.push(point);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+        let samples = Samples::new(&all.slice(0..m))?;
+        let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
+        let theta = truth.pack();
+        let mut gradient = vec![0.0; theta.len()];
+        let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
+        let fit = fitter.fit(&samples)?;
+        Ok(Point {
+            samples: m,
+            distinct_samples: samples.n_distinct(),
+            evaluation_seconds,
+            fit_seconds: fit.seconds,
+            iterations: fit.iterations,
+            evaluations: fit.evaluations,
+            stop: fit.stop,
+        })
+    })?;
     if points.len() < 2 {
         return Ok(None);
     }

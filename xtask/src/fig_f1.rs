@@ -12,7 +12,7 @@ mod page;
 
 use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
 use crate::output::{Entry, Experiment, Settings, digits, markdown_table};
-use crate::run::{RunArgs, settings};
+use crate::run::RunArgs;
 use crate::{Error, Result, progress};
 use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason, rng};
 use mpf_ising::{Couplings, FitOptions, Fitter, Mpf, Neighbourhood, Samples};
@@ -93,24 +93,22 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
     if args.units < 2 || args.samples < 100 || args.correlation_draws < 10 {
         return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
     }
-    let settings = settings("fig-f1", args)?;
-    args.run
-        .run("fig-f1", settings, cancel, |output, checkpoint| {
-            let Some(results) = compute(args, checkpoint, cancel)? else {
-                return Ok(None);
-            };
-            let (header, rows) = table(&results);
-            let svg = draw(&results)?;
-            let entry = output.publish(&Experiment {
-                title: TITLE,
-                results: &results,
-                page: &page(&results, &svg),
-                figures: &[("fig-f1.svg", svg)],
-                table: &markdown_table(&header, &rows),
-                reading: &results.reading,
-            })?;
-            Ok(Some(entry))
-        })
+    args.run.run("fig-f1", args, cancel, |output, checkpoint| {
+        let Some(results) = compute(args, checkpoint, cancel)? else {
+            return Ok(None);
+        };
+        let (header, rows) = table(&results);
+        let svg = draw(&results)?;
+        let entry = output.publish(&Experiment {
+            title: TITLE,
+            results: &results,
+            page: &page(&results, &svg),
+            figures: &[("fig-f1.svg", svg)],
+            table: &markdown_table(&header, &rows),
+            reading: &results.reading,
+        })?;
+        Ok(Some(entry))
+    })
 }
 
 /// Draws J_ii ~ N(3.2, 0.5²) and −2J_ij ~ N(0.05, 0.4²).

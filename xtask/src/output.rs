@@ -112,6 +112,39 @@ impl Output {
     }
 }
 
+/// Median and quartiles, interpolated between values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    pub median: f64,
+    pub lower: f64,
+    pub upper: f64,
+}
+
+impl Spread {
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let quantile = |share: f64| {
+            let at = share * (values.len() - 1) as f64;
+            let (low, high) = (values[at.floor() as usize], values[at.ceil() as usize]);
+            low + at.fract() * (high - low)
+        };
+        Self {
+            median: quantile(0.5),
+            lower: quantile(0.25),
+            upper: quantile(0.75),
+        }
+    }
+
+    pub fn shown(self) -> String {
+        format!(
+            "{} ({}–{})",
+            digits(self.median),
+            digits(self.lower),
+            digits(self.upper)
+        )
+    }
+}
+
 /// Fails if expectations did not hold.
 pub fn check_expectations(failed: usize) -> Result {
     match failed {
@@ -218,4 +251,19 @@ pub fn without_times(results: &impl Serialize) -> serde_json::Value {
     let mut value = exact_without_times(results);
     round(&mut value);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn quartiles_are_interpolated_between_sorted_values() {
+        let of = |values: &[f64]| {
+            let spread = Spread::of(values.to_vec());
+            [spread.lower, spread.median, spread.upper]
+        };
+        assert_eq!(of(&[4.0, 0.0, 2.0, 1.0, 3.0]), [1.0, 2.0, 3.0]);
+        assert_eq!(of(&[1.0, 2.0]), [1.25, 1.5, 1.75]);
+    }
 }

@@ -1,8 +1,8 @@
 //! Fits lattices with known couplings over several seeds, at full size.
 
+use crate::Result;
 use crate::output::{digits, markdown_table, tabulate};
-use crate::run::{RunArgs, settings};
-use crate::{Result, progress};
+use crate::run::{RunArgs, units};
 use mpf_core::{Cancel, StopReason, rng};
 use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Mpf, Samples};
 use mpf_samplers::ExactLattice;
@@ -63,22 +63,15 @@ fn recover(args: &Args, seed: u64, cancel: &Cancel) -> Result<Recovery> {
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let settings = settings("recover-lattice", args)?;
     args.run
-        .run("recover-lattice", settings, cancel, |output, checkpoint| {
-            let bar = progress::bar(args.seeds).with_prefix("lattices");
-            let mut all = Vec::new();
-            for seed in args.first_seed..args.first_seed + args.seeds {
-                let found =
-                    checkpoint.unit(format!("seed {seed}"), |_| recover(args, seed, cancel))?;
-                if cancel.is_cancelled() {
-                    break;
-                }
-                bar.inc(1);
+        .run("recover-lattice", args, cancel, |output, checkpoint| {
+            let seeds: Vec<u64> = (args.first_seed..args.first_seed + args.seeds).collect();
+            let name = |seed| format!("seed {seed}");
+            let all = units(checkpoint, cancel, "lattices", &seeds, name, |seed, bar| {
+                let found = recover(args, seed, cancel)?;
                 bar.set_message(format!("ε_J {}", digits(found.error)));
-                all.push(found);
-            }
-            bar.finish_and_clear();
+                Ok(found)
+            })?;
             if all.is_empty() {
                 return Ok(());
             }

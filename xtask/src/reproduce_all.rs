@@ -58,7 +58,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         }),
     ];
     let settings = settings("reproduce-all", args)?;
-    ours.run("", settings, cancel, |output, checkpoint| {
+    ours.run_with("", settings, cancel, |output, checkpoint| {
         let mut entries: Vec<Entry> = Vec::new();
         for (name, run) in figures {
             if cancel.is_cancelled() {

@@ -5,12 +5,15 @@
 //! command fails; it is removed when the command is done. A resumed run ends with the same bits as
 //! an uninterrupted one if units depend on nothing but the settings and each other's results.
 
-use crate::Result;
 use crate::output::{Output, OutputArgs};
+use crate::{Result, progress};
 use mpf_core::{Cancel, Checkpoint, Settings};
 use mpf_report::CheckpointFile;
+use progress::ProgressBar;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -42,10 +45,21 @@ impl Default for RunArgs {
 }
 
 impl RunArgs {
+    /// Runs `work` of the command `name`, whose options are `args`: see [`RunArgs::run_with`].
+    pub fn run<T>(
+        &self,
+        name: &str,
+        args: &impl Serialize,
+        cancel: &Cancel,
+        work: impl FnOnce(&Output, &Checkpoint) -> Result<T>,
+    ) -> Result<T> {
+        self.run_with(name, settings(name, args)?, cancel, work)
+    }
+
     /// Runs `work` with the output folder `folder` and the checkpoint in it.
     ///
     /// Afterwards removes the checkpoint, or writes it if `work` failed or was cancelled.
-    pub fn run<T>(
+    pub fn run_with<T>(
         &self,
         folder: &str,
         settings: Settings,
@@ -119,6 +133,34 @@ pub fn settings(command: &str, args: &impl Serialize) -> Result<Settings> {
     Ok(settings)
 }
 
+/// Runs `work` for all of `items` with a bar, each as a unit of the checkpoint under its name.
+///
+/// Returns the results that were complete when the run was cancelled: all, if it was not.
+pub fn units<I: Copy, T: Serialize + DeserializeOwned>(
+    checkpoint: &Checkpoint,
+    cancel: &Cancel,
+    prefix: impl Into<Cow<'static, str>>,
+    items: &[I],
+    name: impl Fn(I) -> String,
+    work: impl Fn(I, &ProgressBar) -> Result<T>,
+) -> Result<Vec<T>> {
+    let bar = progress::bar(items.len() as u64).with_prefix(prefix);
+    let mut all = Vec::new();
+    for &item in items {
+        if cancel.is_cancelled() {
+            break;
+        }
+        let found = checkpoint.unit(name(item), |_| work(item, &bar))?;
+        if cancel.is_cancelled() {
+            break;
+        }
+        all.push(found);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(all)
+}
+
 /// Runs `work` with a checkpoint in memory, interrupts it after each number of writes in `stops`,
 /// and returns the result of a last run to the end.
 #[cfg(test)]
@@ -167,7 +209,7 @@ mod tests {
     /// Returns `value` from a unit, or the value of an earlier run; cancels afterwards if asked to.
     fn unit(args: &RunArgs, settings: Settings, value: u8, stop: bool) -> Result<u8> {
         let cancel = Cancel::new();
-        args.run("try", settings, &cancel, |_, checkpoint| {
+        args.run_with("try", settings, &cancel, |_, checkpoint| {
             let found = checkpoint.unit("a", |_| Ok::<_, mpf_core::Error>(value))?;
             if stop {
                 cancel.cancel();
@@ -194,7 +236,7 @@ mod tests {
     fn a_failed_run_keeps_its_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         let args = args(folder.path(), true);
-        let failed = args.run("try", of(1, None), &Cancel::new(), |_, checkpoint| {
+        let failed = args.run_with("try", of(1, None), &Cancel::new(), |_, checkpoint| {
             checkpoint.unit("a", |_| Ok::<_, mpf_core::Error>(1u8))?;
             Err::<(), _>("the disk is full".into())
         });

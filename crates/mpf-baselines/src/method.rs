@@ -118,26 +118,6 @@ impl Default for MethodOptions {
 }
 
 impl MethodOptions {
-    /// Returns the first option that is set and that a method does not take.
-    pub fn refused_by(&self, method: &Description) -> Option<Takes> {
-        let plain = Self::default();
-        let set = [
-            (
-                self.l1 != 0.0 || self.l2.unwrap_or(0.0) != 0.0,
-                Takes::Penalties,
-            ),
-            (self.node_wise, Takes::NodeWise),
-            (self.support != Support::Full, Takes::Support),
-            (
-                self.neighbourhood != plain.neighbourhood,
-                Takes::Neighbourhoods,
-            ),
-            (self.potential.is_some(), Takes::Potential),
-        ];
-        let refused = |&(is_set, option): &(bool, Takes)| is_set && !method.takes.contains(&option);
-        set.into_iter().find(refused).map(|(_, option)| option)
-    }
-
     /// Returns λ₂ for `n_samples` samples.
     pub fn l2_of(&self, n_samples: f64) -> f64 {
         self.l2.unwrap_or(1.0 / n_samples)

@@ -83,11 +83,6 @@ impl Rbm {
         self.n_hidden
     }
 
-    /// Returns whether visible units are coupled.
-    pub fn is_semi_restricted(&self) -> bool {
-        self.semi_restricted
-    }
-
     /// Returns parameters to start from: W uniform within ±`scale`, the rest 0.
     pub fn random_start(&self, scale: f64, seed: u64) -> Vec<f64> {
         let mut rng = stream(seed, 0);

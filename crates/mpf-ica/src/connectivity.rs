@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! Hamiltonian   x′ = HAM(x; θ_H), x = {q, v}                g_ij = g_ji            (Appendix H)
-//! Metropolis    q′ after k transitions that leave p(θ_H)    g_ji/g_ij = e^(E_i − E_j)  at θ_H
 //! Gaussian      q′ = q + σ n, n ~ N(0, I)                   g_ij = g_ji
 //! cube          q′ = q + ε n, n uniform in [−½, ½]ᵈ         g_ij = g_ji            (Appendix C)
 //! ```
@@ -15,8 +14,7 @@ use crate::batch::{BLOCK, blocks, entries, entries_mut, groups};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
 use crate::model::{Filters, kinetic_energy};
 use mpf_core::{SampledConnectivity, rng};
-use mpf_samplers::{Error, Sampler};
-use mpf_samplers::{Hmc, HmcOptions, PhasePoint, leapfrog};
+use mpf_samplers::{Error, PhasePoint, leapfrog};
 use ndarray::{Array2, ArrayView2, s};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
@@ -70,58 +68,22 @@ fn finite<T>(state: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// Joins q to the state after some Metropolis transitions of Hamiltonian Monte Carlo under θ_H.
-///
-/// The transitions keep detailed balance with p(θ_H), which gives the factor of Appendix D:
-/// ½ ln(g_ji/g_ij) = ½[E(q′; θ_H) − E(q; θ_H)]. At θ = θ_H it makes every weight 1. A state whose
-/// energy is not finite has no neighbour.
-#[derive(Clone, Debug)]
-pub struct MetropolisNeighbours {
-    sampler: Hmc<Filters>,
-    n_transitions: usize,
-}
-
-impl MetropolisNeighbours {
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// [`mpf_samplers::Error`] for an option outside its range.
-    pub fn new(filters: Filters, options: HmcOptions, n_transitions: usize) -> Result<Self, Error> {
-        Ok(Self {
-            sampler: Hmc::new(filters, options)?,
-            n_transitions,
-        })
-    }
-}
-
-impl SampledConnectivity<[f64]> for MetropolisNeighbours {
-    fn draw_neighbours<R: Rng + ?Sized>(
-        &self,
-        x: &[f64],
-        scratch: &mut [f64],
-        rng: &mut R,
-        mut visit: impl FnMut(&[f64], f64),
-    ) {
-        let Some(mut state) = finite(self.sampler.state(x)) else {
-            return;
-        };
-        let before = state.energy();
-        for _ in 0..self.n_transitions {
-            self.sampler.step(&mut state, rng);
-        }
-        scratch.copy_from_slice(state.position());
-        visit(scratch, 0.5 * (state.energy() - before));
-    }
-}
-
-/// Joins q to q + σ n with n ~ N(0, I).
+/// Joins q to q plus independent noise, the same in all directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GaussianNeighbours {
-    /// σ.
-    pub scale: f64,
+pub enum NoiseNeighbours {
+    /// q + σ n with n ~ N(0, I).
+    Gaussian {
+        /// σ.
+        scale: f64,
+    },
+    /// A uniformly drawn point of the cube of side ε about q.
+    Cube {
+        /// ε.
+        side: f64,
+    },
 }
 
-impl SampledConnectivity<[f64]> for GaussianNeighbours {
+impl SampledConnectivity<[f64]> for NoiseNeighbours {
     fn draw_neighbours<R: Rng + ?Sized>(
         &self,
         x: &[f64],
@@ -130,29 +92,11 @@ impl SampledConnectivity<[f64]> for GaussianNeighbours {
         mut visit: impl FnMut(&[f64], f64),
     ) {
         for (y, x) in scratch.iter_mut().zip(x) {
-            *y = x + self.scale * rng.sample::<f64, _>(StandardNormal);
-        }
-        visit(scratch, 0.0);
-    }
-}
-
-/// Joins q to a uniformly drawn point of the cube of side ε about it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CubeNeighbours {
-    /// ε.
-    pub side: f64,
-}
-
-impl SampledConnectivity<[f64]> for CubeNeighbours {
-    fn draw_neighbours<R: Rng + ?Sized>(
-        &self,
-        x: &[f64],
-        scratch: &mut [f64],
-        rng: &mut R,
-        mut visit: impl FnMut(&[f64], f64),
-    ) {
-        for (y, x) in scratch.iter_mut().zip(x) {
-            *y = x + self.side * (rng.random::<f64>() - 0.5);
+            let noise = match self {
+                Self::Gaussian { scale } => scale * rng.sample::<f64, _>(StandardNormal),
+                Self::Cube { side } => side * (rng.random::<f64>() - 0.5),
+            };
+            *y = x + noise;
         }
         visit(scratch, 0.0);
     }

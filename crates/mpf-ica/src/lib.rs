@@ -84,9 +84,7 @@ pub use error::Error;
 /// What the tests of this crate need: not part of the interface, and free to change.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::connectivity::{
-        CubeNeighbours, GaussianNeighbours, MetropolisNeighbours, extended_neighbours,
-    };
+    pub use crate::connectivity::{NoiseNeighbours, extended_neighbours};
     pub use crate::patches::normalise_contrast;
     pub use crate::whiten::covariance;
 }

@@ -97,25 +97,7 @@ impl Draws for States {
     }
 }
 
-impl Draws for Array2<f64> {
-    fn n_draws(&self) -> usize {
-        self.nrows()
-    }
-
-    fn width(&self) -> usize {
-        self.ncols()
-    }
-
-    fn append(&mut self, later: &Self) {
-        Self::append(self, Axis(0), later.view()).expect("rows of the same length");
-    }
-
-    fn first(&self, n: usize) -> Self {
-        self.slice(s![..n.min(self.nrows()), ..]).to_owned()
-    }
-}
-
-impl Draws for Array2<u8> {
+impl<T: Clone + Send + Serialize + DeserializeOwned + 'static> Draws for Array2<T> {
     fn n_draws(&self) -> usize {
         self.nrows()
     }

@@ -2,11 +2,11 @@
 
 use super::figure::Figures;
 use super::path::{Path, TOLERANCES};
-use super::results::{OfSupport, Paper, Results, Spread};
+use super::results::{OfSupport, Paper, Results};
 use super::watch::kebab;
 use super::{Free, Source, Start};
 use crate::correlations::Estimate;
-use crate::output::{digits, markdown_table};
+use crate::output::{Spread, digits, markdown_table};
 use crate::report::Page;
 
 pub(super) const TITLE: &str = "Figure 2 and Table E-1: recovering a spin glass";

@@ -3,7 +3,7 @@
 use super::path::Path;
 use super::{Args, Free, Source};
 use crate::correlations::Estimate;
-use crate::output::{Settings, digits};
+use crate::output::{Settings, Spread};
 use mpf_ising::FitProgress;
 use serde::{Deserialize, Serialize};
 
@@ -130,39 +130,6 @@ pub(super) struct StateOverSeeds {
     /// The models in which it was reached.
     pub(super) models: usize,
     pub(super) eps_j: Spread,
-}
-
-/// Median and quartiles, interpolated between values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) lower: f64,
-    pub(super) upper: f64,
-}
-
-impl Spread {
-    pub(super) fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let quantile = |share: f64| {
-            let at = share * (values.len() - 1) as f64;
-            let (low, high) = (values[at.floor() as usize], values[at.ceil() as usize]);
-            low + at.fract() * (high - low)
-        };
-        Self {
-            median: quantile(0.5),
-            lower: quantile(0.25),
-            upper: quantile(0.75),
-        }
-    }
-
-    pub(super) fn shown(self) -> String {
-        format!(
-            "{} ({}–{})",
-            digits(self.median),
-            digits(self.lower),
-            digits(self.upper)
-        )
-    }
 }
 
 /// The methods and paths of one model with one choice of free parameters.

@@ -144,9 +144,4 @@ fn its_penalty_is_chosen_by_cross_validation() {
         trained.failures[0].error,
         Error::Ising(mpf_ising::Error::NotOffered { method: "toy", .. })
     ));
-    let options = MethodOptions {
-        node_wise: true,
-        ..Default::default()
-    };
-    assert_eq!(options.refused_by(&Toy.describe()), Some(Takes::NodeWise));
 }

@@ -4,7 +4,7 @@
 use super::outcome::Fit;
 use super::run::{Outcome, Run, RunningMean};
 use crate::Result;
-use crate::connectivity::{CubeNeighbours, GaussianNeighbours, HamiltonianNeighbours, Neighbours};
+use crate::connectivity::{HamiltonianNeighbours, Neighbours, NoiseNeighbours};
 use crate::flow::NeighbourFlow;
 use crate::hamiltonian::Trajectory;
 use crate::model::Filters;
@@ -103,11 +103,14 @@ impl Alternating {
                 };
                 Neighbours::hamiltonian(&rule, run.data, seed)
             }
-            NeighbourRule::Gaussian { scale, per_sample } => {
-                Neighbours::draw(&GaussianNeighbours { scale }, run.data, per_sample, seed)
-            }
+            NeighbourRule::Gaussian { scale, per_sample } => Neighbours::draw(
+                &NoiseNeighbours::Gaussian { scale },
+                run.data,
+                per_sample,
+                seed,
+            ),
             NeighbourRule::Cube { side, per_sample } => {
-                Neighbours::draw(&CubeNeighbours { side }, run.data, per_sample, seed)
+                Neighbours::draw(&NoiseNeighbours::Cube { side }, run.data, per_sample, seed)
             }
         }
     }

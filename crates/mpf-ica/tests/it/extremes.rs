@@ -1,12 +1,10 @@
 //! Numbers at the edge of `f64` and degenerate data through the public interface of this crate:
 //! results are finite, documented not to be, or typed errors. Nothing panics or loops for ever.
 
+use crate::common::MetropolisNeighbours;
 use mpf_core::rng::stream;
 use mpf_core::{CheckpointStore, EnergyModel, Objective, SampledConnectivity};
-use mpf_ica::internal::{
-    CubeNeighbours, GaussianNeighbours, MetropolisNeighbours, covariance, extended_neighbours,
-    normalise_contrast,
-};
+use mpf_ica::internal::{NoiseNeighbours, covariance, extended_neighbours, normalise_contrast};
 use mpf_ica::{
     Alternating, DeadLeaves, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, Image,
     LaplaceIca, Metropolis, NegativeLogLikelihood, NeighbourFlow, NeighbourRule, Neighbours,
@@ -248,8 +246,8 @@ proptest! {
         let mut all = vec![
             Neighbours::hamiltonian(&rule, data, seed),
             extended_neighbours(&rule, extended.view(), seed),
-            Neighbours::draw(&GaussianNeighbours { scale: reach }, data, per_sample, seed),
-            Neighbours::draw(&CubeNeighbours { side: reach }, data, per_sample, seed),
+            Neighbours::draw(&NoiseNeighbours::Gaussian { scale: reach }, data, per_sample, seed),
+            Neighbours::draw(&NoiseNeighbours::Cube { side: reach }, data, per_sample, seed),
         ];
         if let Ok(rule) = metropolis {
             rule.draw_neighbours(

@@ -1,12 +1,10 @@
 //! The fast objective against `mpf-core`'s plain one, and what the connectivities promise.
 
-use crate::common::{normal, random_filters};
+use crate::common::{MetropolisNeighbours, normal, random_filters};
 use mpf_core::gradient_error;
 use mpf_core::rng::{stream, substream};
 use mpf_core::{Drawn, EnergyModel, Flow, FlowForm, Objective, SampledConnectivity};
-use mpf_ica::internal::{
-    CubeNeighbours, GaussianNeighbours, MetropolisNeighbours, extended_neighbours,
-};
+use mpf_ica::internal::{NoiseNeighbours, extended_neighbours};
 use mpf_ica::{
     Filters, HamiltonianNeighbours, LaplaceIca, NeighbourFlow, Neighbours, Trajectory, WithMomentum,
 };
@@ -83,8 +81,8 @@ fn every_other_rule_gives_the_generic_objective_too() {
     let data = normal(n, d, seed());
     let metropolis = MetropolisNeighbours::new(theta_h, HmcOptions::default(), 2).unwrap();
     check(&metropolis, &data, 1, &theta);
-    check(&GaussianNeighbours { scale: 0.7 }, &data, 3, &theta);
-    check(&CubeNeighbours { side: 0.9 }, &data, 5, &theta);
+    check(&NoiseNeighbours::Gaussian { scale: 0.7 }, &data, 3, &theta);
+    check(&NoiseNeighbours::Cube { side: 0.9 }, &data, 5, &theta);
 
     fn check<S: SampledConnectivity<[f64]> + Sync + Clone>(
         rule: &S,
@@ -113,7 +111,7 @@ fn the_gradient_agrees_with_differences() {
     // samples few, and choose those that stay clear.
     let d = 3;
     let (_, theta) = filters(d);
-    let rule = GaussianNeighbours { scale: 0.8 };
+    let rule = NoiseNeighbours::Gaussian { scale: 0.8 };
     let all = normal(60, d, seed());
     let clear = |x: &[f64]| {
         let u = theta.as_array().dot(&ndarray::ArrayView1::from(x));
@@ -204,8 +202,8 @@ fn the_truth_is_stationary() {
     let all: [Draw<'_>; 4] = [
         &|x, seed| Neighbours::hamiltonian(&hamiltonian, x, seed),
         &|x, seed| Neighbours::draw(&metropolis, x, 1, seed),
-        &|x, seed| Neighbours::draw(&GaussianNeighbours { scale: 1.0 }, x, 1, seed),
-        &|x, seed| Neighbours::draw(&CubeNeighbours { side: 1.5 }, x, 1, seed),
+        &|x, seed| Neighbours::draw(&NoiseNeighbours::Gaussian { scale: 1.0 }, x, 1, seed),
+        &|x, seed| Neighbours::draw(&NoiseNeighbours::Cube { side: 1.5 }, x, 1, seed),
     ];
     for (k, draw) in all.iter().enumerate() {
         let gradient = |x: ArrayView2<'_, f64>, seed| {
