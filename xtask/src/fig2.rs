@@ -75,6 +75,9 @@ pub struct Args {
     /// couplings, --iterations with all]
     #[arg(long)]
     path_iterations: Option<usize>,
+    /// Gradient tolerance, in standardised units, at which MPF and PL have converged.
+    #[arg(long, default_value_t = 1e-6)]
+    tolerance: f64,
     /// Updates of CD-1.
     #[arg(long, default_value_t = 300)]
     cd1_updates: usize,
@@ -285,6 +288,10 @@ impl Args {
             ),
             (too_short, "--path-iterations must be at least --iterations"),
             (
+                self.tolerance.is_nan() || self.tolerance < 0.0,
+                "--tolerance must be a number from 0 on",
+            ),
+            (
                 self.budget.is_some_and(|b| b.is_nan() || b <= 0.0),
                 "--budget must be a positive number of seconds",
             ),
@@ -428,6 +435,7 @@ mod tests {
             seeds: 1,
             iterations: 40,
             path_iterations: None,
+            tolerance: 1e-6,
             cd1_updates: 20,
             cd10_updates: 6,
             cd_first_rate: None,

@@ -283,6 +283,19 @@ pub enum Error {
         /// The other unit; equal to `i` for a field.
         j: usize,
     },
+    /// Without its penalty a fit runs away, and has no intervals.
+    #[error(
+        "intervals are around the estimate without the penalty, and the data do not determine its \
+         {}: fit fewer couplings, give more samples, or use the bootstrap for errors of the \
+         penalised estimate",
+        if i == j { format!("field of unit {i}") } else { format!("coupling of units {i} and {j}") }
+    )]
+    UndeterminedWithoutPenalty {
+        /// A unit.
+        i: usize,
+        /// The other unit; equal to `i` for a field.
+        j: usize,
+    },
     /// The mask and the data have different shapes.
     #[error(
         "the data are {rows} × {columns}, but the mask of unknown entries is {mask_rows} × \

@@ -11,26 +11,30 @@
 //! knot N (and likewise below the first) get, together, the probability of half a sample:
 //!
 //! ```text
-//! P(N + k) = 2^−k · ½/M        V(N + k) = V(N) + ln(Z_{N+k}/Z_N) − ln(P(N + k)/P(N))
+//! P(N + k) = 2^−k · ½/M        V(n) = V(A) + ln(Z_n/Z_A) − ln(P(n)/P(A))
 //! Z_n = Σ_{|x| = n} exp(−xᵀJx)
 //! ```
 //!
-//! with P(N) from the data. P falls from number to number, so that there is no second mode. The
-//! ratios come from particles that begin at samples and gain one unit at a time, i with probability
-//! ∝ exp(−Δ_i): Z_{n+1}/Z_n = ⟨Σ_{i silent} exp(−Δ_i)⟩/(n + 1).
+//! A, the *anchor*, is the number nearest to N that 100 samples show, and P(A) is from the data. Flips say
+//! little about numbers between A and N, which few samples show, and next to nothing across a gap. Where
+//! the model would show such a number more than twice as often as the data (a gap: half a sample), V is
+//! raised to the data's P(n). P falls beyond A, so that there is no second mode.
+//!
+//! Z_n comes from particles that begin with nothing active and gain one unit at a time, i with probability
+//! ∝ exp(−Δ_i), and exchange units in between: Z_{n+1}/Z_n = ⟨Σ_{i silent} exp(−Δ_i)⟩/(n + 1). Others
+//! begin with everything active and lose units. Particles that miss a mode find too small a Z_n, so that the
+//! larger of the two counts.
 //!
 //! V(n) = a + b n + c n² is the same as J_ij + c for all i and j and J_ii + b. The fit leaves V without
 //! such a part, by least squares over the samples: what pairs can say is in J. (Where biases or couplings
 //! are not free, V keeps the part that they cannot take.)
 
 use crate::Result;
-use crate::bits::{Samples, for_each_set_bit, get_bit};
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::stream::Data;
 use mpf_core::rng::substream;
-use rand::RngExt;
-use rayon::prelude::*;
+use rand::{Rng, RngExt};
 
 /// How V is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -272,50 +276,50 @@ impl CountKnots {
         let mut j = couplings.as_array() + c;
         j.diag_mut().iter_mut().for_each(|bias| *bias += b);
         let couplings = Couplings::new(j)?;
-        let some;
-        let samples = match data {
-            Data::Samples(samples) => samples,
-            Data::Stream(stream) => {
-                let begin = |up| begin(stream.count_weights(), self.edge(up), up);
-                let mut wanted = vec![begin(true), begin(false)];
-                wanted.dedup();
-                some = stream.with_counts(&wanted, PARTICLES)?;
-                &some
-            }
-        };
+        let log_z = log_z(&couplings);
         for up in [true, false] {
-            self.extrapolate(&couplings, samples, data.n_effective(), up, &mut potential);
+            self.extrapolate(&log_z, data.n_effective(), up, &mut potential);
         }
         couplings.with_potential(potential)
     }
 
-    /// Returns the last knot, or the first.
-    fn edge(&self, up: bool) -> usize {
-        if up { self.last() } else { self.first() }
-    }
-
-    /// Writes V beyond the last knot, or below the first, from some of `n_effective` samples.
-    fn extrapolate(
-        &self,
-        couplings: &Couplings,
-        samples: &Samples,
-        n_effective: f64,
-        up: bool,
-        potential: &mut [f64],
-    ) {
-        let d = samples.n_units();
-        let edge = self.edge(up);
-        let n_left = if up { d - edge } else { edge };
-        if n_left == 0 {
+    /// Writes V beyond the last knot, or below the first, and raises it at numbers that few of
+    /// `n_effective` samples show and the model would show too often.
+    fn extrapolate(&self, log_z: &[f64], n_effective: f64, up: bool, potential: &mut [f64]) {
+        let share = |n: usize| match self.knots.binary_search(&n) {
+            Ok(at) => self.shares[at],
+            Err(_) => 0.0,
+        };
+        let is_enough = |n: &&usize| share(**n) * n_effective >= ENOUGH;
+        let enough = if up {
+            self.knots.iter().rev().find(is_enough)
+        } else {
+            self.knots.iter().find(is_enough)
+        };
+        let most = || {
+            let knots = self.knots.iter();
+            knots.max_by(|a, b| share(**a).total_cmp(&share(**b)))
+        };
+        let Some(&anchor) = enough.or_else(most) else {
             return;
-        }
-        let ratios = log_ratios(couplings, samples, edge, up);
-        let share = self.shares[if up { self.knots.len() - 1 } else { 0 }];
-        let half_a_sample = (0.5 / n_effective).ln();
-        for (k, ratio) in ratios.iter().enumerate().skip(1) {
-            let wanted = half_a_sample - k as f64 * 2f64.ln();
-            let n = if up { edge + k } else { edge - k };
-            potential[n] = potential[edge] + ratio - (wanted - share.ln());
+        };
+        let edge = if up { self.last() } else { self.first() };
+        let outward: Vec<usize> = match up {
+            true => (anchor + 1..potential.len()).collect(),
+            false => (0..anchor).collect(),
+        };
+        for n in outward {
+            let is_beyond = if up { n > edge } else { n < edge };
+            let wanted = match share(n) {
+                0.0 if is_beyond => 0.5f64.powi(n.abs_diff(edge) as i32) * 0.5 / n_effective,
+                0.0 => 0.5 / n_effective,
+                share => share,
+            };
+            let level =
+                potential[anchor] + log_z[n] - log_z[anchor] - (wanted / share(anchor)).ln();
+            if is_beyond || potential[n] < level - 2f64.ln() {
+                potential[n] = level;
+            }
         }
     }
 }
@@ -324,80 +328,51 @@ fn count(row: &[u64]) -> usize {
     row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
-/// Particles that grow from samples.
-const PARTICLES: usize = 512;
-/// The fewest of them, where more would take longer than the fit.
-const FEWEST_PARTICLES: usize = 32;
-/// Units of all particles in all steps, a second or so of work.
-const MOST_CHANGES: usize = 100_000_000;
-
-/// Returns how many particles take `n_steps` steps over `d` units.
-fn n_particles(d: usize, n_steps: usize) -> usize {
-    let changes = d.saturating_mul(n_steps).max(1);
-    (MOST_CHANGES / changes).clamp(FEWEST_PARTICLES, PARTICLES)
-}
-/// Samples that are enough to begin from.
+/// Samples that are enough for flips to determine V.
 const ENOUGH: f64 = 100.0;
+/// Particles that begin at either end.
+const PARTICLES: usize = 256;
+/// The fewest of them, where more would take longer than the fit.
+const FEWEST_PARTICLES: usize = 16;
+/// Exchanges that a particle tries after every step.
+const EXCHANGES: usize = 10;
+/// Log odds that all particles of one end change, some seconds of work.
+const MOST_CHANGES: usize = 3_000_000_000;
 
-/// Returns the number nearest to the edge that enough samples have reached, given the weight of those
-/// with each number; the edge itself if there is none.
-fn begin(reached: &[f64], edge: usize, up: bool) -> usize {
-    let is_enough = |n: &usize| reached[*n] >= ENOUGH;
-    let found = match up {
-        true => (0..=edge).rev().find(is_enough),
-        false => (edge..reached.len()).find(is_enough),
-    };
-    found.unwrap_or(edge)
+/// Returns how many particles begin at either end of `d` units.
+fn n_particles(d: usize) -> usize {
+    let changes_of_one = d.saturating_mul(d).saturating_mul(2 * EXCHANGES + 2);
+    (MOST_CHANGES / changes_of_one).clamp(FEWEST_PARTICLES, PARTICLES)
 }
 
-/// Returns ln(Z_{n}/Z_edge) for n = `edge`, `edge` ± 1, …, to all or none active, by sequential Monte
-/// Carlo from the samples nearest to the edge, with a fixed seed.
-fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -> Vec<f64> {
-    let d = samples.n_units();
-    let steps_to = |n: usize| if up { n } else { d - n };
-    let mut reached = vec![0.0; d + 1];
-    for (m, row) in samples.states().rows().enumerate() {
-        reached[count(row)] += samples.weight(m);
+/// Returns ln Z_n of xᵀJx for n = 0, …, d, by sequential Monte Carlo with a fixed seed.
+fn log_z(couplings: &Couplings) -> Vec<f64> {
+    let (up, down) = rayon::join(
+        || log_z_from_one_end(couplings, true),
+        || log_z_from_one_end(couplings, false),
+    );
+    up.iter().zip(down).map(|(a, b)| a.max(b)).collect()
+}
+
+/// Returns ln Z_n as particles find it that begin with nothing active (`up`), or with everything.
+fn log_z_from_one_end(couplings: &Couplings, up: bool) -> Vec<f64> {
+    let d = couplings.n_units();
+    let j = couplings.as_array();
+    let mut rng = substream(0x5EED, u64::from(up));
+    // Log odds of every unit: −J_ii − 2 Σ_j J_ij x_j.
+    let mut odds: Vec<f64> = j.diag().iter().map(|bias| -bias).collect();
+    if !up {
+        (0..d).for_each(|unit| move_odds(couplings, &mut odds, unit, 1.0));
     }
-    let last = steps_to(edge);
-    let begin = steps_to(begin(&reached, edge, up));
-    let rows: Vec<usize> = (0..samples.n_distinct())
-        .filter(|&m| steps_to(count(samples.states().row(m))) == begin)
-        .collect();
-    let total: f64 = rows.iter().map(|&m| samples.weight(m)).sum();
-    let mut rng = substream(0x5EED, edge as u64);
-    let n_particles = n_particles(d, d - begin);
-    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = Vec::with_capacity(n_particles);
-    for _ in 0..n_particles {
-        let mut left = rng.random::<f64>() * total;
-        let chosen = rows.iter().find(|&&m| {
-            left -= samples.weight(m);
-            left < 0.0
-        });
-        let row = samples
-            .states()
-            .row(*chosen.unwrap_or(&rows[rows.len() - 1]));
-        // Log odds of every unit: −J_ii − 2 Σ_j J_ij x_j.
-        let mut odds: Vec<f64> = (0..d).map(|i| -couplings.get(i, i)).collect();
-        for_each_set_bit(row, |j| move_odds(couplings, &mut odds, j, 1.0));
-        particles.push(((0..d).map(|i| get_bit(row, i)).collect(), odds));
-    }
+    let n_particles = n_particles(d);
+    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = vec![(vec![!up; d], odds); n_particles];
     let sign = if up { 1.0 } else { -1.0 };
-    let mut ratios = Vec::with_capacity(d - last + 1);
-    let mut log_z = 0.0;
-    for step in begin..=d {
-        if step == last {
-            log_z = 0.0;
-        }
-        if step >= last {
-            ratios.push(log_z);
-        }
-        if step == d {
-            break;
-        }
+    let mut log_z = if up { 0.0 } else { -j.sum() };
+    let mut found = vec![log_z];
+    for step in 0..d {
         // Of every particle, ln Σ exp(−Δ) over the units that may change.
         let weights: Vec<f64> = particles
-            .par_iter()
+            .iter()
             .map(|(x, odds)| {
                 let open = (0..d).filter(|&i| x[i] != up).map(|i| sign * odds[i]);
                 let largest = open.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -407,6 +382,7 @@ fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -
         let largest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = weights.iter().map(|w| (w - largest).exp()).sum();
         log_z += largest + (sum / n_particles as f64).ln() - ((step + 1) as f64).ln();
+        found.push(log_z);
         // Resample evenly, then change one unit of each.
         let offset = rng.random::<f64>();
         let (mut next, mut below) = (0, (weights[0] - largest).exp());
@@ -434,14 +410,39 @@ fn log_ratios(couplings: &Couplings, samples: &Samples, edge: usize, up: bool) -
             let unit = unit.expect("a unit is left to change");
             x[unit] = up;
             move_odds(couplings, odds, unit, sign);
+            for _ in 0..EXCHANGES {
+                exchange(couplings, x, odds, &mut rng);
+            }
         }
     }
-    ratios
+    if !up {
+        found.reverse();
+    }
+    found
+}
+
+/// Takes two units and, if one is active and the other silent, tries to change both: a Metropolis step
+/// that leaves the number of active units as it is.
+fn exchange(couplings: &Couplings, x: &mut [bool], odds: &mut [f64], rng: &mut impl Rng) {
+    let (a, b) = (rng.random_range(0..x.len()), rng.random_range(0..x.len()));
+    let (on, off) = if x[a] { (a, b) } else { (b, a) };
+    if !x[on] || x[off] {
+        return;
+    }
+    let gain = odds[off] - odds[on] + 2.0 * couplings.get(on, off);
+    if rng.random::<f64>() < gain.exp() {
+        (x[on], x[off]) = (false, true);
+        move_odds(couplings, odds, on, -1.0);
+        move_odds(couplings, odds, off, 1.0);
+    }
 }
 
 fn move_odds(couplings: &Couplings, odds: &mut [f64], unit: usize, sign: f64) {
-    for (i, odds) in odds.iter_mut().enumerate().filter(|(i, _)| *i != unit) {
-        *odds -= 2.0 * sign * couplings.get(i, unit);
+    let row = couplings.as_array().row(unit);
+    for (i, (odds, j)) in odds.iter_mut().zip(row).enumerate() {
+        if i != unit {
+            *odds -= 2.0 * sign * j;
+        }
     }
 }
 

@@ -38,12 +38,17 @@ use crate::error::Error;
 use crate::fit::{Estimator, FitOptions, Fitter, Mode, Mpf};
 use crate::flow::Neighbourhood;
 use crate::kernel::MarginLoss;
+use crate::warning::Warning;
 use ndarray::Array2;
 use scores::{Inverse, Scores};
 use serde::Serialize;
 
-/// Newton steps that take a penalty back. One leaves a few per cent of the coverage missing.
+/// The fewest whole Newton steps that take a penalty back. One leaves a few per cent of the coverage
+/// missing.
 const NEWTON_STEPS: usize = 2;
+
+/// After this many Newton steps an estimate counts as running away.
+const MOST_NEWTON_STEPS: usize = 20;
 
 /// An [`Estimator`] whose objective is a sum of φ over the margins, or a monotone function of such a
 /// sum: both have the same minimum and the same sandwich there.
@@ -157,15 +162,16 @@ impl<E: MarginEstimator> Fitter<E> {
     }
 
     /// Returns the standard errors of the estimate that the data alone give, without the penalty, and
-    /// that estimate: two Newton steps of the unpenalised objective from `couplings`. Intervals
-    /// around a penalised estimate miss the truth, since the penalty pulls it to zero. Without a
-    /// penalty this is [`Fitter::sandwich`].
+    /// that estimate: two Newton steps of the unpenalised objective from `couplings`, and more until
+    /// they are short. Intervals around a penalised estimate miss
+    /// the truth, since the penalty pulls it to zero. Without a penalty this is [`Fitter::sandwich`].
     ///
-    /// Couplings of pairs of which some joint value never occurs stay as they are, and their standard
-    /// errors are +∞.
+    /// Couplings of pairs of which some joint value never occurs stay as they are. Their standard
+    /// errors are +∞, and so are those of couplings that run away ([`Warning::run_away`]).
     ///
     /// # Errors
-    /// As [`Fitter::sandwich`]; [`Error::NoErrorBars`] for more parameters than samples.
+    /// As [`Fitter::sandwich`]; [`Error::NoErrorBars`] for more parameters than samples;
+    /// [`Error::UndeterminedWithoutPenalty`] if the estimate without the penalty runs away.
     pub fn corrected_sandwich(
         &self,
         couplings: &Couplings,
@@ -184,9 +190,16 @@ impl<E: MarginEstimator> Fitter<E> {
             ..self.options().clone()
         };
         let is_free = |i: usize, j: usize| samples.joint_values(i, j) == 0b1111;
-        let mut corrected = couplings.clone();
-        for _ in 0..NEWTON_STEPS {
-            let (model, inverse) = self.scores(&plain, &corrected, states, is_free)?;
+        let scores = |at: &Couplings| {
+            let found = self.scores(&plain, at, states, is_free);
+            found.map_err(|error| match error {
+                Error::Undetermined { i, j } => Error::UndeterminedWithoutPenalty { i, j },
+                other => other,
+            })
+        };
+        let (mut corrected, mut n_whole) = (couplings.clone(), 0);
+        for n_steps in 1.. {
+            let (model, inverse) = scores(&corrected)?;
             let at_once = match plain.mode {
                 Mode::Joint => states.n_units() + model.pairs.len(),
                 Mode::NodeWise => states.n_units(),
@@ -197,20 +210,35 @@ impl<E: MarginEstimator> Fitter<E> {
                              determine the couplings without the penalty",
                 });
             }
-            corrected = Couplings::from_spins(&model.newton_step(&inverse)?)?;
+            let step = model.newton_step(&inverse)?;
+            corrected = Couplings::from_spins(&step.to)?;
+            n_whole += usize::from(step.is_whole);
+            if n_whole >= NEWTON_STEPS && step.is_whole && step.is_short {
+                break;
+            }
+            if n_steps == MOST_NEWTON_STEPS {
+                let (i, j) = model.largest(&step.to);
+                return Err(Error::UndeterminedWithoutPenalty { i, j });
+            }
         }
-        let (model, inverse) = self.scores(&plain, &corrected, states, is_free)?;
+        let (model, inverse) = scores(&corrected)?;
         let mut bars = model.error_bars(&inverse, n_blocks)?;
         let varies: Vec<bool> = samples
             .means()
             .iter()
             .map(|m| *m > 0.0 && *m < 1.0)
             .collect();
-        for (i, j) in plain.support.pairs(states.n_units())? {
-            if varies[i] && varies[j] && !is_free(i, j) {
-                bars.couplings[i][j] = f64::INFINITY;
-                bars.couplings[j][i] = f64::INFINITY;
-            }
+        let mut undetermined = plain.support.pairs(states.n_units())?;
+        undetermined.retain(|&(i, j)| varies[i] && varies[j] && !is_free(i, j));
+        let weight = states.n_samples() as f64;
+        if let Some(Warning::RunAwayCouplings { couplings, .. }) =
+            Warning::run_away(&corrected, &model.pairs, weight)
+        {
+            undetermined.extend(couplings.iter().map(|&(i, j, _)| (i, j)));
+        }
+        for (i, j) in undetermined {
+            bars.couplings[i][j] = f64::INFINITY;
+            bars.couplings[j][i] = f64::INFINITY;
         }
         bars.corrected = Some(corrected);
         Ok(bars)

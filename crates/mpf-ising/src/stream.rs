@@ -310,31 +310,6 @@ impl Stream {
         }
     }
 
-    /// Returns the first samples with each of these numbers of active units, at most `most` of each.
-    pub(crate) fn with_counts(&self, wanted: &[usize], most: usize) -> Result<Samples> {
-        let mut left: Vec<usize> = vec![most; wanted.len()];
-        let (mut states, mut weights) = (States::without_samples(self.n_units()), Vec::new());
-        for (number, rows) in self.tiles() {
-            let tile = self.shared.tile(number, rows)?;
-            for (m, row) in tile.samples.states().rows().enumerate() {
-                let n: usize = row.iter().map(|w| w.count_ones() as usize).sum();
-                let at = wanted
-                    .iter()
-                    .zip(&left)
-                    .position(|(w, l)| *w == n && *l > 0);
-                if let Some(at) = at {
-                    left[at] -= 1;
-                    states.push(row);
-                    weights.push(tile.samples.weight(m));
-                }
-            }
-            if left.iter().all(|l| *l == 0) {
-                break;
-            }
-        }
-        Samples::weighted(&states, &weights)
-    }
-
     /// Returns the first samples, like which the others are taken to be where an algorithm is chosen.
     pub(crate) fn first(&self) -> &Samples {
         &self.shared.first

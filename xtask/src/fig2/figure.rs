@@ -1,4 +1,4 @@
-//! The six panels of Figure 2, and the same against the logarithms of time and of evaluations.
+//! The six panels of Figure 2, and the same errors against evaluations.
 
 use super::Free;
 use super::results::{Method, OfSupport, Point, Results};
@@ -58,45 +58,44 @@ struct Column {
     log: bool,
 }
 
-/// Draws against learning time: until MPF ended, until PL ended, and to the end.
+/// Draws against learning time: until MPF ended, until PL ended, and to the end. CD can take a
+/// thousand times as long as MPF, so that the last column is logarithmic.
 fn panels(part: &OfSupport) -> Result<String> {
-    let ends = part.methods.iter().map(|m| m.seconds);
-    let whole = ends.fold(1e-3, f64::max);
-    let column = |title, name: &str| {
-        let method = part.methods.iter().find(|m| m.name == name);
-        Column {
+    let until = |title, name: &str| {
+        let method = part.methods.iter().find(|m| m.name == name)?;
+        Some(Column {
             title,
             x: SECONDS,
-            range: (0.0, method.map_or(whole, |m| m.seconds.max(1e-6))),
+            range: (0.0, method.seconds.max(1e-6)),
             log: false,
-        }
+        })
     };
+    let whole = |title| logarithmic(part, title, SECONDS);
     let columns = [
-        column("until MPF ended", "MPF"),
-        column("until PL ended", "PL"),
-        column("whole run", ""),
+        until("until MPF ended", "MPF").unwrap_or_else(|| whole("whole run")),
+        until("until PL ended", "PL").unwrap_or_else(|| whole("whole run")),
+        whole("whole run, logarithmic"),
     ];
     grid(part, &columns, 676)
 }
 
-/// Draws against learning time and against evaluations, in logarithms.
+/// Draws against the logarithm of evaluations.
 fn by_work(part: &OfSupport) -> Result<String> {
-    let column = |title, x: Axis| {
-        let points = part.methods.iter().flat_map(|m| &m.trace).filter_map(x.1);
-        let positive = || points.clone().filter(|v| *v > 0.0);
-        let first = positive().fold(f64::INFINITY, f64::min).min(1.0);
-        Column {
-            title,
-            x,
-            range: (0.9 * first, 1.1 * positive().fold(1e-3, f64::max)),
-            log: true,
-        }
-    };
-    let columns = [
-        column("against time", SECONDS),
-        column("against evaluations", EVALUATIONS),
-    ];
-    grid(part, &columns, 756)
+    let column = logarithmic(part, "against evaluations", EVALUATIONS);
+    grid(part, &[column], 756)
+}
+
+/// Makes a column that shows all methods to their ends.
+fn logarithmic(part: &OfSupport, title: &'static str, x: Axis) -> Column {
+    let points = part.methods.iter().flat_map(|m| &m.trace).filter_map(x.1);
+    let positive = || points.clone().filter(|v| *v > 0.0);
+    let first = positive().fold(f64::INFINITY, f64::min).min(1.0);
+    Column {
+        title,
+        x,
+        range: (0.9 * first, 1.1 * positive().fold(1e-3, f64::max)),
+        log: true,
+    }
 }
 
 /// Draws two rows of panels and the legend.

@@ -102,6 +102,7 @@ pub(super) fn fit_options(problem: &Problem<'_>, checkpoint: Checkpoint) -> FitO
         start: Some(problem.start.clone()),
         minimizer: MinimizerOptions {
             max_iterations: problem.model.args.iterations,
+            gradient_tolerance: problem.model.args.tolerance,
             max_seconds: problem.model.args.budget.unwrap_or(f64::INFINITY),
             cancel: problem.model.cancel.clone(),
             checkpoint,

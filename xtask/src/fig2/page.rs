@@ -210,12 +210,13 @@ fn assumptions(results: &Results) -> Vec<String> {
         format!(
             "Stopping: MPF and PL after {} iterations, CD-1 after {} and CD-10 after {} updates. \
              Tolerances are on the largest entry of the gradient of the mean over samples, in \
-             standardised units; converged means 1e-6, or rounding, within {}. Without a ridge the \
+             standardised units; converged means {:e}, or rounding, within {}. Without a ridge the \
              objective is flat there: how far a fit has come when it meets a tolerance depends on \
              its start.",
             s.iterations,
             s.cd1_updates,
             s.cd10_updates,
+            s.tolerance,
             of_supports(&|free| format!("{} iterations", s.path_iterations(free)))
         ),
         format!(
@@ -253,7 +254,8 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
         page.figure(
             &figures.panels,
             "Above: mean square error of the couplings. Below: mean square error of the pair \
-             correlations. Left: until MPF ended; middle: until PL ended; right: the whole run.",
+             correlations. Left: until MPF ended; middle: until PL ended; right: the whole run, on a \
+             logarithmic axis.",
         );
         for (caption, (header, rows)) in tables_of(results, part) {
             page.heading(&format!("{title}: {caption}"));
@@ -263,7 +265,7 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
         page.list(&part.reading);
         page.figure(
             &figures.by_work,
-            "Both errors against learning time (left) and evaluations of the objective (right).",
+            "Both errors against evaluations of the objective, on a logarithmic axis.",
         );
     }
     page.heading("The samples");

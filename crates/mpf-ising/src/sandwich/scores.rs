@@ -18,6 +18,26 @@ use rayon::prelude::*;
 /// Samples, or blocks, that are multiplied together.
 const TILE: usize = 64;
 
+/// The most often that a Newton step is halved.
+const MOST_HALVINGS: usize = 12;
+
+/// A Newton step raises the sum over samples by less than this share of it, or is too long. The rows
+/// of a node-wise fit need not lower the sum over all of them.
+const SLACK_OF_ROWS: f64 = 1e-3;
+
+/// The largest change of h and K in a step that ends near the minimum: the square of it is left.
+const SHORT: f64 = 0.02;
+
+/// A step towards the minimum of the sum over samples.
+pub(super) struct NewtonStep {
+    pub(super) to: SpinCouplings,
+    /// Whether it was not shortened.
+    pub(super) is_whole: bool,
+    /// Whether the minimum is near. An estimate that runs away makes steps of about the same length
+    /// for ever.
+    pub(super) is_short: bool,
+}
+
 /// H⁻¹, whole or by rows.
 pub(super) enum Inverse {
     Joint(Array2<f64>),
@@ -241,26 +261,40 @@ impl<'a> Scores<'a> {
 
     /// Adds ∇f of one sample to `rows`. `spins` is scratch space, one number per unit.
     fn add_score(&self, sample: usize, spins: &mut [f64], mut rows: ArrayViewMut1<'_, f64>) {
-        for (i, spin) in spins.iter_mut().enumerate() {
-            *spin = self.spin(sample, i);
-        }
-        for (i, list) in self.neighbours.iter().enumerate() {
-            let row = self.spins.couplings.row(i);
-            let coupled = list.iter().chain(&self.held[i]);
-            let field = coupled.map(|&j| row[j] * spins[j]).sum::<f64>();
-            let margin = spins[i] * (self.spins.fields[i] + field);
+        self.for_each_margin(&self.spins, sample, spins, |i, margin, spins| {
             let slope = self.loss.value_and_slope(margin).1 * spins[i];
             if self.free_field[i] {
                 rows[self.starts[i]] += slope;
             }
-            for (slot, &j) in list.iter().enumerate() {
+            for (slot, &j) in self.neighbours[i].iter().enumerate() {
                 rows[self.starts[i] + 1 + slot] += slope * spins[j];
             }
+        });
+    }
+
+    /// Visits the units of one sample with their margins at `parameters`, and all spins.
+    fn for_each_margin(
+        &self,
+        parameters: &SpinCouplings,
+        sample: usize,
+        spins: &mut [f64],
+        mut visit: impl FnMut(usize, f64, &[f64]),
+    ) {
+        for (i, spin) in spins.iter_mut().enumerate() {
+            *spin = self.spin(sample, i);
+        }
+        for (i, list) in self.neighbours.iter().enumerate() {
+            let row = parameters.couplings.row(i);
+            let coupled = list.iter().chain(&self.held[i]);
+            let field = coupled.map(|&j| row[j] * spins[j]).sum::<f64>();
+            let margin = spins[i] * (parameters.fields[i] + field);
+            visit(i, margin, spins);
         }
     }
 
-    /// Returns (h, K of the pairs) after a Newton step of the sum over samples.
-    pub(super) fn newton_step(&self, inverse: &Inverse) -> Result<SpinCouplings> {
+    /// Returns a Newton step of the sum over samples, halved until it does not raise the sum: far from
+    /// the minimum a whole step can end where the curvature vanishes.
+    pub(super) fn newton_step(&self, inverse: &Inverse) -> Result<NewtonStep> {
         let n = self.states.n_samples();
         let width = self.starts[self.neighbours.len()];
         let tiles: Vec<_> = (0..n.div_ceil(TILE))
@@ -278,24 +312,72 @@ impl<'a> Scores<'a> {
         tiles.iter().for_each(|tile| slope += tile);
         slope /= n as f64;
         let (h, k) = self.influences(&slope, inverse, &self.joint_places());
+        let changes = h.iter().chain(&k);
+        let is_short = changes.fold(0.0f64, |most, c| most.max(c.abs())) <= SHORT;
+        let value = self.mean_loss(&self.spins)?;
+        let slack = match inverse {
+            Inverse::Joint(_) => 1e-9,
+            Inverse::Rows(_) => SLACK_OF_ROWS,
+        };
+        for halvings in 0..=MOST_HALVINGS {
+            let length = 0.5f64.powi(halvings as i32);
+            let to = self.moved(length, &h, &k);
+            let mut all = to.fields.iter().chain(&to.couplings);
+            if all.all(|v| v.is_finite()) && self.mean_loss(&to)? <= value + slack * value.abs() {
+                return Ok(NewtonStep {
+                    to,
+                    is_whole: halvings == 0,
+                    is_short,
+                });
+            }
+        }
+        Err(Error::NoErrorBars {
+            reason: "no step leads from the penalised estimate to the one without the penalty",
+        })
+    }
+
+    /// Returns the parameters less `length` times (h, K of the pairs).
+    fn moved(&self, length: f64, h: &Array2<f64>, k: &Array2<f64>) -> SpinCouplings {
         let mut spins = self.spins.clone();
         for (i, free) in self.free_field.iter().enumerate() {
             if *free {
-                spins.fields[i] -= h[[0, i]];
+                spins.fields[i] -= length * h[[0, i]];
             }
         }
         for (q, &(i, j)) in self.pairs.iter().enumerate() {
-            spins.couplings[[i, j]] -= k[[0, q]];
+            spins.couplings[[i, j]] -= length * k[[0, q]];
             spins.couplings[[j, i]] = spins.couplings[[i, j]];
         }
-        let all = spins.fields.iter().chain(&spins.couplings);
-        if all.clone().all(|v| v.is_finite()) {
-            Ok(spins)
-        } else {
-            Err(Error::NoErrorBars {
-                reason: "the estimate without the penalty is not finite",
+        spins
+    }
+
+    /// Returns the mean over samples of Σ_i φ(a_i).
+    fn mean_loss(&self, at: &SpinCouplings) -> Result<f64> {
+        let n = self.states.n_samples();
+        let tiles: Vec<f64> = (0..n.div_ceil(TILE))
+            .into_par_iter()
+            .map(|tile| {
+                self.check_cancel()?;
+                let mut spins = vec![0.0; self.neighbours.len()];
+                let mut sum = 0.0;
+                for m in tile * TILE..n.min((tile + 1) * TILE) {
+                    self.for_each_margin(at, m, &mut spins, |_, margin, _| {
+                        sum += self.loss.value_and_slope(margin).0;
+                    });
+                }
+                Ok(sum)
             })
-        }
+            .collect::<Result<_>>()?;
+        Ok(tiles.iter().sum::<f64>() / n as f64)
+    }
+
+    /// Returns the free pair with the largest coupling, or unit 0 twice if there is none.
+    pub(super) fn largest(&self, spins: &SpinCouplings) -> (usize, usize) {
+        let size = |&(i, j): &(usize, usize)| spins.couplings[[i, j]].abs();
+        let pairs = self.pairs.iter().copied();
+        pairs
+            .max_by(|a, b| size(a).total_cmp(&size(b)))
+            .unwrap_or_default()
     }
 
     /// Returns the error bars from squared sums of influences over blocks.
