@@ -2,8 +2,8 @@
 
 use super::Source;
 use super::path::{BEST, CONVERGED, Path};
-use super::results::{Data, Method, OfSupport, Point, Results, Spread};
-use crate::output::digits;
+use super::results::{Data, Method, OfSupport, Point, Results};
+use crate::output::{Spread, digits};
 use mpf_report::text::duration;
 
 /// Levels of ε_J at which the work of all methods is compared.
