@@ -56,7 +56,14 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
     let folder = folder();
     let path = folder.path();
     // The default first.
-    for method in ["", "--method mpf --refine none", "--method pl", "--l1 0.01"] {
+    for (method, close) in [
+        ("", 1e-9),
+        ("--method mpf --refine none", 1e-9),
+        ("--method pl", 1e-9),
+        // A last digit can decide when a coupling leaves zero. Then both end where no gradient is above
+        // the tolerance, each at a place of its own.
+        ("--l1 0.01", 1e-6),
+    ] {
         let options = format!("{method} --force");
         let in_memory = format!("fit r.csv {options} --held-out 0 --polish 0 -o memory.json");
         good(path, &in_memory);
@@ -73,7 +80,7 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
         let off = off.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
         // Equal rows are merged in memory alone: sums differ in their last digits, and the two
         // searches take the same steps.
-        assert!(off < 1e-9, "{method}: {off}");
+        assert!(off < close, "{method}: {off}");
     }
     // The same bits, however little is held.
     let options = "--method mpf --refine none --max-iterations 10 --force";

@@ -296,7 +296,7 @@ fn numbers_that_few_samples_show_become_no_second_mode() {
     let mut rng = stream(5, 0);
     let mut states = States::new(d).unwrap();
     for m in 0..2000 {
-        let chance = if m % 500 == 0 { 0.8 } else { 0.12 };
+        let chance = if m % 500 == 0 { 0.8 } else { 0.07 };
         let bits = (0..d).map(|i| u64::from(rng.random_bool(chance)) << i);
         states.push(&[bits.sum()]);
     }
@@ -317,7 +317,8 @@ fn numbers_that_few_samples_show_become_no_second_mode() {
     for row in states.rows() {
         of_data[row[0].count_ones() as usize] += 1.0 / 2000.0;
     }
-    assert!(of_data[6] == 0.0 && of_data[8..].iter().sum::<f64>() > 1e-3);
+    let has_gap = of_data[..8].contains(&0.0);
+    assert!(has_gap && of_data[8..].iter().sum::<f64>() > 1e-3);
     for n in 0..=d {
         // Twice what the data show, particles' noise included, and half a sample where they show none.
         let most = 2.6 * of_data[n].max(0.5 / 2000.0);

@@ -323,7 +323,7 @@ fn intervals_cover_the_truth() {
 /// Rarely active units that excite each other: a whole Newton step from the shrunken estimate goes
 /// several times too far.
 fn bursts(n: usize) -> States {
-    let j = Array2::from_shape_fn((6, 6), |(i, j)| if i == j { 3.2 } else { -0.9 });
+    let j = Array2::from_shape_fn((6, 6), |(i, j)| if i == j { 3.2 } else { -0.4 });
     draws(&Couplings::new(j).unwrap(), n, seed())
 }
 
@@ -351,7 +351,8 @@ fn check_correction<E: MarginEstimator>(estimator: &E, mode: Mode, l1: f64, l2: 
     // A tenth of a standard error changes the coverage of 95 % by .1 %.
     let (before, after) = (distance(&shrunken), distance(corrected));
     assert!(after < 0.1, "{mode:?} {l1} {l2}: {before} to {after}");
-    assert!(before > 3.0, "{mode:?} {l1} {l2}: {before}");
+    // Intervals around the shrunken estimate miss.
+    assert!(before > 2.0, "{mode:?} {l1} {l2}: {before}");
     let sandwich = plain.sandwich(&unpenalised, &states, 1).unwrap();
     assert!(largest_relative_difference(&bars, &sandwich) < 0.02);
 }

@@ -126,11 +126,16 @@ fn fits_are_those_of_samples_in_memory() {
         assert!((held.value - found.value).abs() < 1e-12 * held.value);
         let zeros = |j: &Couplings| j.as_array().iter().filter(|v| **v == 0.0).count();
         assert_eq!(zeros(&held.couplings), zeros(&found.couplings));
-        // V where the data show it.
+        // V where a hundred samples show it: so few determine it worse than all of them do J. Beyond, it
+        // comes from particles, of which a last digit can choose others.
         if let (Some(a), Some(b)) = (held.couplings.potential(), found.couplings.potential()) {
-            let seen = |n: &usize| (4..14).contains(n);
-            let off = (0..=d).filter(seen).map(|n| (a[n] - b[n]).abs());
-            assert!(off.fold(0.0, f64::max) < SAME);
+            let active = |row: &[u64]| row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
+            let shown = |n: usize| states.rows().filter(|row| active(row) == n).count();
+            let seen: Vec<usize> = (0..=d).filter(|&n| shown(n) >= 100).collect();
+            assert!(seen.len() > 5, "{seen:?}");
+            for n in seen {
+                assert!((a[n] - b[n]).abs() < 100.0 * SAME, "{n}: {} {}", a[n], b[n]);
+            }
         }
     }
 }
