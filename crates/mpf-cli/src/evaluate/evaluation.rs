@@ -171,11 +171,11 @@ pub(super) enum Source {
 }
 
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Compared {
-    pub(super) model: f64,
-    pub(super) model_error: f64,
-    pub(super) data: f64,
-    pub(super) data_error: f64,
+pub(crate) struct Compared {
+    pub(crate) model: f64,
+    pub(crate) model_error: f64,
+    pub(crate) data: f64,
+    pub(crate) data_error: f64,
 }
 
 #[derive(Serialize)]
