@@ -234,10 +234,6 @@ fn make(
         share: multi_information_share(&trained.fit.couplings, samples).unwrap_or(None),
         has_failures: !trained.failures.is_empty(),
         model: Model {
-            program: Model::this_program(),
-            couplings: trained.fit.couplings,
-            hidden: None,
-            names,
             errors: trained.errors.map(|bars| {
                 let sandwich = args.errors == ErrorsName::Sandwich;
                 let method = if sandwich { "sandwich" } else { "bootstrap" };
@@ -245,6 +241,7 @@ fn make(
             }),
             fit: Some(record),
             data: Some(raster.record()),
+            ..Model::unfitted(trained.fit.couplings, names)
         },
     })
 }
@@ -254,12 +251,10 @@ fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> 
     let Made {
         model, preflight, ..
     } = made;
-    model.write(&args.output, Convention::Binary)?;
-    let record = model.fit.as_ref().expect("the model was fitted");
-    record.warnings.iter().for_each(|w| console.warning(w));
+    let record = model.record();
     let largest = largest_coupling(&model);
-    console.result(&summary(args, &model, record, made.share, largest))?;
-    console.json(&Report {
+    let text = summary(args, &model, record, made.share, largest);
+    let report = Report {
         model: args.output.display().to_string(),
         findings: grouped(&preflight.findings),
         expected_seconds: made.expected.seconds,
@@ -269,8 +264,25 @@ fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> 
         },
         fit: record,
         largest_coupling: largest,
-    })?;
-    Ok(match (record.converged, made.has_failures) {
+    };
+    write(args, &model, &text, &report, made.has_failures, console)
+}
+
+/// Writes a fitted model and prints what is told of it; returns the exit code.
+fn write(
+    args: &FitArgs,
+    model: &Model,
+    text: &str,
+    report: &impl Serialize,
+    has_failures: bool,
+    console: Console,
+) -> Result<u8, Failure> {
+    model.write(&args.output, Convention::Binary)?;
+    let record = model.record();
+    record.warnings.iter().for_each(|w| console.warning(w));
+    console.result(text)?;
+    console.json(report)?;
+    Ok(match (record.converged, has_failures) {
         (_, true) => STEP_FAILED,
         (false, _) => NOT_CONVERGED,
         (true, false) => 0,
