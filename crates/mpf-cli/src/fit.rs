@@ -18,9 +18,7 @@ use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind, Output};
 use args::ErrorsName;
 use clap::ValueEnum;
-use messages::{
-    doubts, largest_coupling, refuse_constant, refuse_transposed, summary, tell_preflight,
-};
+use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
 };
@@ -107,15 +105,15 @@ fn run_until(
         return run_machine(args, &raster, console, cancel);
     }
     if let Some(unknown) = &raster.unknown {
-        return incomplete::run(args, methods, &raster, unknown, support, console, cancel);
+        let made = incomplete::make(args, methods, &raster, unknown, support, console, cancel)?;
+        return incomplete::deliver(args, made, console);
     }
     let samples = raster.samples()?;
     let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let mut recipe = args.recipe(methods, &raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();
-    refuse_constant(&raster, &samples)?;
-    refuse_transposed(&raster, &samples, args.force)?;
+    refuse_shape(&raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let made = make(args, &recipe, &raster, &samples, console, &|step| {
         bars.show(step);
@@ -137,8 +135,7 @@ fn run_machine(
     let settings = settings::settings(args, &raster.record(), &Support::Full);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     options.minimizer.checkpoint = checkpoint.clone();
-    refuse_constant(raster, &samples)?;
-    refuse_transposed(raster, &samples, args.force)?;
+    refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
     let made = machine::make(args, &options, raster, &samples, console, &show);
@@ -173,8 +170,7 @@ pub(crate) fn fit(
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
             let samples = raster.samples()?;
-            refuse_constant(raster, &samples)?;
-            refuse_transposed(raster, &samples, args.force)?;
+            refuse_shape(raster, &samples, args.force)?;
             let made = machine::make(args, &options, raster, &samples, console, show)?;
             return Ok((made.model, made.findings));
         }
@@ -184,8 +180,7 @@ pub(crate) fn fit(
         }
         let samples = raster.samples()?;
         let recipe = args.recipe(methods, raster, support, cancel)?;
-        refuse_constant(raster, &samples)?;
-        refuse_transposed(raster, &samples, args.force)?;
+        refuse_shape(raster, &samples, args.force)?;
         let made = make(args, &recipe, raster, &samples, console, show)?;
         Ok((made.model, grouped(&made.preflight.findings)))
     };

@@ -22,17 +22,8 @@ pub(super) struct Made {
     rounds: usize,
 }
 
-/// Fits, writes the model and prints a summary; returns the exit code.
-pub(super) fn run(
-    args: &FitArgs,
-    methods: &Methods,
-    raster: &Raster,
-    unknown: &States,
-    support: Support,
-    console: Console,
-    cancel: &Cancel,
-) -> Result<u8, Failure> {
-    let made = make(args, methods, raster, unknown, support, console, cancel)?;
+/// Writes the model and prints a summary; returns the exit code.
+pub(super) fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> {
     let model = made.model;
     let record = model.record();
     let largest = largest_coupling(&model);
