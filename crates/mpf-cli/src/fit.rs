@@ -14,10 +14,10 @@ use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
 use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
+use crate::methods::name_of;
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind, Output};
 use args::ErrorsName;
-use clap::ValueEnum;
 use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
@@ -296,7 +296,7 @@ fn record(
     record.method = args.method.clone();
     record.l1 = trained.options.l1;
     record.l2 = trained.l2;
-    record.neighbours = args.options.neighbours.unwrap_or_default().as_str().into();
+    record.neighbours = name_of(args.options.neighbours.unwrap_or_default());
     record.nodewise = recipe.method.steps(n_units, &recipe.options).0 == "units";
     let polishing = trained.polishing.filter(|polishing| polishing.is_kept);
     record.polish = polishing.map_or(0, |polishing| polishing.updates);
@@ -308,8 +308,7 @@ fn record(
     record.seed = args.options.seed;
     record.tolerance = args.options.tolerance();
     if let Some(path) = &trained.path {
-        let rule = args.rule_or_default().to_possible_value();
-        let rule = rule.as_ref().map_or("", |r| r.get_name());
+        let rule = name_of(args.rule_or_default());
         record.set_path(path);
         record.chosen_by = Some(format!(
             "{}-fold cross-validation, rule {rule}",

@@ -40,6 +40,12 @@ pub fn find(methods: &Methods, name: &str) -> Result<&'static dyn Method, Failur
     })
 }
 
+/// Returns the name of a value on the command line.
+pub(crate) fn name_of(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |v| v.get_name().to_owned())
+}
+
 /// The argument of `--l1` and `--l2`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Strength {
@@ -100,15 +106,6 @@ impl Neighbours {
             Self::Single => Neighbourhood::SingleFlips,
             Self::SingleAndAll => Neighbourhood::SingleFlipsAndComplement,
             Self::NonData => Neighbourhood::OutsideData,
-        }
-    }
-
-    /// Returns the name on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::SingleAndAll => "single+all",
-            Self::NonData => "non-data",
         }
     }
 }

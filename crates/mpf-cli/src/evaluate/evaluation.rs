@@ -4,6 +4,7 @@ use super::{BLOCK_TIMES, MIN_BLOCKS};
 use crate::data::Raster;
 use crate::draw::How;
 use crate::failure::Failure;
+use crate::methods::name_of;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
 use mpf_ising::{BlockMean, Samples, States, block_mean};
@@ -251,7 +252,7 @@ impl Evaluation {
             units: model.names.clone(),
             model_moments_by: match &how {
                 None => "enumeration".into(),
-                Some(how) => format!("draws by --sampler {}", how.sampler.name()),
+                Some(how) => format!("draws by --sampler {}", name_of(how.sampler)),
             },
             verdict,
             agreement: Agreements {
