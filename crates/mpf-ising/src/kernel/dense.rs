@@ -16,8 +16,8 @@
 
 use super::counts::{self, CountSums, Counts};
 use super::lanes::{Lanes, Scratch};
-use super::loss::{LaneLoss, Total};
-use super::{FlipMask, PANEL};
+use super::loss::{FlowRate, LaneLoss, Logistic, Total};
+use super::{FlipMask, MarginLoss, PANEL};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -125,9 +125,9 @@ pub(super) struct Partial {
 
 /// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: LaneLoss>(
+pub(super) fn sum<V: Lanes>(
     task: &Task<'_>,
-    loss: L,
+    loss: MarginLoss,
     scratch: &mut Scratch,
     grads: Vec<f64>,
 ) -> Partial {
@@ -150,14 +150,20 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     let mut start = task.range.start;
     while start < task.range.end {
         let n = TILE.min(task.range.end - start);
-        // The last panel may be half empty.
-        let is_narrow = task.n_units <= V::LANES;
+        let is_narrow = is_narrow::<V>(task);
         if is_narrow {
             margins::<V, 1>(task, tables, start, &mut tile[..n]);
         } else {
             margins::<V, LINES>(task, tables, start, &mut tile[..n]);
         }
-        partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n], &mut count_sums);
+        let rows = &mut tile[..n];
+        // The only part that knows φ: the others are compiled once for all losses.
+        partial.value += match loss {
+            MarginLoss::FlowRate { shift } => {
+                slopes::<V, _>(task, FlowRate { shift }, start, rows, &mut count_sums)
+            }
+            MarginLoss::Logistic => slopes::<V, _>(task, Logistic, start, rows, &mut count_sums),
+        };
         // The tile ends in zeros, up to a whole group.
         let padded = n.next_multiple_of(GROUP);
         tile[n..padded].fill([V::ZEROS; LINES]);
@@ -182,6 +188,13 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     }
     partial.counts = counts::finish::<V>(&count_sums);
     partial
+}
+
+/// Returns whether one line holds all units: the last panel may be half empty. Fits in `f32` have so
+/// many panels that theirs is not worth code of its own.
+#[inline(always)]
+fn is_narrow<V: Lanes>(task: &Task<'_>) -> bool {
+    V::LANES == 8 && task.n_units <= 8
 }
 
 #[inline(always)]
@@ -358,7 +371,7 @@ fn slopes<V: Lanes, L: LaneLoss>(
     let (word, shift) = (task.first / 64, task.first % 64);
     let present = u32::MAX >> (32 - task.n_units);
     // The second line of a narrow panel was never written.
-    let is_narrow = task.n_units <= V::LANES;
+    let is_narrow = is_narrow::<V>(task);
     let n_lines = if is_narrow { 1 } else { LINES };
     let mut value = Total::<V>::new(task.product);
     let mut sum = 0.0;

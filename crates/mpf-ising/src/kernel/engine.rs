@@ -3,7 +3,7 @@
 use super::choice::{Grid, LEAST_SINGLE, choose};
 use super::counts::Counts;
 use super::lanes::{Number, Scratch};
-use super::loss::{FlowRate, LaneLoss, Logistic, terms_per_product};
+use super::loss::terms_per_product;
 use super::patterns::{self, Patterns};
 use super::sparse::{self, SetBits};
 use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, dense, row, simd};
@@ -266,9 +266,11 @@ impl<'a> MarginEngine<'a> {
 
     /// Returns F, and adds to G and r.
     pub(crate) fn add(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
-        match loss {
-            MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }, precision),
-            MarginLoss::Logistic => self.add_up(Logistic, precision),
+        match self.algorithm() {
+            Algorithm::Dense => self.evaluate_dense(loss, precision),
+            Algorithm::Sparse => self.evaluate_sparse(loss),
+            Algorithm::Patterns => self.evaluate_patterns(loss),
+            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
         }
     }
 
@@ -283,15 +285,6 @@ impl<'a> MarginEngine<'a> {
             *g *= scale;
         }
         sum * scale
-    }
-
-    fn add_up(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
-        match self.algorithm() {
-            Algorithm::Dense => self.evaluate_dense(loss, precision),
-            Algorithm::Sparse => self.evaluate_sparse(loss),
-            Algorithm::Patterns => self.evaluate_patterns(loss),
-            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
-        }
     }
 
     /// Returns whether sums in single precision are much faster, and within the range of `f32`.
@@ -338,7 +331,7 @@ impl<'a> MarginEngine<'a> {
         zeros
     }
 
-    fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
+    fn evaluate_dense(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
         let d = self.samples.n_units();
         let bound = self.margin_bound();
         let is_weighted = self.samples.weights().is_some();
@@ -393,7 +386,7 @@ impl<'a> MarginEngine<'a> {
         value
     }
 
-    fn evaluate_sparse(&mut self, loss: impl LaneLoss) -> f64 {
+    fn evaluate_sparse(&mut self, loss: MarginLoss) -> f64 {
         let n_columns = self.samples.n_units();
         let is_weighted = self.samples.weights().is_some();
         let product = terms_per_product::<f64>(loss, self.margin_bound(), is_weighted);
@@ -445,7 +438,7 @@ impl<'a> MarginEngine<'a> {
         add(self.shift_grads.as_flattened_mut(), counts.as_flattened());
     }
 
-    fn evaluate_rows(&mut self, loss: impl LaneLoss) -> f64 {
+    fn evaluate_rows(&mut self, loss: MarginLoss) -> f64 {
         let Layout::Rows {
             neighbours, starts, ..
         } = &self.layout
@@ -473,7 +466,7 @@ impl<'a> MarginEngine<'a> {
         value
     }
 
-    fn evaluate_patterns(&mut self, loss: impl LaneLoss) -> f64 {
+    fn evaluate_patterns(&mut self, loss: MarginLoss) -> f64 {
         let Layout::Rows {
             starts,
             patterns: Some(patterns),

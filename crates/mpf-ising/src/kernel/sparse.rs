@@ -10,8 +10,8 @@
 
 use super::counts::{self, Counts};
 use super::lanes::{Lanes, Scratch};
-use super::loss::{LaneLoss, Total};
-use super::{FlipMask, PANEL, TILE};
+use super::loss::{FlowRate, LaneLoss, Logistic, Total};
+use super::{FlipMask, MarginLoss, PANEL, TILE};
 use crate::bits::{Samples, for_each_set_bit};
 use std::ops::Range;
 
@@ -134,7 +134,20 @@ type Lines<V> = [<V as Lanes>::Line; LINES];
 
 /// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: LaneLoss>(
+pub(super) fn sum<V: Lanes>(
+    task: &Task<'_>,
+    loss: MarginLoss,
+    scratch: &mut Scratch,
+    grads: Vec<f64>,
+) -> Partial {
+    match loss {
+        MarginLoss::FlowRate { shift } => sum_of::<V, _>(task, FlowRate { shift }, scratch, grads),
+        MarginLoss::Logistic => sum_of::<V, _>(task, Logistic, scratch, grads),
+    }
+}
+
+#[inline(always)]
+fn sum_of<V: Lanes, L: LaneLoss>(
     task: &Task<'_>,
     loss: L,
     scratch: &mut Scratch,
