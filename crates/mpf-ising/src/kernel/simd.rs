@@ -8,6 +8,7 @@
 #[cfg(test)]
 use super::lanes;
 use super::lanes::{Lanes, Plain, Scratch};
+use super::panel::{Panel, Partial};
 use super::{MarginLoss, Precision, dense, peak, row, sparse};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -112,11 +113,11 @@ mod plain {
     pub(super) type F32 = super::Plain<f32, 16>;
 }
 
-dispatch!(dense_f64 = dense::sum, F64, (task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
-dispatch!(dense_f32 = dense::sum, F32, (task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
+dispatch!(dense_f64 = dense::sum, F64, (task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> Partial);
+dispatch!(dense_f32 = dense::sum, F32, (task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> Partial);
 dispatch!(
     /// [`sparse::sum`].
-    sparse_sum = sparse::sum, F64, (task: &sparse::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> sparse::Partial
+    sparse_sum = sparse::sum, F64, (panel: &Panel<'_>, set_bits: &sparse::SetBits, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> Partial
 );
 dispatch!(
     /// [`row::sum`].
@@ -181,7 +182,7 @@ pub(super) fn dense_sum(
     loss: MarginLoss,
     scratch: &mut Scratch,
     grads: Vec<f64>,
-) -> dense::Partial {
+) -> Partial {
     match precision {
         Precision::Double => dense_f64(vectors, task, loss, scratch, grads),
         Precision::Single => dense_f32(vectors, task, loss, scratch, grads),
