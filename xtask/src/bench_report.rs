@@ -1,14 +1,13 @@
 //! Makes a page of the results of `cargo bench`: curves, exponents, rates and the machine.
 
 use crate::Result;
-use crate::output::{Machine, OutputArgs, digits, markdown_table, workspace};
-use crate::plot::{INK, STYLES, TEXT, TITLE};
+use crate::output::{Machine, OutputArgs, digits, markdown_table, slope, tabulate, workspace};
+use crate::plot::{self, Axes, Marks, STYLES, Series};
+use crate::report::Page;
 use mpf_ising::internal::{Vectors, flops_per_second};
-use plotters::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -197,14 +196,6 @@ fn time_per_sample(group: &str, point: &Point) -> Option<f64> {
     }
 }
 
-fn slope(points: &[(f64, f64)]) -> f64 {
-    let n = points.len() as f64;
-    let mean = |f: fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / n;
-    let (mx, my) = (mean(|p| p.0), mean(|p| p.1));
-    let covariance: f64 = points.iter().map(|p| (p.0 - mx) * (p.1 - my)).sum();
-    covariance / points.iter().map(|p| (p.0 - mx).powi(2)).sum::<f64>()
-}
-
 /// Returns the operations per second of the plain computation, 4 M d², over the core's peak.
 fn share_of_peak(group: &str, series: &str, point: &Point, peak: f64) -> Option<f64> {
     if !group.starts_with("objective") {
@@ -217,97 +208,92 @@ fn share_of_peak(group: &str, series: &str, point: &Point, peak: f64) -> Option<
     Some(4.0 * d * point.per_second? / peak)
 }
 
+/// What the cells of [`row`] hold.
+const HEADER: [&str; 6] = [
+    "bench",
+    "series",
+    "at",
+    "time",
+    "elements/s",
+    "plain operations, of peak",
+];
+
+/// Returns the cells of one measured point.
+fn row(group: &str, series: &str, point: &Point, peak: f64) -> Vec<String> {
+    let rate = point.per_second;
+    let share = share_of_peak(group, series, point, peak);
+    vec![
+        group.to_owned(),
+        series.to_owned(),
+        point.label.clone(),
+        format!("{} ms", digits(1e3 * point.seconds)),
+        rate.map_or(String::new(), |r| format!("{} M", digits(1e-6 * r))),
+        share.map_or(String::new(), |s| format!("{:.0} %", 100.0 * s)),
+    ]
+}
+
+/// Returns the rows of a group.
+fn rows(group: &str, series: &BTreeMap<String, Vec<Point>>, peak: f64) -> Vec<Vec<String>> {
+    let points = series
+        .iter()
+        .flat_map(|(name, all)| all.iter().map(move |p| (name, p)));
+    points.map(|(name, p)| row(group, name, p, peak)).collect()
+}
+
 fn table(groups: &Groups, peak: f64) -> String {
-    let mut rows = Vec::new();
-    for (group, series) in groups {
-        for (name, points) in series {
-            for point in points {
-                let share = share_of_peak(group, name, point, peak);
-                rows.push(vec![
-                    group.clone(),
-                    name.clone(),
-                    point.label.clone(),
-                    format!("{} ms", digits(1e3 * point.seconds)),
-                    point
-                        .per_second
-                        .map_or(String::new(), |r| format!("{} M", digits(1e-6 * r))),
-                    share.map_or(String::new(), |s| format!("{:.0} %", 100.0 * s)),
-                ]);
-            }
-        }
-    }
-    let header = [
-        "bench",
-        "series",
-        "at",
-        "time",
-        "elements/s",
-        "plain operations, of peak",
-    ];
-    markdown_table(&header, &rows)
+    let all = groups
+        .iter()
+        .map(|(group, series)| rows(group, series, peak));
+    markdown_table(&HEADER, &all.collect::<Vec<_>>().concat())
+}
+
+/// Returns the variable that a group is measured against, the last word of its name.
+fn variable(group: &str) -> &str {
+    group.rsplit(' ').next().unwrap_or("x")
 }
 
 fn page(report: &Report<'_>) -> Result<String> {
-    let mut html = String::from(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>mpf benches</title><style>\
-         body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
-         color:#222;background:#fff}table{border-collapse:collapse;font-size:14px;display:block;\
-         overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid #ddd;text-align:right}\
-         td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}</style>\
-         <h1>Results of cargo bench</h1>",
-    );
     let machine = &report.machine;
-    write!(
-        html,
-        "<p>{}, {} threads; measured peak of one core {:.1} GFLOP/s ({}, double precision); mpf \
-         {}. Times are criterion's medians.</p>",
+    let lead = format!(
+        "{}, {} threads; measured peak of one core {:.1} GFLOP/s ({}, double precision). Times are \
+         criterion's medians.",
         machine.processor.as_deref().unwrap_or("unknown processor"),
         machine.threads,
         report.peak_gflops,
         report.vectors,
-        machine.version
-    )?;
-    html.push_str("<h2>Exponents</h2><table><tr><th>bench<th>series<th>cost grows as");
-    for (group, series, exponent) in &report.exponents {
-        let variable = group.rsplit(' ').next().unwrap_or("x");
-        write!(
-            html,
-            "<tr><td>{group}<td>{series}<td>{variable}<sup>{exponent:.2}</sup>"
-        )?;
-    }
-    html.push_str("</table>");
+    );
+    let mut page = Page::new("Results of cargo bench", &lead);
+    page.heading("Exponents");
+    let (header, found) = tabulate(
+        &report.exponents,
+        &[
+            ("bench", &|e| e.0.clone()),
+            ("series", &|e| e.1.clone()),
+            ("cost grows as", &|e| {
+                format!("{}^{:.2}", variable(&e.0), e.2)
+            }),
+        ],
+    );
+    page.table(&header, &found);
     for (group, series) in report.groups {
-        write!(html, "<h2>{group}</h2>")?;
+        page.heading(group);
         if let Some(svg) = curve(group, series)? {
-            html.push_str(&svg);
+            page.figure(&svg, &format!("{group}, both axes logarithmic"));
         }
-        html.push_str("<table><tr><th>series<th>at<th>time<th>elements/s<th>of peak");
-        for (name, points) in series {
-            for p in points {
-                let rate = p.per_second.map_or(String::new(), digits);
-                let time = digits(1e3 * p.seconds);
-                let share = share_of_peak(group, name, p, 1e9 * report.peak_gflops);
-                let share = share.map_or(String::new(), |s| format!("{:.0} %", 100.0 * s));
-                let label = &p.label;
-                write!(
-                    html,
-                    "<tr><td>{name}<td>{label}<td>{time} ms<td>{rate}<td>{share}"
-                )?;
-            }
-        }
-        html.push_str("</table>");
+        page.table(&HEADER, &rows(group, series, 1e9 * report.peak_gflops));
     }
-    Ok(html + "</html>\n")
+    Ok(page.finish())
 }
 
-/// Draws time against x, both logarithmic, if every point has an x.
+/// Draws time against x, both logarithmic; `None` without two numbers to draw against.
 fn curve(group: &str, series: &BTreeMap<String, Vec<Point>>) -> Result<Option<String>> {
-    let all: Vec<(f64, f64)> = series
-        .values()
-        .flatten()
-        .filter_map(|p| Some((p.x?, 1e3 * p.seconds)))
-        .collect();
+    let line = |points: &[Point]| -> Vec<(f64, f64)> {
+        let points = points.iter();
+        points
+            .filter_map(|p| Some((p.x?, 1e3 * p.seconds)))
+            .collect()
+    };
+    let all: Vec<(f64, f64)> = series.values().flat_map(|points| line(points)).collect();
     let distinct = |a: &(f64, f64)| all.iter().any(|b| b.0 != a.0);
     if all.len() < series.values().flatten().count() || !all.first().is_some_and(distinct) {
         return Ok(None);
@@ -317,45 +303,24 @@ fn curve(group: &str, series: &BTreeMap<String, Vec<Point>>) -> Result<Option<St
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
         (0.8 * low, 1.25 * high)
     };
-    let (x, y) = (range(|p| p.0), range(|p| p.1));
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (720, 380)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(group, TITLE.into_font())
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(72)
-            .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
-        chart
-            .configure_mesh()
-            .x_desc(group.rsplit(' ').next().unwrap_or("x"))
-            .y_desc("time (ms)")
-            .label_style(TEXT)
-            .axis_desc_style(TEXT)
-            .light_line_style(INK.mix(0.05))
-            .bold_line_style(INK.mix(0.15))
-            .x_label_formatter(&|v| digits(*v))
-            .y_label_formatter(&|v| digits(*v))
-            .draw()?;
-        for ((name, points), style) in series.iter().zip(STYLES.iter().cycle()) {
-            let line: Vec<(f64, f64)> = points
-                .iter()
-                .filter_map(|p| Some((p.x?, 1e3 * p.seconds)))
-                .collect();
-            style.draw(&mut chart, &line, name)?;
-        }
-        chart
-            .configure_series_labels()
-            .label_font(TEXT)
-            .background_style(WHITE.mix(0.9))
-            .border_style(INK.mix(0.3))
-            .position(SeriesLabelPosition::UpperLeft)
-            .draw()?;
-        root.present()?;
-    }
-    Ok(Some(svg))
+    let axes = Axes {
+        title: group,
+        x: variable(group),
+        y: "time (ms)",
+        x_range: range(|p| p.0),
+        y_range: range(|p| p.1),
+        log_x: true,
+    };
+    let styles = || STYLES.into_iter().cycle();
+    let lines = series.values().zip(styles());
+    let lines = lines.map(|(points, style)| Series::new(style, line(points), Marks::All));
+    let names: Vec<_> = series.keys().map(String::as_str).zip(styles()).collect();
+    let svg = plot::svg((720, 420), |root| {
+        let (chart, bottom) = root.split_vertically(380);
+        plot::panel(&chart, &axes, &lines.collect::<Vec<_>>())?;
+        plot::legend(&bottom, &names)
+    });
+    svg.map(Some)
 }
 
 #[cfg(test)]
@@ -392,7 +357,7 @@ mod tests {
             groups: &groups,
         };
         let page = page(&report).unwrap();
-        assert!(page.contains("<svg") && page.contains("M<sup>1.00</sup>"));
+        assert!(page.contains("<svg") && page.contains("M^1.00"));
         // 2e8 flips per second and 400 operations per flip of d = 100: 8e10 per second.
         assert!(table(&groups, 8e10).contains("100 %"));
     }

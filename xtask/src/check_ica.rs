@@ -6,13 +6,14 @@ use crate::run::{RunArgs, settings};
 use crate::{Error, Result, fig3};
 use mpf_core::rng::{stream, substream};
 use mpf_core::{
-    Cancel, Checkpoint, Cube, Flow, GaussianPrecision, Minimizer, Objective, SampledConnectivity,
-    ScoreMatching, score_closed_form,
+    Cancel, Checkpoint, Cube, Flow, GaussianPrecision, Minimizer, Objective, ScoreMatching,
+    score_closed_form,
 };
 use mpf_ica::{
-    Alternating, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, NeighbourRule, Trainer,
+    Alternating, Filters, Fit, FitOptions, Fitter, NeighbourRule, NoiseNeighbours, Trainer,
     Trajectory, Whitening, WhiteningMethod, amari_index,
 };
+use mpf_samplers::{PhasePoint, leapfrog};
 use ndarray::{Array2, ArrayView2};
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -292,8 +293,8 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Checks) -> Result {
         0.1,
     );
     for per_sample in [1, 10, 100] {
-        let scale = 0.5;
-        let found = gap(NeighbourRule::Gaussian { scale, per_sample })?;
+        let noise = NoiseNeighbours::Gaussian { scale: 0.5 };
+        let found = gap(NeighbourRule::Noise { noise, per_sample })?;
         if cancel.is_cancelled() {
             return Ok(());
         }
@@ -405,29 +406,24 @@ fn patches(
 
 /// Checks that the dynamics are reversible, to 1e-9 for 99.9 % of the samples.
 fn reversibility(filters: &Filters, data: &Array2<f64>, seed: u64, checks: &mut Checks) -> Result {
-    let d = filters.n_dims();
-    let rule = HamiltonianNeighbours {
-        filters: filters.clone(),
-        trajectory: Trajectory::default(),
-    };
     let n = data.nrows().min(5000);
     let mut back = 0;
     for sample in 0..n {
-        let mut state = data.row(sample).to_vec();
-        let mut momentum = stream(seed, 2 + sample % 8);
-        state.extend((0..d).map(|_| momentum.sample::<f64, _>(StandardNormal)));
-        let (mut scratch, mut there) = (vec![0.0; 2 * d], vec![0.0; 2 * d]);
-        let mut worst = f64::INFINITY;
+        let position = data.row(sample).to_vec();
+        let mut normal = stream(seed, 2 + sample % 8);
+        let momentum = position.iter().map(|_| normal.sample(StandardNormal));
+        let momentum: Vec<f64> = momentum.collect();
+        let mut point = PhasePoint::new(filters, &position, &momentum)?;
         // The same ε and L both ways.
-        let generator = || substream(seed, sample as u64);
-        rule.draw_neighbours(&state, &mut scratch, &mut generator(), |x, _| {
-            there.copy_from_slice(x);
-        });
-        rule.draw_neighbours(&there, &mut scratch, &mut generator(), |x, _| {
-            let off = x.iter().zip(&state).map(|(a, b)| (a - b).abs());
-            worst = off.fold(0.0, f64::max);
-        });
-        back += usize::from(worst <= 1e-9);
+        let random = &mut substream(seed, sample as u64);
+        let (step, n_steps) = Trajectory::default().draw(random);
+        for _ in 0..2 {
+            leapfrog(filters, &mut point, step, n_steps);
+            point.negate_momentum();
+        }
+        let there = point.position.iter().chain(&point.momentum);
+        let mut pairs = there.zip(position.iter().chain(&momentum));
+        back += usize::from(pairs.all(|(a, b)| (a - b).abs() <= 1e-9));
     }
     checks.at_least(
         format!("dead leaves, seed {seed}: states that HAM leads back to, to 1e-9"),

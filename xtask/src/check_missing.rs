@@ -4,14 +4,12 @@
 //! Σ K̂K / ΣK² over the true couplings is 1 without a bias.
 
 use crate::Result;
-use crate::output::{Output, digits, markdown_table};
+use crate::glass::Glass;
+use crate::output::{Output, digits, markdown_table, tabulate};
 use crate::run::{RunArgs, units};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, Checkpoint, rng};
-use mpf_ising::{
-    Boundary, FitOptions, Fitter, Incomplete, Lattice, MissingRule, Mpf, States, Support,
-};
-use mpf_samplers::ExactLattice;
+use mpf_ising::{FitOptions, Fitter, Incomplete, MissingRule, Mpf, States, Support};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +39,7 @@ struct Found {
 }
 
 /// One line of the table.
+#[derive(Clone, Copy)]
 struct Setting {
     side: usize,
     lattice_only: bool,
@@ -69,9 +68,11 @@ fn lines() -> Vec<Setting> {
 
 impl Setting {
     fn fit(&self, share: f64, seed: u64, n: usize) -> Result<Found> {
-        let lattice = Lattice::new(self.side, self.side, Boundary::Open)?;
-        let truth = lattice.spin_glass(1.0, &mut rng::stream(seed, 0))?;
-        let states = ExactLattice::new(&truth, &lattice)?.draw(n, rng::next_seed(seed));
+        let Glass {
+            lattice,
+            truth,
+            states,
+        } = Glass::draw(self.side, 1.0, n, seed)?;
         let mut random = rng::stream(seed, 1);
         let shape = (n, lattice.n_units());
         let mask = ndarray::Array2::from_shape_simple_fn(shape, || random.random::<f64>() < share);
@@ -111,64 +112,51 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 
 /// Returns `None` when cancelled.
 fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
-    let lines = lines();
     let seeds: Vec<u64> = (0..args.seeds).collect();
-    let mut rows = Vec::new();
-    for (line, setting) in lines.iter().enumerate() {
+    let mut found = Vec::new();
+    for (line, setting) in lines().into_iter().enumerate() {
         for share in [0.0, 0.05, 0.2] {
             let prefix = format!("line {line}, {share} missing");
             let name = |seed| format!("{prefix}, seed {seed}");
-            let fits = units(
-                checkpoint,
-                cancel,
-                prefix.clone(),
-                &seeds,
-                name,
-                |seed, _| setting.fit(share, seed, args.samples),
-            )?;
+            let fit = |seed, _: &_| setting.fit(share, seed, args.samples);
+            let fits = units(checkpoint, cancel, prefix.clone(), &seeds, name, fit)?;
             if cancel.is_cancelled() {
                 return Ok(None);
             }
-            let (mut error, mut left_out, mut rounds) = (0.0, 0.0, 0);
-            let (mut product, mut square) = (0.0, 0.0);
-            for found in fits {
-                error += found.error / args.seeds as f64;
-                left_out += found.left_out / args.seeds as f64;
-                rounds = rounds.max(found.rounds);
-                product += found.product;
-                square += found.square;
-            }
-            let estimator = if setting.by_pl { "PL" } else { "MPF" };
-            let couplings = if setting.lattice_only {
-                "lattice"
-            } else {
-                "all"
-            };
-            let rule = match setting.rule {
-                MissingRule::LeaveOut => "flips left out",
-                MissingRule::Complete { .. } => "completed",
-            };
-            rows.push(vec![
-                estimator.into(),
-                format!("{0} × {0}, {couplings} couplings", setting.side),
-                rule.into(),
-                format!("{:.0} %", 100.0 * share),
-                digits(error),
-                format!("{:.3}", product / square),
-                format!("{:.1} %", 100.0 * left_out),
-                rounds.to_string(),
-            ]);
+            found.push((setting, share, fits));
         }
     }
-    let header = [
-        "estimator",
-        "model",
-        "rule",
-        "missing",
-        "ε_J",
-        "slope",
-        "left out",
-        "rounds",
-    ];
+    let sum = |fits: &[Found], of: fn(&Found) -> f64| fits.iter().map(of).sum::<f64>();
+    let mean = |fits: &[Found], of| sum(fits, of) / args.seeds as f64;
+    let (header, rows) = tabulate(
+        &found,
+        &[
+            ("estimator", &|(s, ..)| {
+                if s.by_pl { "PL" } else { "MPF" }.into()
+            }),
+            ("model", &|(s, ..)| {
+                let couplings = if s.lattice_only { "lattice" } else { "all" };
+                format!("{0} × {0}, {couplings} couplings", s.side)
+            }),
+            ("rule", &|(s, ..)| match s.rule {
+                MissingRule::LeaveOut => "flips left out".into(),
+                MissingRule::Complete { .. } => "completed".into(),
+            }),
+            ("missing", &|(_, share, _)| {
+                format!("{:.0} %", 100.0 * share)
+            }),
+            ("ε_J", &|(.., fits)| digits(mean(fits, |f| f.error))),
+            ("slope", &|(.., fits)| {
+                format!("{:.3}", sum(fits, |f| f.product) / sum(fits, |f| f.square))
+            }),
+            ("left out", &|(.., fits)| {
+                format!("{:.1} %", 100.0 * mean(fits, |f| f.left_out))
+            }),
+            ("rounds", &|(.., fits)| {
+                let most = fits.iter().map(|f| f.rounds).max();
+                most.unwrap_or(0).to_string()
+            }),
+        ],
+    );
     Ok(Some(markdown_table(&header, &rows)))
 }

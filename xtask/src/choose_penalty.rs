@@ -6,12 +6,12 @@
 use crate::output::{Output, digits, markdown_table};
 use crate::run::RunArgs;
 use crate::{Result, progress};
-use mpf_baselines::Pseudolikelihood;
+use mpf_baselines::{Method, MethodOptions, Methods};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::internal::pairs;
 use mpf_ising::{
-    Boundary, Couplings, CrossValidation, FitOptions, Fitter, FoldAssignment, Lattice, Mode, Mpf,
-    PathOptions, PathProgress, PenaltyPath, Rule, SpinCouplings, States,
+    Boundary, Couplings, CrossValidation, FoldAssignment, Lattice, PathOptions, PenaltyPath, Rule,
+    SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
 use rand::RngExt;
@@ -30,8 +30,8 @@ pub struct Args {
     #[arg(long)]
     only: Option<Problem>,
     /// Only this estimator.
-    #[arg(long)]
-    method: Option<Method>,
+    #[arg(long, value_parser = METHODS)]
+    method: Option<String>,
     /// Penalties on a path.
     #[arg(long, default_value_t = 30)]
     lambdas: usize,
@@ -52,12 +52,7 @@ enum Problem {
     Glass,
 }
 
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum, Serialize)]
-enum Method {
-    Mpf,
-    Pl,
-    Rise,
-}
+const METHODS: [&str; 3] = ["mpf", "pl", "rise"];
 
 const RULES: [(Rule, &str); 3] = [
     (Rule::Minimum, "minimum"),
@@ -95,44 +90,28 @@ fn plus_minus(lattice: &Lattice, size: f64, rng: &mut impl rand::Rng) -> Result<
     Ok(Couplings::from_spins(&spins)?)
 }
 
-impl Method {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Mpf => "MPF",
-            Self::Pl => "PL",
-            Self::Rise => "RISE",
-        }
-    }
-
-    fn cross_validate(
-        self,
-        states: &States,
-        args: &Args,
-        cancel: &Cancel,
-    ) -> Result<CrossValidation> {
-        let mut options = FitOptions::default();
-        options.minimizer.gradient_tolerance = args.tolerance;
-        options.minimizer.cancel = cancel.clone();
-        if self == Self::Rise {
-            options.mode = Mode::NodeWise;
-        }
-        let path = PenaltyPath::new(PathOptions {
-            n_lambdas: args.lambdas,
-            n_folds: 5,
-            assignment: FoldAssignment::Blocks,
-            ..Default::default()
-        })?;
-        let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
-        let step = |_: &PathProgress| bar.inc(1);
-        let found = match self {
-            Self::Pl => {
-                path.cross_validate(&Fitter::new(Pseudolikelihood, options)?, states, step)?
-            }
-            _ => path.cross_validate(&Fitter::new(Mpf::default(), options)?, states, step)?,
-        };
-        bar.finish_and_clear();
-        Ok(found)
-    }
+fn cross_validate(
+    method: &dyn Method,
+    states: &States,
+    args: &Args,
+    cancel: &Cancel,
+) -> Result<CrossValidation> {
+    let mut options = MethodOptions {
+        l2: Some(0.0),
+        ..Default::default()
+    };
+    options.minimizer.gradient_tolerance = args.tolerance;
+    options.minimizer.cancel = cancel.clone();
+    let path = PenaltyPath::new(PathOptions {
+        n_lambdas: args.lambdas,
+        n_folds: 5,
+        assignment: FoldAssignment::Blocks,
+        ..Default::default()
+    })?;
+    let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
+    let found = method.cross_validate(&path, states, &options, &mut |_| bar.inc(1))?;
+    bar.finish_and_clear();
+    Ok(found)
 }
 
 /// Counts true edges that were missed, and false edges.
@@ -147,21 +126,21 @@ fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
 /// Runs one method on one model and returns a row for every rule.
 fn rows(
     problem: Problem,
-    method: Method,
+    method: &dyn Method,
     seed: u64,
     args: &Args,
     cancel: &Cancel,
 ) -> Result<Vec<Vec<String>>> {
     let (truth, states) = problem.make(seed)?;
     let clock = Instant::now();
-    let found = method.cross_validate(&states, args, cancel)?;
+    let found = cross_validate(method, &states, args, cancel)?;
     let seconds = clock.elapsed().as_secs_f64();
     let row = |(rule, name): (Rule, &str)| {
         let point = found.chosen_by(rule).expect("the path is of λ₁");
         let (missed, false_ones) = wrong_edges(&point.fit.couplings, &truth);
         vec![
             seed.to_string(),
-            method.name().into(),
+            method.describe().title.into(),
             name.into(),
             digits(point.lambda),
             digits(point.fit.couplings.mean_square_error(&truth)),
@@ -196,6 +175,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 
 /// Returns `None` when cancelled.
 fn tables(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
+    let methods = Methods::default();
     let mut tables = Vec::new();
     for problem in [Problem::Graph, Problem::Glass] {
         if args.only.is_some_and(|only| only != problem) {
@@ -203,11 +183,12 @@ fn tables(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Optio
         }
         let mut table = Vec::new();
         for seed in args.first_seed..args.first_seed + args.seeds {
-            for method in [Method::Mpf, Method::Pl, Method::Rise] {
-                if args.method.is_some_and(|only| only != method) {
+            for name in METHODS {
+                if args.method.as_ref().is_some_and(|only| only != name) {
                     continue;
                 }
-                let name = format!("{problem:?}, seed {seed}, {}", method.name());
+                let method = methods.find(name).expect("it is listed");
+                let name = format!("{problem:?}, seed {seed}, {}", method.describe().title);
                 let found = checkpoint.unit(name, |_| rows(problem, method, seed, args, cancel));
                 if cancel.is_cancelled() {
                     return Ok(None);

@@ -4,14 +4,12 @@
 //! the margin differs. ε_J = ‖Ĵ − J‖²_F / d².
 
 use crate::Result;
+use crate::glass::Glass;
 use crate::output::{Output, Spread, check_expectations, digits, markdown_table, tabulate};
 use crate::run::{RunArgs, units};
 use mpf_baselines::Pseudolikelihood;
-use mpf_core::{Cancel, Checkpoint, StopReason, rng};
-use mpf_ising::{
-    Boundary, Couplings, Fit, FitOptions, Fitter, Lattice, Mpf, Samples, Support, Warning,
-};
-use mpf_samplers::ExactLattice;
+use mpf_core::{Cancel, Checkpoint, StopReason};
+use mpf_ising::{Couplings, Fit, FitOptions, Fitter, Mpf, Samples, Support, Warning};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -127,18 +125,15 @@ impl Found {
 
 impl Comparison {
     fn fit(&self, seed: u64, args: &Args, cancel: &Cancel) -> Result<Pair> {
-        let lattice = Lattice::new(10, 10, Boundary::Open)?;
-        let truth = lattice.spin_glass(self.variance, &mut rng::stream(seed, 0))?;
-        let states =
-            ExactLattice::new(&truth, &lattice)?.draw(self.n_samples, rng::next_seed(seed));
-        let samples = Samples::new(&states)?;
+        let glass = Glass::draw(10, self.variance, self.n_samples, seed)?;
+        let samples = Samples::new(&glass.states)?;
         let mut options = FitOptions {
             l2: self.l2,
             l2_on_fields: true,
             ..Default::default()
         };
         if self.lattice_only {
-            options.support = Support::lattice(&lattice);
+            options.support = Support::lattice(&glass.lattice);
         }
         options.minimizer.gradient_tolerance = args.tolerance;
         options.minimizer.max_iterations = args.max_iterations;
@@ -147,8 +142,8 @@ impl Comparison {
         let pl = Fitter::new(Pseudolikelihood, options)?.fit(&samples)?;
         Ok(Pair {
             seed,
-            mpf: Found::new(&mpf, &truth),
-            pl: Found::new(&pl, &truth),
+            mpf: Found::new(&mpf, &glass.truth),
+            pl: Found::new(&pl, &glass.truth),
         })
     }
 

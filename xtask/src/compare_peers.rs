@@ -4,18 +4,15 @@
 //! Both sides are timed in turns and the fastest of each counts, because machines are noisy. The
 //! plain computation is in `benches/peers/plain.py`.
 
-use crate::output::{Machine, OutputArgs, digits, markdown_table};
+use crate::glass::Glass;
+use crate::output::{Machine, OutputArgs, digits, fastest, markdown_table};
 use crate::time_objective::{self, Choice, random_couplings, random_states};
 use crate::{Result, compare_plmc, progress};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::Objective;
 use mpf_core::rng;
 use mpf_ising::internal::{Vectors, limit_vectors, n_packed};
-use mpf_ising::{
-    Boundary, FitOptions, Fitter, Lattice, MarginLoss, MarginSum, Mode, Mpf, Samples, Support,
-    Terms,
-};
-use mpf_samplers::ExactLattice;
+use mpf_ising::{FitOptions, Fitter, MarginLoss, MarginSum, Mode, Mpf, Samples, Support, Terms};
 use rand::RngExt;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -139,74 +136,49 @@ pub fn run(args: &Args) -> Result {
         + usize::from(wanted(Part::Nodes));
     let bar = progress::bar(steps as u64).with_prefix("comparisons");
     let mut rows = Vec::new();
-    let mut add = |what: String, ours: String, theirs: String, ratio: f64, at_least: f64| {
-        let met = if ratio >= at_least { "yes" } else { "NO" };
-        let instructions = if what.ends_with("portable") {
+    let mut add = |what: &str, times: [String; 2], ratio: f64, at_least: f64| {
+        let vectors = if what.ends_with("portable") {
             Vectors::Portable
         } else {
             Vectors::default()
         };
-        rows.push(vec![
-            what,
-            instructions.to_string(),
-            ours,
-            theirs,
-            format!("{ratio:.1}"),
-            format!("{at_least:.1}"),
-            met.to_owned(),
-        ]);
+        rows.push(comparison(what, vectors, times, ratio, at_least));
         bar.inc(1);
     };
     for case in cases {
-        let (ours, theirs) = compare_evaluations(args, case, folder.path())?;
+        let [ours, theirs] = compare_evaluations(args, case, folder.path())?;
+        let (d, m, active) = (case.dim, case.samples, 100.0 * case.active);
         let portable = if case.kernel == Choice::Portable {
             ", portable"
         } else {
             ""
         };
+        let what = format!("d = {d}, M = {m}, {active:.0} % set{portable}");
+        let least = expected(case.at_least);
         add(
-            format!(
-                "d = {}, M = {}, {:.0} % set{portable}",
-                case.dim,
-                case.samples,
-                100.0 * case.active
-            ),
-            format!("{} ms", digits(1e3 * ours)),
-            format!("{} ms", digits(1e3 * theirs)),
+            &what,
+            [ours, theirs].map(milliseconds),
             theirs / ours,
-            expected(case.at_least),
+            least,
         );
     }
     if wanted(Part::Threads) {
-        let (one, two) = compare_threads(args)?;
-        add(
-            "two threads against one, d = 100, M = 200000".into(),
-            format!("{} ms", digits(1e3 * two)),
-            format!("{} ms", digits(1e3 * one)),
-            one / two,
-            1.9,
-        );
+        let [two, one] = compare_threads(args)?;
+        let what = "two threads against one, d = 100, M = 200000";
+        add(what, [two, one].map(milliseconds), one / two, 1.9);
     }
     if wanted(Part::Pseudolikelihood) {
-        let (likelihood, flow) = compare_losses(args)?;
-        add(
-            "one evaluation, d = 100, M = 20000: pseudolikelihood against flow".into(),
-            format!("{} ms", digits(1e3 * likelihood)),
-            format!("{} ms", digits(1e3 * flow)),
-            flow / likelihood,
-            1.0 / 1.5,
-        );
+        let [likelihood, flow] = compare_losses(args)?;
+        let what = "one evaluation, d = 100, M = 20000: pseudolikelihood against flow";
+        let times = [likelihood, flow].map(milliseconds);
+        add(what, times, flow / likelihood, 1.0 / 1.5);
     }
     if wanted(Part::Precision) {
         for dim in PRECISION_DIMS {
-            let (single, double) = compare_precisions(args, dim)?;
-            add(
-                format!("whole fit, d = {dim}, M = 20000: single precision first against double"),
-                format!("{single:.2} s"),
-                format!("{double:.2} s"),
-                double / single,
-                1.7,
-            );
+            let [single, double] = compare_precisions(args, dim)?;
+            let what =
+                format!("whole fit, d = {dim}, M = 20000: single precision first against double");
+            add(&what, [single, double].map(seconds), double / single, 1.7);
         }
     }
     if wanted(Part::Fits) {
@@ -218,47 +190,70 @@ pub fn run(args: &Args) -> Result {
         let arrived = arrived.ok_or("a fit ends at its minimum")?;
         for (basis, at_least) in [("standardised", [8.0, 6.0]), ("binary", [150.0, 90.0])] {
             let peer = python(args, &["fit", path(&data), basis, &target.to_string()])?;
-            let seconds = number(&peer, "seconds")?;
-            let ours = if peer["reached"] == true {
+            let theirs = number(&peer, "seconds")?;
+            let missed = if peer["reached"] == true {
                 ""
             } else {
                 ", target not reached"
             };
-            add(
-                format!("whole fit, d = 100, M = 20000, scipy in {basis} units"),
+            let what = format!("whole fit, d = 100, M = 20000, scipy in {basis} units");
+            let times = [
                 format!("{:.2} s, {} it.", arrived.seconds, arrived.iteration),
-                format!("{seconds:.2} s, {} it.{ours}", peer["iterations"]),
-                seconds / arrived.seconds,
-                expected(at_least),
-            );
+                format!("{theirs:.2} s, {} it.{missed}", peer["iterations"]),
+            ];
+            add(&what, times, theirs / arrived.seconds, expected(at_least));
         }
     }
     if wanted(Part::Nodes) {
-        let (ours, theirs) = compare_nodes(args, folder.path())?;
-        add(
-            "PL fit node by node, d = 100, M = 20000, scikit-learn".into(),
-            format!("{ours:.2} s"),
-            format!("{theirs:.2} s"),
-            theirs / ours,
-            1.0,
-        );
+        let [ours, theirs] = compare_nodes(args, folder.path())?;
+        let what = "PL fit node by node, d = 100, M = 20000, scikit-learn";
+        add(what, [ours, theirs].map(seconds), theirs / ours, 1.0);
     }
     bar.finish_and_clear();
-    let header = [
-        "comparison",
-        "vectors",
-        "ours",
-        "theirs",
-        "ratio",
-        "at least",
-        "met",
-    ];
     let processor = Machine::this().processor;
     let notes = [format!(
         "measured on: {}",
         processor.as_deref().unwrap_or("unknown processor")
     )];
-    output.show(&markdown_table(&header, &rows), &notes)
+    output.show(&markdown_table(&HEADER, &rows), &notes)
+}
+
+/// The headings of a table of [`comparison`]s.
+pub const HEADER: [&str; 7] = [
+    "comparison",
+    "vectors",
+    "ours",
+    "theirs",
+    "ratio",
+    "at least",
+    "met",
+];
+
+/// Returns the line of one comparison: our time and theirs, and how often ours fits into theirs.
+pub fn comparison(
+    what: &str,
+    vectors: Vectors,
+    [ours, theirs]: [String; 2],
+    ratio: f64,
+    at_least: f64,
+) -> Vec<String> {
+    vec![
+        what.to_owned(),
+        vectors.to_string(),
+        ours,
+        theirs,
+        format!("{ratio:.1}"),
+        format!("{at_least:.1}"),
+        if ratio >= at_least { "yes" } else { "NO" }.to_owned(),
+    ]
+}
+
+pub fn milliseconds(time: f64) -> String {
+    format!("{} ms", digits(1e3 * time))
+}
+
+fn seconds(time: f64) -> String {
+    format!("{time:.2} s")
 }
 
 fn check_python(python: &str) -> Result {
@@ -309,89 +304,65 @@ fn path(path: &Path) -> &str {
 }
 
 /// Returns the seconds of one evaluation: ours, theirs.
-fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<(f64, f64)> {
+fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<[f64; 2]> {
     let (data, couplings) = (folder.join("x.npy"), folder.join("j.npy"));
     let states = random_states(case.samples, case.dim, case.active)?;
     ndarray_npy::write_npy(&data, &states.to_binary())?;
     ndarray_npy::write_npy(&couplings, random_couplings(case.dim)?.as_array())?;
     let timing = time_objective::Args {
-        dim: case.dim,
-        samples: case.samples,
-        active: case.active,
-        threads: 1,
         kernel: case.kernel,
-        repeats: 5,
-        fit_iterations: 0,
         data: Some(data.clone()),
         couplings: Some(couplings.clone()),
+        ..time_objective::Args::new(case.dim, case.samples)
     };
-    let (mut ours, mut theirs) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..args.rounds {
+    fastest(args.rounds, || {
         let mine = time_objective::time(&timing)?;
         let peer = python(args, &["time", path(&data), path(&couplings), "5"])?;
         let value = number(&peer, "value")?;
         if (mine.value / value - 1.0).abs() > 1e-10 {
             return Err(format!("K is {} here and {value} in numpy", mine.value).into());
         }
-        ours = ours.min(mine.min_seconds);
-        theirs = theirs.min(number(&peer, "min_seconds")?);
-    }
-    Ok((ours, theirs))
+        Ok([mine.min_seconds, number(&peer, "min_seconds")?])
+    })
 }
 
 /// Returns the seconds of one evaluation on one thread and on two.
-fn compare_threads(args: &Args) -> Result<(f64, f64)> {
-    let timing = |threads| {
-        time_objective::time(&time_objective::Args {
-            dim: 100,
-            samples: 200_000,
-            active: 0.5,
-            threads,
-            kernel: Choice::Auto,
-            repeats: 5,
-            fit_iterations: 0,
-            data: None,
-            couplings: None,
-        })
+fn compare_threads(args: &Args) -> Result<[f64; 2]> {
+    let timing = |threads| -> Result<f64> {
+        let plain = time_objective::Args::new(100, 200_000);
+        let timing = time_objective::time(&time_objective::Args { threads, ..plain })?;
+        Ok(timing.min_seconds)
     };
-    let (mut one, mut two) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..args.rounds {
-        one = one.min(timing(1)?.min_seconds);
-        two = two.min(timing(2)?.min_seconds);
-    }
-    Ok((one, two))
+    fastest(args.rounds, || Ok([timing(2)?, timing(1)?]))
 }
 
 /// Units of the fits that begin in single precision.
 const PRECISION_DIMS: [usize; 2] = [500, 1000];
 
 /// Returns the seconds of one evaluation on one thread: of the pseudolikelihood and of the flow.
-fn compare_losses(args: &Args) -> Result<(f64, f64)> {
+fn compare_losses(args: &Args) -> Result<[f64; 2]> {
     let samples = Samples::new(&random_states(20_000, 100, 0.5)?)?;
     let theta = vec![0.05; n_packed(100)];
     let mut grad = vec![0.0; theta.len()];
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
-    let mut best = [f64::INFINITY; 2];
-    for _ in 0..args.rounds {
-        for (best, loss) in best
-            .iter_mut()
-            .zip([MarginLoss::Logistic, MarginLoss::FLOW])
-        {
-            let terms = Terms::new(&samples, 0..100, Support::Full.pairs(100)?)?;
-            let mut sum = MarginSum::new(terms, loss);
-            for _ in 0..10 {
-                let start = Instant::now();
-                pool.install(|| sum.value_and_gradient(&theta, &mut grad));
-                *best = best.min(start.elapsed().as_secs_f64());
-            }
-        }
-    }
-    Ok((best[0], best[1]))
+    let mut time = |loss| -> Result<f64> {
+        let terms = Terms::new(&samples, 0..100, Support::Full.pairs(100)?)?;
+        let mut sum = MarginSum::new(terms, loss);
+        let [best] = fastest(10, || {
+            let start = Instant::now();
+            pool.install(|| sum.value_and_gradient(&theta, &mut grad));
+            Ok([start.elapsed().as_secs_f64()])
+        })?;
+        Ok(best)
+    };
+    fastest(args.rounds, || {
+        Ok([time(MarginLoss::Logistic)?, time(MarginLoss::FLOW)?])
+    })
 }
 
 /// Returns the seconds of a fit on one thread that begins in single precision, and of one that does
 /// not.
-fn compare_precisions(args: &Args, dim: usize) -> Result<(f64, f64)> {
+fn compare_precisions(args: &Args, dim: usize) -> Result<[f64; 2]> {
     // Chains in which a unit is like the one before with probability 0.7: half of the bits are set.
     let mut rng = rng::stream(3, 0);
     let mut data = ndarray::Array2::from_elem((20_000, dim), false);
@@ -410,8 +381,7 @@ fn compare_precisions(args: &Args, dim: usize) -> Result<(f64, f64)> {
         let fitter = Fitter::new(Mpf::default(), options)?;
         Ok(pool.install(|| fitter.fit(&samples))?)
     };
-    let (mut single, mut double) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..args.rounds.min(2) {
+    fastest(args.rounds.min(2), || {
         let (a, b) = (fit(true)?, fit(false)?);
         let (spins, expected) = (a.couplings.to_spins(), b.couplings.to_spins());
         let off = (&spins.couplings - &expected.couplings).mapv(f64::abs);
@@ -420,17 +390,13 @@ fn compare_precisions(args: &Args, dim: usize) -> Result<(f64, f64)> {
             let stops = format!("{:?} and {:?}", a.stop, b.stop);
             return Err(format!("K differs by {off:e} at d = {dim}, stops are {stops}").into());
         }
-        single = single.min(a.seconds);
-        double = double.min(b.seconds);
-    }
-    Ok((single, double))
+        Ok([a.seconds, b.seconds])
+    })
 }
 
 /// Writes samples of a 10×10 lattice with variance 1.
 fn lattice(folder: &Path) -> Result<(PathBuf, Samples)> {
-    let lattice = Lattice::new(10, 10, Boundary::Open)?;
-    let truth = lattice.spin_glass(1.0, &mut rng::stream(0, 0))?;
-    let states = ExactLattice::new(&truth, &lattice)?.draw(20_000, rng::next_seed(0));
+    let states = Glass::draw(10, 1.0, 20_000, 0)?.states;
     let data = folder.join("lattice.npy");
     ndarray_npy::write_npy(&data, &states.to_binary())?;
     Ok((data, Samples::new(&states)?))
@@ -451,7 +417,7 @@ fn fastest_fit(args: &Args, samples: &Samples) -> Result<mpf_ising::Fit> {
 }
 
 /// Returns the seconds of a node-wise pseudolikelihood fit on one thread: ours, scikit-learn's.
-fn compare_nodes(args: &Args, folder: &Path) -> Result<(f64, f64)> {
+fn compare_nodes(args: &Args, folder: &Path) -> Result<[f64; 2]> {
     let (data, samples) = lattice(folder)?;
     let options = FitOptions {
         mode: Mode::NodeWise,
@@ -472,5 +438,5 @@ fn compare_nodes(args: &Args, folder: &Path) -> Result<(f64, f64)> {
             }
         }
     }
-    Ok((fit.seconds, number(&peer, "seconds")?))
+    Ok([fit.seconds, number(&peer, "seconds")?])
 }

@@ -4,7 +4,8 @@
 //! turns and the fastest of each counts.
 
 use crate::Result;
-use crate::output::{Output, digits, markdown_table};
+use crate::compare_peers::{HEADER, comparison, milliseconds};
+use crate::output::{Output, fastest, markdown_table};
 use crate::reproduce_contacts::unpack;
 use mpf_core::Objective;
 use mpf_ising::internal::Vectors;
@@ -42,53 +43,32 @@ pub fn run(plmc: &Path, family: &Path, focus: &str, rounds: usize, output: &Outp
             .num_threads(threads)
             .build()?;
         objective.set_rough(rough);
-        let mut best = f64::INFINITY;
         // The first evaluation makes its memory.
-        for _ in 0..4 {
+        let [best] = fastest(4, || {
             let start = Instant::now();
             pool.install(|| objective.value_and_gradient(&theta, &mut grad));
-            best = best.min(start.elapsed().as_secs_f64());
-        }
+            Ok([start.elapsed().as_secs_f64()])
+        })?;
         Ok(best)
     };
-    let [mut double, mut single, mut two, mut theirs] = [f64::INFINITY; 4];
-    for _ in 0..rounds {
-        theirs = theirs.min(time_plmc(plmc, &plain, focus)?);
-        double = double.min(time(&mut objective, 1, false)?);
-        two = two.min(time(&mut objective, 2, false)?);
-        single = single.min(time(&mut objective, 1, true)?);
-    }
+    let [theirs, double, two, single] = fastest(rounds, || {
+        Ok([
+            time_plmc(plmc, &plain, focus)?,
+            time(&mut objective, 1, false)?,
+            time(&mut objective, 2, false)?,
+            time(&mut objective, 1, true)?,
+        ])
+    })?;
     let row = |what: &str, ours: f64, theirs: f64, at_least: f64| {
-        let met = if theirs / ours >= at_least {
-            "yes"
-        } else {
-            "NO"
-        };
-        vec![
-            what.to_owned(),
-            Vectors::default().to_string(),
-            format!("{} ms", digits(1e3 * ours)),
-            format!("{} ms", digits(1e3 * theirs)),
-            format!("{:.1}", theirs / ours),
-            format!("{at_least:.1}"),
-            met.to_owned(),
-        ]
+        let times = [ours, theirs].map(milliseconds);
+        comparison(what, Vectors::default(), times, theirs / ours, at_least)
     };
     let rows = [
         row("PL evaluation, plmc, f64, one thread", double, theirs, 5.0),
         row("PL evaluation, plmc, f32, one thread", single, theirs, 10.0),
         row("PL evaluation, two threads against one", two, double, 1.8),
     ];
-    let header = [
-        "comparison",
-        "vectors",
-        "ours",
-        "theirs",
-        "ratio",
-        "at least",
-        "met",
-    ];
-    output.show(&markdown_table(&header, &rows), &[])
+    output.show(&markdown_table(&HEADER, &rows), &[])
 }
 
 /// Returns the seconds of plmc's iterations with one evaluation. It prints tenths: their mean tells

@@ -6,13 +6,13 @@
 //! does not end.
 
 use crate::Result;
-use crate::output::{self, Entry, Experiment, Table, digits, markdown_table, tabulate};
+use crate::glass::Glass;
+use crate::output::{self, Entry, Experiment, Table, digits, markdown_table, slope, tabulate};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, units};
-use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason, rng};
-use mpf_ising::{Boundary, FitOptions, Fitter, IsingFlow, Lattice, Mpf, Neighbourhood, Samples};
-use mpf_samplers::ExactLattice;
+use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason};
+use mpf_ising::{FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
@@ -110,10 +110,7 @@ fn compute(
     checkpoint: &Checkpoint,
     cancel: &Cancel,
 ) -> Result<Option<Results>> {
-    let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
-    let truth = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
-    let exact = ExactLattice::new(&truth, &lattice)?;
-    let all = exact.draw(args.to, rng::next_seed(args.seed));
+    let glass = Glass::draw(args.lattice, args.variance, args.to, args.seed)?;
     let options = FitOptions {
         l2: args.l2,
         l2_on_fields: true,
@@ -129,9 +126,9 @@ fn compute(
     // A fit is timed, so it is not resumed in the middle.
     let points = units(checkpoint, cancel, "samples", sizes, name, |m, bar| {
         bar.set_message(format!("M = {m}"));
-        let samples = Samples::new(&all.slice(0..m))?;
+        let samples = Samples::new(&glass.states.slice(0..m))?;
         let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
-        let theta = truth.pack();
+        let theta = glass.truth.pack();
         let mut gradient = vec![0.0; theta.len()];
         let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
         let fit = fitter.fit(&samples)?;
@@ -149,8 +146,8 @@ fn compute(
         return Ok(None);
     }
     let slopes = Slopes {
-        evaluation_slope: slope(&points, |p| p.evaluation_seconds),
-        fit_slope: slope(&points, |p| p.fit_seconds),
+        evaluation_slope: exponent(&points, |p| p.evaluation_seconds),
+        fit_slope: exponent(&points, |p| p.fit_seconds),
     };
     let reading = reading(&points, slopes);
     Ok(Some(Results {
@@ -192,19 +189,15 @@ fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
     best
 }
 
-/// Returns the slope of ln seconds against ln M by least squares, over the upper half of the range.
-fn slope(points: &[Point], seconds: impl Fn(&Point) -> f64) -> f64 {
+/// Returns the slope of ln seconds against ln M over the upper half of the range.
+fn exponent(points: &[Point], seconds: impl Fn(&Point) -> f64) -> f64 {
     let logs: Vec<(f64, f64)> = points
         .iter()
         .map(|p| ((p.samples as f64).ln(), seconds(p).ln()))
         .collect();
     let middle = 0.5 * (logs[0].0 + logs[logs.len() - 1].0);
     let upper: Vec<(f64, f64)> = logs.into_iter().filter(|p| p.0 >= middle - 1e-9).collect();
-    let n = upper.len() as f64;
-    let mean = |f: fn(&(f64, f64)) -> f64| upper.iter().map(f).sum::<f64>() / n;
-    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
-    let covariance: f64 = upper.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
-    covariance / upper.iter().map(|p| (p.0 - x).powi(2)).sum::<f64>()
+    slope(&upper)
 }
 
 fn reading(points: &[Point], slopes: Slopes) -> Vec<String> {
@@ -367,8 +360,8 @@ mod tests {
             stop: StopReason::Converged,
         };
         let points: Vec<Point> = [10, 100, 1000, 10_000, 100_000].map(point).into();
-        assert!((slope(&points, |p| p.evaluation_seconds) - 0.93).abs() < 1e-9);
-        assert!((slope(&points, |p| p.fit_seconds) - 1.1).abs() < 1e-9);
+        assert!((exponent(&points, |p| p.evaluation_seconds) - 0.93).abs() < 1e-9);
+        assert!((exponent(&points, |p| p.fit_seconds) - 1.1).abs() < 1e-9);
         let text = reading(
             &points,
             Slopes {

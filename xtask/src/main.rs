@@ -22,6 +22,7 @@ mod fig2;
 mod fig3;
 mod fig_e1;
 mod fig_f1;
+mod glass;
 mod measure_scaling;
 mod output;
 mod program;

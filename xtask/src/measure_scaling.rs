@@ -12,8 +12,8 @@
 //! and not measured: θ goes down a binomial tree of ranks, the gradient comes up, and is added at every
 //! level. Between the measured d, c grows as d².
 
-use crate::output::{self, OutputArgs, digits, markdown_table};
-use crate::time_objective::{self, Choice, random_states};
+use crate::output::{self, OutputArgs, digits, fastest, markdown_table, tabulate};
+use crate::time_objective::{self, random_states};
 use crate::{Result, plot, program};
 use mpf_core::TreeSum;
 use plot::{Axes, Marks, STYLES, Series};
@@ -166,22 +166,21 @@ fn streamed(
     let needed = refused.split("this fit takes ").nth(1).unwrap_or_default();
     let needed: f64 = needed.split(" MB").next().unwrap_or_default().parse()?;
     let least = (needed.ceil() + 1.0).to_string();
-    let mut found = Streamed {
+    let mut bytes_per_evaluation = 0.0;
+    let [seconds_in_memory, seconds_streamed] = fastest(args.runs, || {
+        let held = fit(&["--in-memory", "--held-out", "0", "--polish", "0"])?;
+        let read = fit(&["--memory", &least])?;
+        bytes_per_evaluation = read.bytes_per_evaluation;
+        Ok([held, read].map(|run| run.seconds_per_evaluation))
+    })?;
+    std::fs::remove_file(&packed)?;
+    Ok(Streamed {
         dim,
         samples,
-        seconds_in_memory: f64::INFINITY,
-        seconds_streamed: f64::INFINITY,
-        bytes_per_evaluation: 0.0,
-    };
-    for _ in 0..args.runs {
-        let held = fit(&["--in-memory", "--held-out", "0", "--polish", "0"])?;
-        found.seconds_in_memory = found.seconds_in_memory.min(held.seconds_per_evaluation);
-        let read = fit(&["--memory", &least])?;
-        found.seconds_streamed = found.seconds_streamed.min(read.seconds_per_evaluation);
-        found.bytes_per_evaluation = read.bytes_per_evaluation;
-    }
-    std::fs::remove_file(&packed)?;
-    Ok(found)
+        seconds_in_memory,
+        seconds_streamed,
+        bytes_per_evaluation,
+    })
 }
 
 /// Times fits of one packed file by ranks and threads; with several ranks if there is MPI.
@@ -259,30 +258,22 @@ fn run_fit(
 fn pace(dim: usize) -> Result<Pace> {
     let samples = 4_000_000 / dim;
     let timing = time_objective::time(&time_objective::Args {
-        dim,
-        samples,
-        active: 0.5,
-        threads: 1,
-        kernel: Choice::Auto,
         repeats: 3,
-        fit_iterations: 0,
-        data: None,
-        couplings: None,
+        ..time_objective::Args::new(dim, samples)
     })?;
     let n = n_numbers(dim);
-    let mut best = f64::INFINITY;
-    for _ in 0..20 {
+    let [seconds_per_addition] = fastest(20, || {
         let mut sum = TreeSum::default();
         sum.push(0, vec![1.0; n]);
         let other = vec![2.0; n];
         let start = Instant::now();
         sum.push(1, other);
-        best = best.min(start.elapsed().as_secs_f64());
-    }
+        Ok([start.elapsed().as_secs_f64()])
+    })?;
     Ok(Pace {
         dim,
         seconds_per_sample: timing.min_seconds / samples as f64,
-        seconds_per_addition: best,
+        seconds_per_addition,
     })
 }
 
@@ -324,41 +315,42 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
     let machine = output::Machine::this();
     let processor = machine.processor.unwrap_or_default();
     let vectors = mpf_ising::internal::Vectors::default();
-    let rows = streams.iter().map(|stream| {
-        vec![
-            stream.dim.to_string(),
-            stream.samples.to_string(),
-            digits(stream.seconds_in_memory),
-            digits(stream.seconds_streamed),
-            digits(stream.seconds_streamed / stream.seconds_in_memory),
-            digits(1e-6 * stream.bytes_per_evaluation),
-        ]
-    });
-    let head = [
-        "d",
-        "M",
-        "in memory, s an evaluation",
-        "streamed, s an evaluation",
-        "ratio",
-        "MB read an evaluation",
-    ];
+    let (head, rows) = tabulate(
+        streams,
+        &[
+            ("d", &|s| s.dim.to_string()),
+            ("M", &|s| s.samples.to_string()),
+            ("in memory, s an evaluation", &|s| {
+                digits(s.seconds_in_memory)
+            }),
+            ("streamed, s an evaluation", &|s| digits(s.seconds_streamed)),
+            ("ratio", &|s| {
+                digits(s.seconds_streamed / s.seconds_in_memory)
+            }),
+            ("MB read an evaluation", &|s| {
+                digits(1e-6 * s.bytes_per_evaluation)
+            }),
+        ],
+    );
     let mut text = format!(
         "Measured: {processor}, {vectors}; the file is in the system's cache\n\n{}\n",
-        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+        markdown_table(&head, &rows)
     );
-    let rows = fits.iter().map(|fit| {
-        vec![
-            fit.ranks.to_string(),
-            fit.threads.to_string(),
-            digits(fit.seconds_per_evaluation),
-        ]
-    });
-    let head = ["ranks", "threads of each", "seconds an evaluation"];
+    let (head, rows) = tabulate(
+        fits,
+        &[
+            ("ranks", &|f| f.ranks.to_string()),
+            ("threads of each", &|f| f.threads.to_string()),
+            ("seconds an evaluation", &|f| {
+                digits(f.seconds_per_evaluation)
+            }),
+        ],
+    );
     text += &format!(
         "Measured: {} samples × {} units, streamed\n\n{}\n",
         args.samples,
         args.dim,
-        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+        markdown_table(&head, &rows)
     );
     let head: Vec<String> = ["d", "M"]
         .map(str::to_owned)

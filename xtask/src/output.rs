@@ -145,6 +145,29 @@ impl Spread {
     }
 }
 
+/// Returns the slope of a line through `points` by least squares.
+pub fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let mean = |f: fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let covariance: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    covariance / points.iter().map(|p| (p.0 - x).powi(2)).sum::<f64>()
+}
+
+/// Runs `time` so often and returns the shortest of each of its times.
+pub fn fastest<const N: usize>(
+    rounds: usize,
+    mut time: impl FnMut() -> Result<[f64; N]>,
+) -> Result<[f64; N]> {
+    let mut best = [f64::INFINITY; N];
+    for _ in 0..rounds {
+        for (best, seconds) in best.iter_mut().zip(time()?) {
+            *best = best.min(seconds);
+        }
+    }
+    Ok(best)
+}
+
 /// Fails if expectations did not hold.
 pub fn check_expectations(failed: usize) -> Result {
     match failed {

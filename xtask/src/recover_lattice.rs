@@ -1,11 +1,11 @@
 //! Fits lattices with known couplings over several seeds, at full size.
 
 use crate::Result;
+use crate::glass::Glass;
 use crate::output::{digits, markdown_table, tabulate};
 use crate::run::{RunArgs, units};
-use mpf_core::{Cancel, StopReason, rng};
-use mpf_ising::{Boundary, FitOptions, Fitter, Lattice, Mpf, Samples};
-use mpf_samplers::ExactLattice;
+use mpf_core::{Cancel, StopReason};
+use mpf_ising::{FitOptions, Fitter, Mpf, Samples};
 use serde::{Deserialize, Serialize};
 
 #[derive(clap::Args, Serialize)]
@@ -45,16 +45,14 @@ struct Recovery {
 }
 
 fn recover(args: &Args, seed: u64, cancel: &Cancel) -> Result<Recovery> {
-    let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
-    let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
-    let states = ExactLattice::new(&truth, &lattice)?.draw(args.samples, rng::next_seed(seed));
+    let glass = Glass::draw(args.lattice, args.variance, args.samples, seed)?;
     let mut options = FitOptions::default();
     options.minimizer.max_iterations = args.max_iterations;
     options.minimizer.cancel = cancel.clone();
-    let fit = Fitter::new(Mpf::default(), options)?.fit(&Samples::new(&states)?)?;
+    let fit = Fitter::new(Mpf::default(), options)?.fit(&Samples::new(&glass.states)?)?;
     Ok(Recovery {
         seed,
-        error: fit.couplings.mean_square_error(&truth),
+        error: fit.couplings.mean_square_error(&glass.truth),
         iterations: fit.iterations,
         seconds: fit.seconds,
         stop: fit.stop,

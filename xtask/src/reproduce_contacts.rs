@@ -3,8 +3,8 @@
 //! A family is `NAME.fasta.gz` with `NAME_distances.dat`: column i, column j, another program's score,
 //! and the distance in Å. A contact is nearer than 7 Å and more than 4 columns apart.
 
-use crate::output::{OutputArgs, digits, markdown_table};
-use crate::plot::{STYLES, TEXT, TITLE, svg};
+use crate::output::{OutputArgs, digits, markdown_table, tabulate};
+use crate::plot::{STYLES, chart, key, mesh, svg};
 use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
 use mpf_core::Cancel;
@@ -136,36 +136,26 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     for family in &families {
         output.write(&format!("{family}.svg"), &figure(family, &rows)?)?;
     }
-    let header = [
-        "family",
-        "method",
-        "λ",
-        "sequences",
-        "sites",
-        "L/5",
-        "L/2",
-        "L",
-        "2L",
-        "iterations",
-        "seconds",
-    ];
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let mut cells = vec![
-                row.family.clone(),
-                row.method.to_owned(),
-                digits(row.lambda),
-                format!("{} ({:.0})", row.sequences, row.effective),
-                row.sites.to_string(),
-            ];
-            let part = |p: &Option<f64>| p.map_or("–".to_owned(), |p| format!("{p:.3}"));
-            cells.extend(row.precision.iter().map(part));
-            cells.push(row.iterations.to_string());
-            cells.push(format!("{:.1}", row.seconds));
-            cells
-        })
-        .collect();
+    let part =
+        |row: &Row, at: usize| row.precision[at].map_or("–".to_owned(), |p| format!("{p:.3}"));
+    let (header, cells) = tabulate(
+        &rows,
+        &[
+            ("family", &|r| r.family.clone()),
+            ("method", &|r| r.method.to_owned()),
+            ("λ", &|r| digits(r.lambda)),
+            ("sequences", &|r| {
+                format!("{} ({:.0})", r.sequences, r.effective)
+            }),
+            ("sites", &|r| r.sites.to_string()),
+            ("L/5", &|r| part(r, 0)),
+            ("L/2", &|r| part(r, 1)),
+            ("L", &|r| part(r, 2)),
+            ("2L", &|r| part(r, 3)),
+            ("iterations", &|r| r.iterations.to_string()),
+            ("seconds", &|r| format!("{:.1}", r.seconds)),
+        ],
+    );
     output.show(&markdown_table(&header, &cells), &[])
 }
 
@@ -193,17 +183,9 @@ fn figure(family: &str, rows: &[Row]) -> Result<String> {
         .unwrap_or(2)
         .max(2);
     svg((560, 420), |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(family, TITLE)
-            .margin(8)
-            .x_label_area_size(40)
-            .y_label_area_size(50)
+        let mut chart = chart(area, family, 50)
             .build_cartesian_2d((1.0..most as f64).log_scale(), 0.0..1.02)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.label_style(TEXT)
-            .x_desc("pairs")
-            .y_desc("part of contacts")
-            .draw()?;
+        mesh(&mut chart, ("pairs", 11), ("part of contacts", 11))?;
         for (row, style) in rows.iter().zip(STYLES) {
             // A dot for each power of two.
             let ranks = (0..)
@@ -214,11 +196,6 @@ fn figure(family: &str, rows: &[Row]) -> Result<String> {
                 .collect();
             style.draw(&mut chart, &points, row.method)?;
         }
-        chart
-            .configure_series_labels()
-            .label_font(TEXT)
-            .border_style(BLACK)
-            .draw()?;
-        Ok(())
+        key(&mut chart, SeriesLabelPosition::MiddleRight)
     })
 }

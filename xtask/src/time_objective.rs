@@ -42,6 +42,23 @@ pub struct Args {
     pub couplings: Option<PathBuf>,
 }
 
+impl Args {
+    /// Returns the defaults for a problem of this size.
+    pub fn new(dim: usize, samples: usize) -> Self {
+        Self {
+            dim,
+            samples,
+            active: 0.5,
+            threads: 1,
+            kernel: Choice::Auto,
+            repeats: 5,
+            fit_iterations: 0,
+            data: None,
+            couplings: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {
     /// The choice of a fit.

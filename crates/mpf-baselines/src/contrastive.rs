@@ -194,14 +194,9 @@ pub(crate) struct Cd;
 impl Method for Cd {
     fn describe(&self) -> Description {
         Description {
-            name: "cd",
-            title: "CD",
-            summary: "Contrastive divergence",
             takes: &[Takes::Support, Takes::Updates],
-            objective: None,
-            max_units: usize::MAX,
-            is_local: false,
             competes: false,
+            ..Description::new("cd", "CD", "Contrastive divergence")
         }
     }
 

@@ -55,14 +55,8 @@ pub(crate) struct Independent;
 impl Method for Independent {
     fn describe(&self) -> Description {
         Description {
-            name: "independent",
-            title: "independent",
-            summary: "No couplings: the null model",
-            takes: &[],
             objective: Some(OwnObjective::LogLikelihood),
-            max_units: usize::MAX,
-            is_local: false,
-            competes: true,
+            ..Description::new("independent", "independent", "No couplings: the null model")
         }
     }
 

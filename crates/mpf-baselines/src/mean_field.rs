@@ -246,14 +246,8 @@ pub(crate) struct Tap;
 impl Method for Tap {
     fn describe(&self) -> Description {
         Description {
-            name: "tap",
-            title: "TAP",
-            summary: "Mean field theory with the TAP correction",
             takes: &[Takes::Damping],
-            objective: None,
-            max_units: usize::MAX,
-            is_local: false,
-            competes: true,
+            ..Description::new("tap", "TAP", "Mean field theory with the TAP correction")
         }
     }
 

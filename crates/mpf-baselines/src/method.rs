@@ -67,6 +67,22 @@ pub struct Description {
     pub competes: bool,
 }
 
+impl Description {
+    /// Returns what holds of most methods, and no options.
+    pub const fn new(name: &'static str, title: &'static str, summary: &'static str) -> Self {
+        Self {
+            name,
+            title,
+            summary,
+            takes: &[],
+            objective: None,
+            max_units: usize::MAX,
+            is_local: false,
+            competes: true,
+        }
+    }
+}
+
 /// Options of all methods in one list, unchecked; [`Description::takes`] says which of them a
 /// method uses.
 #[derive(Clone, Debug)]

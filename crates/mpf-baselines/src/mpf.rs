@@ -5,9 +5,6 @@ use mpf_ising::Mpf;
 
 pub(crate) static MPF: FitterMethod<Mpf> = FitterMethod {
     description: Description {
-        name: "mpf",
-        title: "MPF",
-        summary: "Minimum probability flow",
         takes: &[
             Takes::Penalties,
             Takes::Neighbourhoods,
@@ -17,9 +14,8 @@ pub(crate) static MPF: FitterMethod<Mpf> = FitterMethod {
             Takes::Potential,
         ],
         objective: Some(OwnObjective::Flow),
-        max_units: usize::MAX,
         is_local: true,
-        competes: true,
+        ..Description::new("mpf", "MPF", "Minimum probability flow")
     },
     estimator: |options| Mpf {
         neighbourhood: options.neighbourhood,

@@ -11,12 +11,8 @@ use crate::Result;
 use crate::error::Error;
 use crate::pseudolikelihood::Pseudolikelihood;
 use crate::sample_scores::margin_shifts;
-use mpf_core::{FlowForm, Objective};
 use mpf_ising::internal::check_units;
-use mpf_ising::{
-    Couplings, Estimator, Exact, FitOptions, Fitter, MarginLoss, MarginSum, Mpf, Samples, Support,
-    Terms, get_bit,
-};
+use mpf_ising::{Couplings, Exact, FitOptions, Fitter, Samples, get_bit};
 use serde::Serialize;
 
 /// The objectives of a model on a data set, without penalties. Never NaN.
@@ -70,57 +66,20 @@ impl Objectives {
         } else {
             None
         };
-        let log_rise_by_unit = match couplings.potential() {
-            None => (0..d)
-                .map(|unit| node_value(couplings, samples, unit))
-                .collect::<Result<Vec<f64>>>()?,
-            Some(_) => node_values(couplings, samples),
-        };
+        let log_rise_by_unit = node_values(couplings, samples);
         let rise: Vec<f64> = log_rise_by_unit.iter().map(|v| v.exp()).collect();
         Ok(Self {
             log_likelihood,
             mpf: rise.iter().sum(),
-            pseudolikelihood: match couplings.potential() {
-                None => joint_value(couplings, samples, MarginLoss::Logistic)?,
-                Some(_) => Fitter::new(Pseudolikelihood, FitOptions::default())?
-                    .objective_value(couplings, samples)?,
-            },
+            pseudolikelihood: Fitter::new(Pseudolikelihood, FitOptions::default())?
+                .objective_value(couplings, samples)?,
             rise,
             log_rise: log_rise_by_unit.iter().sum(),
         })
     }
 }
 
-/// The mean over samples of Σ_i φ(a_i).
-fn joint_value(couplings: &Couplings, samples: &Samples, loss: MarginLoss) -> Result<f64> {
-    let d = samples.n_units();
-    let pairs = Support::Full.pairs(d)?;
-    let spins = couplings.to_spins();
-    let mut theta = spins.fields.to_vec();
-    theta.extend(pairs.iter().map(|&pair| spins.couplings[pair]));
-    let mut sum = MarginSum::new(Terms::new(samples, 0..d, pairs)?, loss);
-    Ok(sum.value_and_gradient(&theta, &mut vec![0.0; theta.len()]))
-}
-
-/// ln of the mean over samples of exp(−a_unit), which does not overflow.
-fn node_value(couplings: &Couplings, samples: &Samples, unit: usize) -> Result<f64> {
-    let spins = couplings.to_spins();
-    let pairs: Vec<(usize, usize)> = (0..samples.n_units())
-        .filter(|&j| j != unit)
-        .map(|j| (unit.min(j), unit.max(j)))
-        .collect();
-    let mut theta = vec![spins.fields[unit]];
-    theta.extend(pairs.iter().map(|&pair| spins.couplings[pair]));
-    let terms = Terms::new(samples, unit..unit + 1, pairs)?;
-    let log_flow = Mpf {
-        form: FlowForm::Log,
-        ..Mpf::default()
-    };
-    let mut log_flow = log_flow.objective(terms);
-    Ok(log_flow.value_and_gradient(&theta, &mut vec![0.0; theta.len()]))
-}
-
-/// The same of all units of a K-pairwise model, which the kernel does not know by unit.
+/// Returns ln RISE_i of every unit i.
 fn node_values(couplings: &Couplings, samples: &Samples) -> Vec<f64> {
     let spins = couplings.to_spins();
     let margins: Vec<Vec<f64>> = (samples.states().rows())

@@ -54,9 +54,6 @@ impl MarginEstimator for Pseudolikelihood {
 
 pub(crate) static PL: FitterMethod<Pseudolikelihood> = FitterMethod {
     description: Description {
-        name: "pl",
-        title: "PL",
-        summary: "Pseudolikelihood",
         takes: &[
             Takes::Penalties,
             Takes::NodeWise,
@@ -65,9 +62,8 @@ pub(crate) static PL: FitterMethod<Pseudolikelihood> = FitterMethod {
             Takes::Potential,
         ],
         objective: Some(OwnObjective::Pseudolikelihood),
-        max_units: usize::MAX,
         is_local: true,
-        competes: true,
+        ..Description::new("pl", "PL", "Pseudolikelihood")
     },
     estimator: |_| Pseudolikelihood,
     sandwich: margin_sandwich,

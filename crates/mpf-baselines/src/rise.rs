@@ -51,14 +51,10 @@ const TAKES: &[Takes] = &[
 
 pub(crate) static RISE: FitterMethod<Mpf> = FitterMethod {
     description: Description {
-        name: "rise",
-        title: "RISE",
-        summary: "RISE: interaction screening, row by row",
         takes: TAKES,
         objective: Some(OwnObjective::Flow),
-        max_units: usize::MAX,
         is_local: true,
-        competes: true,
+        ..Description::new("rise", "RISE", "RISE: interaction screening, row by row")
     },
     estimator: |options| Mpf {
         neighbourhood: options.neighbourhood,
@@ -70,14 +66,11 @@ pub(crate) static RISE: FitterMethod<Mpf> = FitterMethod {
 
 pub(crate) static LOG_RISE: FitterMethod<Mpf> = FitterMethod {
     description: Description {
-        name: "logrise",
-        title: "logRISE",
-        summary: "logRISE",
         takes: TAKES,
         objective: Some(OwnObjective::LogRise),
-        max_units: usize::MAX,
         is_local: true,
         competes: false,
+        ..Description::new("logrise", "logRISE", "logRISE")
     },
     estimator: |options| Mpf {
         neighbourhood: options.neighbourhood,

@@ -170,19 +170,19 @@ impl CheckpointArgs {
         };
         *under_way() = UnderWay::Ended;
         let at = path.display();
-        let failure = match outcome {
+        match outcome {
             Ok(done) => {
                 if let Err(error) = checkpoint.remove() {
                     console.alarm(&format!("cannot remove the checkpoint {at}: {error}"));
                 }
-                return Ok(done);
+                Ok(done)
             }
-            Err(failure) => failure,
-        };
-        if ![INTERRUPTED, FAILED].contains(&failure.code) {
-            return Err(failure);
+            // Of wrong input there is nothing to keep.
+            Err(failure) if [INTERRUPTED, FAILED].contains(&failure.code) => {
+                Err(self.keep(checkpoint, failure))
+            }
+            failed => failed,
         }
-        Err(self.keep(checkpoint, failure))
     }
 
     /// Writes the checkpoint of work that ended with `failure`; returns the failure to report.

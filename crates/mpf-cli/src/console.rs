@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The options of the command line that decide what is printed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Console {
     /// Results as one JSON object on standard output, and nothing else but errors.
     pub json: bool,
@@ -28,10 +28,9 @@ impl Console {
     /// Returns a console that prints nothing but alarms.
     pub fn silent() -> Self {
         Self {
-            json: false,
             quiet: true,
-            verbose: false,
             is_taken: true,
+            ..Self::default()
         }
     }
 

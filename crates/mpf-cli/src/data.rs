@@ -136,11 +136,8 @@ impl Raster {
         let mut sorted: Vec<&String> = names.iter().flatten().collect();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let path = path.display();
-            return Err(
-                Failure::input(format!("{path}: two units are named {:?}", twice[0]))
-                    .hint("units need names of their own"),
-            );
+            let why = format!("two units are named {:?}", twice[0]);
+            return Err(Failure::at(path, why).hint("units need names of their own"));
         }
         let columns = packed.columns();
         let n_columns = packed.n_columns();
@@ -153,7 +150,7 @@ impl Raster {
             return Err(args.no_column(wanted, "--counts"));
         }
         let empty = || {
-            Failure::input(format!("{}: there are no data in it", path.display()))
+            Failure::at(path, "there are no data in it")
                 .hint("at least one row and one unit are needed")
         };
         let packed = packed.finish().ok_or_else(empty)?;
@@ -257,33 +254,26 @@ impl Raster {
     /// # Errors
     /// Counts that are no whole numbers, or too many.
     pub fn every_sample(&self, why: &str) -> Result<Cow<'_, States>, Failure> {
+        let wrong = |what: String| Failure::input(format!("{}: {what}", self.file));
         if self.unknown.is_some() {
-            let why = format!(
-                "{}: entries are missing, but {why} needs whole samples",
-                self.file
-            );
-            return Err(
-                Failure::input(why).hint("--missing drop leaves out rows with missing entries")
-            );
+            let what = format!("entries are missing, but {why} needs whole samples");
+            return Err(wrong(what).hint("--missing drop leaves out rows with missing entries"));
         }
         let Some(weights) = &self.weights else {
             return Ok(Cow::Borrowed(&self.states));
         };
         if let Some(row) = weights.iter().position(|w| w.fract() != 0.0) {
-            let why = format!(
-                "{}: the count of row {row} is {}, but {why} needs whole numbers",
-                self.file, weights[row]
-            );
-            return Err(Failure::input(why));
+            let count = weights[row];
+            return Err(wrong(format!(
+                "the count of row {row} is {count}, but {why} needs whole numbers"
+            )));
         }
         let total: f64 = weights.iter().sum();
         if total > MOST_EXPANDED {
-            let why = format!(
-                "{}: the counts add up to {total}, but {why} works on every sample by itself and \
-                 takes at most {MOST_EXPANDED}",
-                self.file
-            );
-            return Err(Failure::input(why));
+            return Err(wrong(format!(
+                "the counts add up to {total}, but {why} works on every sample by itself and takes \
+                 at most {MOST_EXPANDED}"
+            )));
         }
         self.room.check(
             &format!("{}: every sample by itself, for {why},", self.file),
@@ -299,10 +289,7 @@ impl Raster {
 
     /// Returns the names of the units, or their numbers if they have none.
     pub fn names_or_numbers(&self) -> Vec<String> {
-        match &self.names {
-            Some(names) => names.clone(),
-            None => (0..self.states.n_units()).map(|i| i.to_string()).collect(),
-        }
+        names_or_numbers(self.names.as_deref(), self.states.n_units())
     }
 
     /// Returns the folds for cross-validation. Expanded rows have no order in time, and blocks of them
@@ -338,4 +325,12 @@ impl Raster {
             fingerprint: hash.to_string(),
         }
     }
+}
+
+/// Returns the names of `n` units, numbers from 0 if they have none.
+pub(crate) fn names_or_numbers(names: Option<&[String]>, n: usize) -> Vec<String> {
+    names.map_or_else(
+        || (0..n).map(|i| i.to_string()).collect(),
+        <[String]>::to_vec,
+    )
 }

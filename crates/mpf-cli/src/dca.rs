@@ -480,11 +480,7 @@ impl Outcome<'_> {
             row
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        format!(
-            "# {MARK} {}\n{}",
-            env!("CARGO_PKG_VERSION"),
-            csv(&header, &rows)
-        )
+        marked_csv(&header, &rows)
     }
 
     /// Returns `scores` (L × L), `fields` (L × q), `couplings` (pairs × q × q) with their `pairs`, and
@@ -610,8 +606,15 @@ impl Outcome<'_> {
             })
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        let table = csv(&["site", "from", "to", "energy_change"], &rows);
-        let table = format!("# {MARK} {}\n{table}", env!("CARGO_PKG_VERSION"));
+        let table = marked_csv(&["site", "from", "to", "energy_change"], &rows);
         files::write(path, table.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
     }
+}
+
+fn marked_csv(header: &[&str], rows: &[Vec<String>]) -> String {
+    format!(
+        "# {MARK} {}\n{}",
+        env!("CARGO_PKG_VERSION"),
+        csv(header, rows)
+    )
 }

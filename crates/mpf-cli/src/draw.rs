@@ -37,14 +37,6 @@ pub enum SamplerName {
     Exact,
 }
 
-impl SamplerName {
-    /// Returns the name on the command line.
-    pub fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |v| v.get_name().to_owned())
-    }
-}
-
 /// Options of [`draw`].
 #[derive(Clone, Debug)]
 pub struct DrawOptions<'a> {

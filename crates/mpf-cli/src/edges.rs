@@ -14,9 +14,9 @@ use std::path::Path;
 /// A [`Failure`] with the line that is wrong.
 pub fn read(path: &Path, names: &[String]) -> Result<Support, Failure> {
     let text = String::from_utf8(memory::read_file(path)?)
-        .map_err(|_| Failure::input(format!("{}: this is no text in UTF-8", path.display())))?;
+        .map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
     parse(&text, names).map_err(|(line, why)| {
-        Failure::input(format!("{}: line {line}: {why}", path.display()))
+        Failure::at(path, format!("line {line}: {why}"))
             .hint("an edge is two units, by name or by number from 0")
     })
 }

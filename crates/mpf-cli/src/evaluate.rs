@@ -3,6 +3,8 @@
 mod evaluation;
 mod page;
 
+pub(crate) use evaluation::Compared;
+
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::draw::{self, DrawOptions, SamplerName, Target};

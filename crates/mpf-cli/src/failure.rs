@@ -26,13 +26,29 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A wrong input.
-    pub fn input(message: impl Into<String>) -> Self {
+    fn new(code: u8, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             hint: None,
-            code: WRONG_INPUT,
+            code,
         }
+    }
+
+    /// Refuses the first option that is given, if any: `why` says it of the option.
+    pub fn given(
+        options: &[(bool, &str)],
+        why: impl Fn(&str) -> String,
+        hint: &str,
+    ) -> Result<(), Self> {
+        match options.iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => Err(Self::input(why(option)).hint(hint)),
+            None => Ok(()),
+        }
+    }
+
+    /// A wrong input.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self::new(WRONG_INPUT, message)
     }
 
     /// A file with something wrong in it.
@@ -59,20 +75,13 @@ impl Failure {
 
     /// A file that could not be written although it could be at the start.
     pub fn unwritten(path: &Path, error: &std::io::Error) -> Self {
-        Self {
-            message: format!("cannot write {}: {}", path.display(), plain(error)),
-            hint: Some("an existing file of that name is untouched".into()),
-            code: FAILED,
-        }
+        Self::system(format!("cannot write {}: {}", path.display(), plain(error)))
+            .hint("an existing file of that name is untouched")
     }
 
     /// A failure that no input caused.
     pub fn system(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: None,
-            code: FAILED,
-        }
+        Self::new(FAILED, message)
     }
 
     /// A figure that could not be drawn.
@@ -90,11 +99,7 @@ impl Failure {
 
     /// Ctrl-C or SIGTERM.
     pub fn interrupted() -> Self {
-        Self {
-            message: "interrupted: nothing was written".into(),
-            hint: None,
-            code: INTERRUPTED,
-        }
+        Self::new(INTERRUPTED, "interrupted: nothing was written")
     }
 }
 

@@ -4,10 +4,10 @@ pub mod clusters;
 pub mod network;
 pub mod slope;
 
+use crate::evaluate::Compared;
 use mpf_report::Result;
-use mpf_report::plot::{Area, BLUE, INK, RED, TEXT, TITLE, short, svg};
+use mpf_report::plot::{Area, BLUE, INK, RED, TEXT, TITLE, chart, key, mesh, short, svg};
 use mpf_report::text::visible;
-use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
@@ -54,68 +54,6 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     }
     let room = (0.05 * (high - low)).max(1e-12 + 1e-3 * high.abs());
     low - room..high + room
-}
-
-/// Starts a chart with its title and space for labels, `left` pixels for those of the y axis.
-fn chart<'a, 'b>(
-    area: &'a Area<'b>,
-    title: &str,
-    left: u32,
-) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
-    let mut builder = ChartBuilder::on(area);
-    builder
-        .caption(title, TITLE.into_font())
-        .margin(8)
-        .margin_right(18)
-        .x_label_area_size(42)
-        .y_label_area_size(left);
-    builder
-}
-
-/// Draws a legend in the upper right corner.
-fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Result
-where
-    X: Ranged<ValueType = f64>,
-    Y: Ranged<ValueType = f64>,
-{
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .label_font(TEXT)
-        .border_style(INK.mix(0.2))
-        .background_style(WHITE)
-        .draw()?;
-    Ok(())
-}
-
-/// Draws axes with their names and about as many labels as asked for; without labels of y, no lines
-/// across either.
-fn mesh<'a, X, Y>(
-    chart: &mut ChartContext<'a, SVGBackend<'_>, Cartesian2d<X, Y>>,
-    (x, x_labels): (&str, usize),
-    (y, y_labels): (&str, usize),
-) -> Result
-where
-    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    let mut style = chart.configure_mesh();
-    if y_labels == 0 {
-        style.disable_y_mesh();
-    }
-    style
-        .x_desc(x)
-        .y_desc(y)
-        .x_labels(x_labels)
-        .y_labels(y_labels)
-        .label_style(TEXT)
-        .axis_desc_style(TEXT)
-        .light_line_style(INK.mix(0.05))
-        .bold_line_style(INK.mix(0.12))
-        .x_label_formatter(&|v| short(*v))
-        .y_label_formatter(&|v| short(*v))
-        .draw()?;
-    Ok(())
 }
 
 /// Draws points, the line where x and y are equal, and a fitted line with its slope.
@@ -353,7 +291,7 @@ pub fn histogram(title: &str, x: &str, values: &[f64], clip: f64) -> Result<Stri
                 .label(format!("{zeros} exactly zero"))
                 .legend(|(x, y)| Rectangle::new([(x + 10, y - 6), (x + 14, y + 6)], INK.filled()));
         }
-        legend(&mut chart)
+        key(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
@@ -420,31 +358,18 @@ fn shortened(name: &str, longest: usize) -> String {
     name.chars().take(longest - 1).chain(['…']).collect()
 }
 
-/// The probability of a number of active units in model and data, with standard errors.
-#[derive(Clone, Copy, Debug)]
-pub struct Chance {
-    /// Of the model.
-    pub model: f64,
-    /// Its error; 0 if it is exact.
-    pub model_error: f64,
-    /// Of the data.
-    pub data: f64,
-    /// Its error.
-    pub data_error: f64,
-}
-
 /// Draws the probability of 0, 1, 2 … active units on a log scale that ends near 1/M, for M samples:
 /// a line for the model, points for the data, and bands of two standard errors. Where the data have
 /// none, their band ends at 3/M: a larger chance would have shown itself in 95 of 100 recordings.
-pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<String> {
+pub fn counts(title: &str, chances: &[Compared], n_samples: usize) -> Result<String> {
     let rarest = 1.0 / n_samples.max(2) as f64;
     let decades = -rarest.log10().floor();
     // A little below the decade, so that its label is drawn.
     let low = 0.95 * 10f64.powf(-decades);
-    let is_shown = |c: &Chance| c.model >= low || c.data >= low;
+    let is_shown = |c: &Compared| c.model >= low || c.data >= low;
     let last = chances.iter().rposition(is_shown).unwrap_or(0).max(1);
     let shown = &chances[..chances.len().min(last + 1)];
-    let band = |of: &dyn Fn(&Chance) -> (f64, f64)| -> Vec<(f64, f64)> {
+    let band = |of: &dyn Fn(&Compared) -> (f64, f64)| -> Vec<(f64, f64)> {
         let edge = |sign: f64| {
             let of = &of;
             shown.iter().enumerate().map(move |(n, c)| {
@@ -455,7 +380,7 @@ pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<Strin
         let upper: Vec<_> = edge(1.0).collect();
         upper.into_iter().chain(edge(-1.0).rev()).collect()
     };
-    let of_data = |c: &Chance| {
+    let of_data = |c: &Compared| {
         if c.data > 0.0 {
             (c.data, c.data_error)
         } else {
@@ -469,10 +394,10 @@ pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<Strin
         mesh(&mut chart, ("active units", 6), ("probability", labels))?;
         chart.draw_series([Polygon::new(band(&of_data), BLUE.mix(0.18).filled())])?;
         if shown.iter().any(|c| c.model_error > 0.0) {
-            let of_model = |c: &Chance| (c.model, c.model_error);
+            let of_model = |c: &Compared| (c.model, c.model_error);
             chart.draw_series([Polygon::new(band(&of_model), RED.mix(0.15).filled())])?;
         }
-        let along = |f: fn(&Chance) -> f64| {
+        let along = |f: fn(&Compared) -> f64| {
             let points = shown.iter().enumerate();
             points.map(move |(n, c)| (n as f64, f(c)))
         };
@@ -487,7 +412,7 @@ pub fn counts(title: &str, chances: &[Chance], n_samples: usize) -> Result<Strin
             .draw_series(dots.map(|point| Circle::new(point, 3, BLUE.filled())))?
             .label("data")
             .legend(|(x, y)| Circle::new((x + 10, y), 3, BLUE.filled()));
-        legend(&mut chart)
+        key(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
@@ -543,7 +468,7 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
                     PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2))
                 });
         }
-        legend(&mut chart)
+        key(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
@@ -591,7 +516,7 @@ mod tests {
 
     #[test]
     fn chances_end_near_one_sample() {
-        let chance = |model: f64, data: f64| Chance {
+        let chance = |model: f64, data: f64| Compared {
             model,
             model_error: 0.0,
             data,

@@ -14,13 +14,11 @@ use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
 use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
+use crate::methods::name_of;
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind, Output};
 use args::ErrorsName;
-use clap::ValueEnum;
-use messages::{
-    doubts, largest_coupling, refuse_constant, refuse_transposed, summary, tell_preflight,
-};
+use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
 };
@@ -107,15 +105,15 @@ fn run_until(
         return run_machine(args, &raster, console, cancel);
     }
     if let Some(unknown) = &raster.unknown {
-        return incomplete::run(args, methods, &raster, unknown, support, console, cancel);
+        let made = incomplete::make(args, methods, &raster, unknown, support, console, cancel)?;
+        return incomplete::deliver(args, made, console);
     }
     let samples = raster.samples()?;
     let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let mut recipe = args.recipe(methods, &raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();
-    refuse_constant(&raster, &samples)?;
-    refuse_transposed(&raster, &samples, args.force)?;
+    refuse_shape(&raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let made = make(args, &recipe, &raster, &samples, console, &|step| {
         bars.show(step);
@@ -137,8 +135,7 @@ fn run_machine(
     let settings = settings::settings(args, &raster.record(), &Support::Full);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     options.minimizer.checkpoint = checkpoint.clone();
-    refuse_constant(raster, &samples)?;
-    refuse_transposed(raster, &samples, args.force)?;
+    refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
     let made = machine::make(args, &options, raster, &samples, console, &show);
@@ -173,8 +170,7 @@ pub(crate) fn fit(
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
             let samples = raster.samples()?;
-            refuse_constant(raster, &samples)?;
-            refuse_transposed(raster, &samples, args.force)?;
+            refuse_shape(raster, &samples, args.force)?;
             let made = machine::make(args, &options, raster, &samples, console, show)?;
             return Ok((made.model, made.findings));
         }
@@ -184,8 +180,7 @@ pub(crate) fn fit(
         }
         let samples = raster.samples()?;
         let recipe = args.recipe(methods, raster, support, cancel)?;
-        refuse_constant(raster, &samples)?;
-        refuse_transposed(raster, &samples, args.force)?;
+        refuse_shape(raster, &samples, args.force)?;
         let made = make(args, &recipe, raster, &samples, console, show)?;
         Ok((made.model, grouped(&made.preflight.findings)))
     };
@@ -234,10 +229,6 @@ fn make(
         share: multi_information_share(&trained.fit.couplings, samples).unwrap_or(None),
         has_failures: !trained.failures.is_empty(),
         model: Model {
-            program: Model::this_program(),
-            couplings: trained.fit.couplings,
-            hidden: None,
-            names,
             errors: trained.errors.map(|bars| {
                 let sandwich = args.errors == ErrorsName::Sandwich;
                 let method = if sandwich { "sandwich" } else { "bootstrap" };
@@ -245,6 +236,7 @@ fn make(
             }),
             fit: Some(record),
             data: Some(raster.record()),
+            ..Model::unfitted(trained.fit.couplings, names)
         },
     })
 }
@@ -254,12 +246,10 @@ fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> 
     let Made {
         model, preflight, ..
     } = made;
-    model.write(&args.output, Convention::Binary)?;
-    let record = model.fit.as_ref().expect("the model was fitted");
-    record.warnings.iter().for_each(|w| console.warning(w));
+    let record = model.record();
     let largest = largest_coupling(&model);
-    console.result(&summary(args, &model, record, made.share, largest))?;
-    console.json(&Report {
+    let text = summary(args, &model, record, made.share, largest);
+    let report = Report {
         model: args.output.display().to_string(),
         findings: grouped(&preflight.findings),
         expected_seconds: made.expected.seconds,
@@ -269,8 +259,25 @@ fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> 
         },
         fit: record,
         largest_coupling: largest,
-    })?;
-    Ok(match (record.converged, made.has_failures) {
+    };
+    write(args, &model, &text, &report, made.has_failures, console)
+}
+
+/// Writes a fitted model and prints what is told of it; returns the exit code.
+fn write(
+    args: &FitArgs,
+    model: &Model,
+    text: &str,
+    report: &impl Serialize,
+    has_failures: bool,
+    console: Console,
+) -> Result<u8, Failure> {
+    model.write(&args.output, Convention::Binary)?;
+    let record = model.record();
+    record.warnings.iter().for_each(|w| console.warning(w));
+    console.result(text)?;
+    console.json(report)?;
+    Ok(match (record.converged, has_failures) {
         (_, true) => STEP_FAILED,
         (false, _) => NOT_CONVERGED,
         (true, false) => 0,
@@ -289,7 +296,7 @@ fn record(
     record.method = args.method.clone();
     record.l1 = trained.options.l1;
     record.l2 = trained.l2;
-    record.neighbours = args.options.neighbours.unwrap_or_default().as_str().into();
+    record.neighbours = name_of(args.options.neighbours.unwrap_or_default());
     record.nodewise = recipe.method.steps(n_units, &recipe.options).0 == "units";
     let polishing = trained.polishing.filter(|polishing| polishing.is_kept);
     record.polish = polishing.map_or(0, |polishing| polishing.updates);
@@ -301,8 +308,7 @@ fn record(
     record.seed = args.options.seed;
     record.tolerance = args.options.tolerance();
     if let Some(path) = &trained.path {
-        let rule = args.rule_or_default().to_possible_value();
-        let rule = rule.as_ref().map_or("", |r| r.get_name());
+        let rule = name_of(args.rule_or_default());
         record.set_path(path);
         record.chosen_by = Some(format!(
             "{}-fold cross-validation, rule {rule}",

@@ -40,6 +40,12 @@ pub fn find(methods: &Methods, name: &str) -> Result<&'static dyn Method, Failur
     })
 }
 
+/// Returns the name of a value on the command line.
+pub(crate) fn name_of(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |v| v.get_name().to_owned())
+}
+
 /// The argument of `--l1` and `--l2`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Strength {
@@ -100,15 +106,6 @@ impl Neighbours {
             Self::Single => Neighbourhood::SingleFlips,
             Self::SingleAndAll => Neighbourhood::SingleFlipsAndComplement,
             Self::NonData => Neighbourhood::OutsideData,
-        }
-    }
-
-    /// Returns the name on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::SingleAndAll => "single+all",
-            Self::NonData => "non-data",
         }
     }
 }
@@ -267,12 +264,11 @@ impl MethodArgs {
             (self.damping.is_some(), "--damping"),
             (self.smooth_potential.is_some(), "--smooth-potential"),
         ];
-        if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
-            return Err(
-                Failure::input(format!("machines with hidden units have no {option}"))
-                    .hint("leave it out, or use --model ising"),
-            );
-        }
+        Failure::given(
+            &given,
+            |option| format!("machines with hidden units have no {option}"),
+            "leave it out, or use --model ising",
+        )?;
         if !has_updates && (self.updates.is_some() || self.sweeps.is_some()) {
             let why = format!("--updates and --sweeps do nothing with --method {name}");
             return Err(Failure::input(why).hint("leave them out, or use --method cd or pcd"));
@@ -285,8 +281,8 @@ impl MethodArgs {
         }
         for (option, number) in [("--hidden", self.hidden), ("--starts", self.starts)] {
             if number == Some(0) {
-                return Err(Failure::input(format!("{option} 0 asks for none"))
-                    .hint("ask for at least one"));
+                let why = format!("{option} 0 asks for none");
+                return Err(Failure::input(why).hint("ask for at least one"));
             }
         }
         let plain = MachineOptions::default();
@@ -322,15 +318,15 @@ impl MethodArgs {
             )
             .hint("leave it out, or add --model k-pairwise"));
         }
-        for (is_given, option) in [
+        let of_machines = [
             (self.hidden.is_some(), "--hidden"),
             (self.starts.is_some(), "--starts"),
-        ] {
-            if is_given {
-                let why = format!("{option} does nothing without --model rbm or srbm");
-                return Err(Failure::input(why).hint("leave it out, or add --model rbm"));
-            }
-        }
+        ];
+        Failure::given(
+            &of_machines,
+            |option| format!("{option} does nothing without --model rbm or srbm"),
+            "leave it out, or add --model rbm",
+        )?;
         if self.model == ModelName::KPairwise && self.nodewise {
             return Err(
                 Failure::input("--model k-pairwise cannot fit every row by itself")

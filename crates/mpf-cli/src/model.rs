@@ -114,6 +114,14 @@ impl Model {
         }
     }
 
+    /// Returns how the model was fitted.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub fn record(&self) -> &FitRecord {
+        self.fit.as_ref().expect("the model was fitted")
+    }
+
     /// Returns the machine, if there are hidden units.
     ///
     /// # Errors

@@ -27,11 +27,10 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         match ZipArchive::new(file) {
             Ok(zip) => Ok(Self { path, room, zip }),
             Err(ZipError::Io(error)) => Err(Failure::unreadable(path, &error)),
-            Err(error) => Err(Failure::input(format!(
-                "{}: this is no whole .npz file: {error}",
-                path.display()
-            ))
-            .hint("the file is truncated or damaged; save it again with numpy.savez")),
+            Err(error) => Err(
+                Failure::at(path, format!("this is no whole .npz file: {error}"))
+                    .hint("the file is truncated or damaged; save it again with numpy.savez"),
+            ),
         }
     }
 
@@ -274,8 +273,8 @@ fn read_sparse<R: Read + Seek>(
             .map(|(row, (column, value))| (data::index(*row), data::index(*column), *value))
             .collect()
     } else {
-        let n_lines = if by_column { shape.columns } else { shape.rows };
-        data::lines_of(first, n_lines, entries).ok_or_else(|| wrong("has pointers out of order"))?
+        data::lines_of(first, shape.n_lines(), entries)
+            .ok_or_else(|| wrong("has pointers out of order"))?
     };
     data::read_sparse(args, room, &shape, entries)
 }

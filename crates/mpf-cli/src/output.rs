@@ -253,12 +253,8 @@ pub fn check_extension(path: &Path, known: &[&str]) -> Result<(), Failure> {
     if known.contains(&extension(path).as_str()) {
         return Ok(());
     }
-    Err(Failure::input(format!(
-        "{}: the name must end in .{}",
-        path.display(),
-        known.join(", .")
-    ))
-    .hint(format!("name it result.{}", known[0])))
+    let why = format!("the name must end in .{}", known.join(", ."));
+    Err(Failure::at(path, why).hint(format!("name it result.{}", known[0])))
 }
 
 /// Returns the extension of a name in small letters.

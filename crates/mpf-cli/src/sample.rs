@@ -4,6 +4,7 @@ use crate::checkpoint::{self, CheckpointArgs};
 use crate::console::Console;
 use crate::draw::{self, DrawOptions, Drawn, SamplerName, Target};
 use crate::failure::{Failure, WRONG_INPUT};
+use crate::methods::name_of;
 use crate::model::Model;
 use crate::output::{self, ForceArg, Kind, Output};
 use crate::packer::Coding;
@@ -86,7 +87,7 @@ impl SampleArgs {
     fn settings(&self, model: &Model) -> Settings {
         checkpoint::settings("sample")
             .with("the model", model.couplings_fingerprint())
-            .with("--sampler", self.sampler.name())
+            .with("--sampler", name_of(self.sampler))
             .with("-n", self.n)
             .with("--chains", self.chains)
             .with("--burn-in", self.burn_in)
@@ -183,7 +184,7 @@ fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> R
         args.output.display(),
         args.n,
         model.names.len(),
-        how.sampler.name()
+        name_of(how.sampler)
     );
     how.remark.iter().for_each(|remark| console.warning(remark));
     if let Some(found) = &how.diagnostics {
@@ -210,7 +211,7 @@ fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> R
     console.json(&json!({
         "output": args.output.display().to_string(),
         "n_samples": args.n,
-        "sampler": how.sampler.name(),
+        "sampler": name_of(how.sampler),
         "remark": how.remark,
         "diagnostics": how.diagnostics,
     }))?;

@@ -6,22 +6,20 @@
 //! cube          q′ = q + ε n, n uniform in [−½, ½]ᵈ         g_ij = g_ji            (Appendix C)
 //! ```
 //!
-//! Each rule is a sampled connectivity of `mpf-core`, plain and slow. [`Neighbours`] holds those of
-//! a whole data set, which the fast objective works on. Isotropic Gaussian neighbours are here for
+//! [`Neighbours`] holds those of a whole data set, which the objective works on. Isotropic Gaussian neighbours are here for
 //! comparison: the paper needs several hundred of them per sample, and so do we.
 
 use crate::batch::{BLOCK, blocks, entries, entries_mut, groups};
 use crate::hamiltonian::{Ensemble, Hamiltonian, Trajectory};
-use crate::model::{Filters, kinetic_energy};
+use crate::model::Filters;
 use mpf_core::{SampledConnectivity, rng};
-use mpf_samplers::{Error, PhasePoint, leapfrog};
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, ArrayView2};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
 /// Joins {q, v} to the state that Hamiltonian dynamics lead it to, with the momentum negated
-/// (Appendix H). States are those of [`WithMomentum`](crate::WithMomentum).
+/// (Appendix H).
 ///
 /// The paper's other connections, to all momenta at the same q, add a constant to K and are left
 /// out. A state whose energy is not finite at either end has no neighbour.
@@ -31,41 +29,6 @@ pub struct HamiltonianNeighbours {
     pub filters: Filters,
     /// Step size and time.
     pub trajectory: Trajectory,
-}
-
-impl SampledConnectivity<[f64]> for HamiltonianNeighbours {
-    fn draw_neighbours<R: Rng + ?Sized>(
-        &self,
-        x: &[f64],
-        scratch: &mut [f64],
-        rng: &mut R,
-        mut visit: impl FnMut(&[f64], f64),
-    ) {
-        let (step, n_steps) = self.trajectory.draw(rng);
-        let (q, v) = x.split_at(x.len() / 2);
-        let Some(mut point) = finite(PhasePoint::new(&self.filters, q, v)) else {
-            return;
-        };
-        leapfrog(&self.filters, &mut point, step, n_steps);
-        if !point.hamiltonian().is_finite() {
-            return;
-        }
-        point.negate_momentum();
-        let (q, v) = scratch.split_at_mut(x.len() / 2);
-        q.copy_from_slice(&point.position);
-        v.copy_from_slice(&point.momentum);
-        // HAM is its own inverse and keeps volume: g_ij = g_ji.
-        visit(scratch, 0.0);
-    }
-}
-
-/// Returns the state, or `None` if it or its energy is not finite.
-fn finite<T>(state: Result<T, Error>) -> Option<T> {
-    match state {
-        Ok(state) => Some(state),
-        Err(Error::NonFiniteStart { .. } | Error::NotFinite { .. }) => None,
-        Err(error) => panic!("{error}"),
-    }
 }
 
 /// Joins q to q plus independent noise, the same in all directions.
@@ -109,29 +72,52 @@ impl SampledConnectivity<[f64]> for NoiseNeighbours {
 #[derive(Clone, Debug)]
 pub struct Neighbours {
     /// q′, one per row; those of the first sample come first.
-    pub(crate) positions: Array2<f64>,
+    pub positions: Array2<f64>,
     /// b of each, which is added to ½[E(q) − E(q′)]: ½ ln(g_ji/g_ij), and the kinetic terms.
-    pub(crate) ln_weights: Vec<f64>,
+    pub ln_weights: Vec<f64>,
 }
 
 impl Neighbours {
-    /// Draws `per_sample` neighbours of every row of `data` by a rule over q.
+    /// Draws `per_sample` neighbours of every row of `data` by a rule over q. Of several that one draw
+    /// visits, the last counts.
     ///
     /// # Panics
-    /// If the rows have another length than the rule's, or the rule visits several neighbours at a
-    /// draw.
+    /// If the rows have another length than the rule's.
     pub fn draw(
         rule: &(impl SampledConnectivity<[f64]> + Sync),
         data: ArrayView2<'_, f64>,
         per_sample: usize,
         seed: u64,
     ) -> Self {
-        Self::collect(data, per_sample, |sample, x, scratch, visit| {
-            let mut rng = rng::substream(seed, sample as u64);
-            for _ in 0..per_sample {
-                rule.draw_neighbours(x, scratch, &mut rng, &mut *visit);
-            }
-        })
+        let (n, d) = data.dim();
+        let mut positions = Array2::zeros((n * per_sample, d));
+        // A draw that visits no state has weight 0.
+        let mut ln_weights = vec![f64::NEG_INFINITY; n * per_sample];
+        let data = data.as_standard_layout();
+        let from = entries(data.view());
+        let ln_draws = (per_sample as f64).ln();
+        // Without draws or dimensions there is nothing to cut, but chunks must not be empty.
+        entries_mut(&mut positions)
+            .par_chunks_mut((per_sample * d).max(1))
+            .zip(ln_weights.par_chunks_mut(per_sample.max(1)))
+            .enumerate()
+            .for_each_init(
+                || vec![0.0; d],
+                |scratch, (sample, (to, ln_weights))| {
+                    let mut rng = rng::substream(seed, sample as u64);
+                    let x = &from[sample * d..(sample + 1) * d];
+                    for (to, ln_weight) in to.chunks_exact_mut(d).zip(ln_weights) {
+                        rule.draw_neighbours(x, scratch, &mut rng, |y, weight| {
+                            to.copy_from_slice(y);
+                            *ln_weight = weight - ln_draws;
+                        });
+                    }
+                },
+            );
+        Self {
+            positions,
+            ln_weights,
+        }
     }
 
     /// Draws one neighbour of every row of `data` by [`HamiltonianNeighbours`]: v ~ N(0, I), then
@@ -179,67 +165,4 @@ impl Neighbours {
             ln_weights,
         }
     }
-
-    fn collect(
-        data: ArrayView2<'_, f64>,
-        per_sample: usize,
-        draw: impl Fn(usize, &[f64], &mut [f64], &mut dyn FnMut(&[f64], f64)) + Sync,
-    ) -> Self {
-        let (n, d) = data.dim();
-        let mut positions = Array2::zeros((n * per_sample, d));
-        // A draw that visits no state has weight 0.
-        let mut ln_weights = vec![f64::NEG_INFINITY; n * per_sample];
-        let data = data.as_standard_layout();
-        let from = entries(data.view());
-        let ln_draws = (per_sample as f64).ln();
-        // Without draws or dimensions there is nothing to cut, but chunks must not be empty.
-        entries_mut(&mut positions)
-            .par_chunks_mut((per_sample * d).max(1))
-            .zip(ln_weights.par_chunks_mut(per_sample.max(1)))
-            .enumerate()
-            .for_each_init(
-                || vec![0.0; d],
-                |scratch, (sample, (to, ln_weights))| {
-                    let mut spaces = to.chunks_exact_mut(d).zip(ln_weights);
-                    let x = &from[sample * d..(sample + 1) * d];
-                    draw(sample, x, scratch, &mut |y, weight| {
-                        let (to, ln_weight) = spaces.next().expect("one neighbour per draw");
-                        to.copy_from_slice(y);
-                        *ln_weight = weight - ln_draws;
-                    });
-                },
-            );
-        Self {
-            positions,
-            ln_weights,
-        }
-    }
-
-    /// Returns q′, one per row. Those of the first sample come first; a draw that found no neighbour
-    /// has zeros.
-    pub fn positions(&self) -> ArrayView2<'_, f64> {
-        self.positions.view()
-    }
-}
-
-/// Draws one neighbour of every extended state {q, v}, a row of `data`, by a rule over such states:
-/// the plain form of [`Neighbours::hamiltonian`], for tests.
-///
-/// # Panics
-/// As [`Neighbours::draw`].
-pub fn extended_neighbours(
-    rule: &(impl SampledConnectivity<[f64]> + Sync),
-    data: ArrayView2<'_, f64>,
-    seed: u64,
-) -> Neighbours {
-    let d = data.ncols() / 2;
-    let mut all = Neighbours::collect(data, 1, |sample, x, scratch, visit| {
-        let mut rng = rng::substream(seed, sample as u64);
-        rule.draw_neighbours(x, scratch, &mut rng, |y, ln_weight| {
-            let kinetic = 0.5 * (kinetic_energy(&x[d..]) - kinetic_energy(&y[d..]));
-            visit(y, ln_weight + kinetic);
-        });
-    });
-    all.positions = all.positions.slice(s![.., ..d]).to_owned();
-    all
 }

@@ -63,7 +63,7 @@ pub use whiten::{Whitening, WhiteningMethod};
 
 // The model and its likelihood.
 pub use likelihood::{NegativeLogLikelihood, log_likelihood};
-pub use model::{Filters, LaplaceIca, WithMomentum};
+pub use model::{Filters, LaplaceIca};
 
 // Fits.
 pub use fit::{
@@ -72,7 +72,7 @@ pub use fit::{
 };
 
 // The flow to fixed neighbours.
-pub use connectivity::{HamiltonianNeighbours, Neighbours};
+pub use connectivity::{HamiltonianNeighbours, Neighbours, NoiseNeighbours};
 pub use flow::NeighbourFlow;
 pub use hamiltonian::Trajectory;
 
@@ -84,7 +84,6 @@ pub use error::Error;
 /// What the tests of this crate need: not part of the interface, and free to change.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::connectivity::{NoiseNeighbours, extended_neighbours};
     pub use crate::patches::normalise_contrast;
     pub use crate::whiten::covariance;
 }

@@ -73,28 +73,6 @@ impl EnergyModel for LaplaceIca {
     }
 }
 
-/// The model over the extended state {q, v} of Appendix H: q in the first half of the state, v in
-/// the second, and H(q, v; θ) = E(q; θ) + ½ vᵀv.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WithMomentum<M>(pub M);
-
-impl<M: EnergyModel<State = [f64]>> EnergyModel for WithMomentum<M> {
-    type State = [f64];
-
-    fn n_params(&self) -> usize {
-        self.0.n_params()
-    }
-
-    fn energy(&self, theta: &[f64], x: &[f64]) -> f64 {
-        let (q, v) = x.split_at(x.len() / 2);
-        self.0.energy(theta, q) + kinetic_energy(v)
-    }
-
-    fn add_energy_grad(&self, theta: &[f64], x: &[f64], scale: f64, out: &mut [f64]) {
-        self.0.add_energy_grad(theta, &x[..x.len() / 2], scale, out);
-    }
-}
-
 /// Returns ½ vᵀv.
 pub(crate) fn kinetic_energy(momentum: &[f64]) -> f64 {
     0.5 * momentum.iter().map(|v| v * v).sum::<f64>()

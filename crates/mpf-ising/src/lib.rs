@@ -106,7 +106,7 @@ pub use sandwich::MarginEstimator;
 // The flow itself: plain, and fast.
 pub use flow::IsingFlow;
 pub use local::LocalIsing;
-pub use model::{BitFlips, IsingModel};
+pub use model::IsingModel;
 
 pub use error::Error;
 

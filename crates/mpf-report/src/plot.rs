@@ -155,6 +155,71 @@ pub fn panel(area: &Area<'_>, axes: &Axes<'_>, series: &[Series]) -> Result {
     }
 }
 
+/// Starts a chart with its title and space for labels, `left` pixels for those of the y axis.
+pub fn chart<'a, 'b>(
+    area: &'a Area<'b>,
+    title: &str,
+    left: u32,
+) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut builder = ChartBuilder::on(area);
+    builder
+        .caption(title, TITLE.into_font())
+        .margin(8)
+        .margin_right(18)
+        .x_label_area_size(42)
+        .y_label_area_size(left);
+    builder
+}
+
+/// Draws axes with their names and about as many labels as asked for; without labels of y, no lines
+/// across either.
+pub fn mesh<X, Y>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    (x, x_labels): (&str, usize),
+    (y, y_labels): (&str, usize),
+) -> Result
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let mut style = chart.configure_mesh();
+    if y_labels == 0 {
+        style.disable_y_mesh();
+    }
+    style
+        .x_desc(x)
+        .y_desc(y)
+        .x_labels(x_labels)
+        .y_labels(y_labels)
+        .label_style(TEXT)
+        .axis_desc_style(TEXT)
+        .light_line_style(INK.mix(0.06))
+        .bold_line_style(INK.mix(0.15))
+        .x_label_formatter(&|v| short(*v))
+        .y_label_formatter(&|v| short(*v))
+        .draw()?;
+    Ok(())
+}
+
+/// Names the series of a chart in one of its corners.
+pub fn key<'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    corner: SeriesLabelPosition,
+) -> Result
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    chart
+        .configure_series_labels()
+        .position(corner)
+        .label_font(TEXT)
+        .border_style(INK.mix(0.2))
+        .background_style(WHITE)
+        .draw()?;
+    Ok(())
+}
+
 fn fill<X>(
     mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, LogCoord<f64>>>,
     axes: &Axes<'_>,
@@ -163,18 +228,8 @@ fn fill<X>(
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    chart
-        .configure_mesh()
-        .x_desc(axes.x)
-        .y_desc(axes.y)
-        .x_labels(if axes.log_x { 8 } else { 5 })
-        .label_style(TEXT)
-        .axis_desc_style(TEXT)
-        .light_line_style(INK.mix(0.06))
-        .bold_line_style(INK.mix(0.15))
-        .x_label_formatter(&|v| short(*v))
-        .y_label_formatter(&|v| short(*v))
-        .draw()?;
+    let x_labels = if axes.log_x { 8 } else { 5 };
+    mesh(&mut chart, (axes.x, x_labels), (axes.y, 11))?;
     for one in series {
         let points = within(&one.points, axes.x_range);
         let line = one.style.colour.stroke_width(2);

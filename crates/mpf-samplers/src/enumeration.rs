@@ -10,12 +10,10 @@
 //! [`ExactLattice`](crate::ExactLattice).
 
 use crate::Result;
-use crate::row::{check_row, random_row};
+use crate::row::{RowSampler, draw_in_chunks};
 use crate::sampler::{ChainSampler, Sampler};
-use mpf_core::rng::substream;
 use mpf_ising::{Couplings, Exact, States};
 use rand::{Rng, RngExt};
-use rayon::prelude::*;
 
 /// Draws that share a random stream. Draws of a seed depend on it.
 const CHUNK: usize = 4096;
@@ -65,22 +63,11 @@ impl ExactEnumeration {
 
     /// Draws `n` independent states. Equal for any number of threads. O(d) each.
     pub fn draw(&self, n: usize, seed: u64) -> States {
-        let chunks: Vec<States> = (0..n.div_ceil(CHUNK))
-            .into_par_iter()
-            .map(|chunk| {
-                let mut rng = substream(seed, chunk as u64);
-                let mut states = self.no_draws();
-                for _ in 0..CHUNK.min(n - chunk * CHUNK) {
-                    states.push(&[self.draw_one(&mut rng)]);
-                }
-                states
-            })
-            .collect();
-        let mut states = self.no_draws();
-        for chunk in &chunks {
-            states.append(chunk);
-        }
-        states
+        draw_in_chunks(n, CHUNK, seed, &self.no_draws(), |n, rng| {
+            let mut states = self.no_draws();
+            (0..n).for_each(|_| states.push(&[self.draw_one(rng)]));
+            states
+        })
     }
 
     fn draw_one<R: Rng + ?Sized>(&self, rng: &mut R) -> u64 {
@@ -101,22 +88,8 @@ impl Sampler for ExactEnumeration {
     }
 }
 
-impl ChainSampler for ExactEnumeration {
-    type Draws = States;
-
-    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Vec<u64>> {
-        Ok(random_row(self.n_units(), rng))
-    }
-
-    fn no_draws(&self) -> States {
-        States::new(self.n_units()).expect("couplings are not empty")
-    }
-
-    fn record(&self, state: &Vec<u64>, draws: &mut States) {
-        draws.push(state);
-    }
-
-    fn accepts(&self, state: &Vec<u64>) -> bool {
-        check_row(state, self.n_units()).is_ok()
+impl RowSampler for ExactEnumeration {
+    fn n_units(&self) -> usize {
+        self.exact.couplings().n_units()
     }
 }

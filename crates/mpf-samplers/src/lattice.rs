@@ -20,10 +20,9 @@
 
 use crate::Result;
 use crate::error::Error;
-use crate::row::{check_row, random_row};
-use crate::sampler::{ChainSampler, Sampler};
+use crate::row::{RowSampler, draw_in_chunks};
+use crate::sampler::Sampler;
 use mpf_core::check_count;
-use mpf_core::rng::substream;
 use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
 use ndarray::Array2;
@@ -149,25 +148,20 @@ impl ExactLattice {
 
     /// Draws `n` independent states. Equal for any number of threads.
     pub fn draw(&self, n: usize, seed: u64) -> States {
-        let chunks: Vec<States> = (0..n.div_ceil(CHUNK))
-            .into_par_iter()
-            .map(|chunk| {
-                let n = CHUNK.min(n - chunk * CHUNK);
-                self.draw_chunk(n, &mut substream(seed, chunk as u64))
-            })
-            .collect();
-        let mut states = self.empty.clone();
-        for chunk in &chunks {
-            states.append(chunk);
-        }
-        states
+        draw_in_chunks(n, CHUNK, seed, &self.empty, |n, rng| {
+            let words = self.empty.words_per_row();
+            let mut rows = vec![0u64; n * words];
+            self.draw_rows(&mut rows, &mut vec![0; n], rng);
+            let mut states = self.empty.clone();
+            rows.chunks_exact(words).for_each(|row| states.push(row));
+            states
+        })
     }
 
-    /// Makes `n` draws site by site, so that the table of a site stays in the fastest cache.
-    fn draw_chunk<R: Rng + ?Sized>(&self, n: usize, rng: &mut R) -> States {
-        let words = self.n_units().div_ceil(64);
-        let mut fronts = vec![0u32; n];
-        let mut rows = vec![0u64; n * words];
+    /// Draws rows that are zero site by site, so that the table of a site stays in the fastest
+    /// cache; `fronts` is scratch, a zero for each.
+    fn draw_rows<R: Rng + ?Sized>(&self, rows: &mut [u64], fronts: &mut [u32], rng: &mut R) {
+        let words = self.empty.words_per_row();
         for (site, table) in self.tables().enumerate().rev() {
             let column = site % self.width;
             let unit = self.units[site];
@@ -176,24 +170,6 @@ impl ExactLattice {
                 *front = *front & !(1 << column) | u32::from(x) << column;
                 row[unit / 64] |= u64::from(x) << (unit % 64);
             }
-        }
-        let mut states = self.empty.clone();
-        for row in rows.chunks_exact(words) {
-            states.push(row);
-        }
-        states
-    }
-
-    /// Writes one independent draw into a packed row.
-    fn draw_into<R: Rng + ?Sized>(&self, row: &mut [u64], rng: &mut R) {
-        row.fill(0);
-        let mut front = 0;
-        for (site, table) in self.tables().enumerate().rev() {
-            let column = site % self.width;
-            let x = rng.random::<f64>() < table[front];
-            front = front & !(1 << column) | usize::from(x) << column;
-            let unit = self.units[site];
-            row[unit / 64] |= u64::from(x) << (unit % 64);
         }
     }
 
@@ -277,27 +253,14 @@ impl Sampler for ExactLattice {
     type Info = ();
 
     fn step<R: Rng + ?Sized>(&self, state: &mut Vec<u64>, rng: &mut R) {
-        self.draw_into(state, rng);
+        state.fill(0);
+        self.draw_rows(state, &mut [0], rng);
     }
 }
 
-impl ChainSampler for ExactLattice {
-    type Draws = States;
-
-    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Vec<u64>> {
-        Ok(random_row(self.n_units(), rng))
-    }
-
-    fn no_draws(&self) -> States {
-        self.empty.clone()
-    }
-
-    fn record(&self, state: &Vec<u64>, draws: &mut States) {
-        draws.push(state);
-    }
-
-    fn accepts(&self, state: &Vec<u64>) -> bool {
-        check_row(state, self.n_units()).is_ok()
+impl RowSampler for ExactLattice {
+    fn n_units(&self) -> usize {
+        self.units.len()
     }
 }
 

@@ -70,7 +70,7 @@ pub use lattice::ExactLattice;
 
 // Markov chains on Ising models.
 pub use gibbs::{FlipCount, Gibbs, GibbsState, Scan};
-pub use swendsen_wang::{ClusterCount, SwendsenWang, SwendsenWangState};
+pub use swendsen_wang::{ClusterCount, SwendsenWang};
 pub use tempering::{SwapCount, Tempering, TemperingOptions, TemperingState};
 
 // Markov chains on any model of discrete sites.

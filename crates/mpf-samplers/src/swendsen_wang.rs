@@ -19,9 +19,9 @@ mod tests;
 
 use crate::Result;
 use crate::error::check_magnitude;
-use crate::row::{check_row, random_row};
-use crate::sampler::{ChainSampler, Sampler, Tally};
-use mpf_ising::{Couplings, States, flip_bit, get_bit};
+use crate::row::{RowSampler, check_row};
+use crate::sampler::{Sampler, Tally};
+use mpf_ising::{Couplings, flip_bit, get_bit};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 /// let mut state = sampler.state(&[0b11])?;
 /// let info = sampler.step(&mut state, &mut mpf_core::rng::stream(1, 0));
 /// assert_eq!((info.bonds, info.clusters), (1, 1));
-/// assert!([0b00, 0b11].contains(&state.row()[0]));
+/// assert!([0b00, 0b11].contains(&state[0]));
 /// # Ok::<(), mpf_samplers::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -57,19 +57,6 @@ struct Bond {
     attractive: bool,
     /// 1 − exp(−2|K|).
     probability: f64,
-}
-
-/// A state of a [`SwendsenWang`] chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SwendsenWangState {
-    row: Vec<u64>,
-}
-
-impl SwendsenWangState {
-    /// Returns the state, packed as a row of [`States`].
-    pub fn row(&self) -> &[u64] {
-        &self.row
-    }
 }
 
 /// A tally of Swendsen-Wang steps.
@@ -179,9 +166,9 @@ impl SwendsenWang {
     /// # Errors
     /// [`mpf_core::Error::Count`] and [`Error::BitsBeyond`](crate::Error::BitsBeyond)
     /// for a row of other units.
-    pub fn state(&self, row: &[u64]) -> Result<SwendsenWangState> {
+    pub fn state(&self, row: &[u64]) -> Result<Vec<u64>> {
         check_row(row, self.n_units)?;
-        Ok(SwendsenWangState { row: row.to_vec() })
+        Ok(row.to_vec())
     }
 
     /// Returns the chance that a step from `row` makes this bond.
@@ -225,15 +212,14 @@ impl SwendsenWang {
 }
 
 impl Sampler for SwendsenWang {
-    type State = SwendsenWangState;
+    type State = Vec<u64>;
     type Info = ClusterCount;
 
     /// Draws new bonds, then new values for all clusters.
     ///
     /// # Panics
-    /// When `state` is of a model with another number of units.
-    fn step<R: Rng + ?Sized>(&self, state: &mut SwendsenWangState, rng: &mut R) -> ClusterCount {
-        let row = &mut state.row;
+    /// When `row` is of a model with another number of units.
+    fn step<R: Rng + ?Sized>(&self, row: &mut Vec<u64>, rng: &mut R) -> ClusterCount {
         assert_eq!(row.len(), self.n_units.div_ceil(64), "words of the state");
         let mut clusters = Clusters::alone(self.n_units);
         let mut made = 0;
@@ -255,22 +241,8 @@ impl Sampler for SwendsenWang {
     }
 }
 
-impl ChainSampler for SwendsenWang {
-    type Draws = States;
-
-    fn random_start<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<SwendsenWangState> {
-        self.state(&random_row(self.n_units, rng))
-    }
-
-    fn no_draws(&self) -> States {
-        States::new(self.n_units).expect("couplings are not empty")
-    }
-
-    fn record(&self, state: &SwendsenWangState, draws: &mut States) {
-        draws.push(&state.row);
-    }
-
-    fn accepts(&self, state: &SwendsenWangState) -> bool {
-        check_row(&state.row, self.n_units).is_ok()
+impl RowSampler for SwendsenWang {
+    fn n_units(&self) -> usize {
+        self.n_units
     }
 }

@@ -2,8 +2,8 @@
 
 use super::results::Results;
 use crate::Result;
-use crate::plot::{INK, STYLES, TEXT, TITLE};
-use plotters::prelude::*;
+use crate::plot::{self, STYLES};
+use plotters::prelude::SeriesLabelPosition;
 
 /// The range of the right panel.
 const LAST_NATS: f64 = 4.0;
@@ -34,46 +34,28 @@ pub(super) fn curves(results: &Results) -> Result<String> {
         ("the last nats", best - LAST_NATS, best + 0.04 * LAST_NATS),
     ];
 
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (980, 400)).into_drawing_area();
-        root.fill(&WHITE)?;
+    plot::svg((980, 400), |root| {
         for (k, (area, (title, low, high))) in
             root.split_evenly((1, 2)).iter().zip(panels).enumerate()
         {
-            let mut chart = ChartBuilder::on(area)
-                .caption(title, TITLE.into_font())
-                .margin(12)
-                .x_label_area_size(46)
-                .y_label_area_size(66)
-                .build_cartesian_2d(0.0..1.03 * longest, low..high)?;
-            chart
-                .configure_mesh()
-                .x_desc("learning time (s)")
-                .y_desc("log-likelihood (nats)")
-                .label_style(TEXT)
-                .axis_desc_style(TEXT)
-                .light_line_style(INK.mix(0.06))
-                .bold_line_style(INK.mix(0.15))
-                .draw()?;
+            let mut chart =
+                plot::chart(area, title, 66).build_cartesian_2d(0.0..1.03 * longest, low..high)?;
+            plot::mesh(
+                &mut chart,
+                ("learning time (s)", 11),
+                ("log-likelihood (nats)", 11),
+            )?;
             for ((name, points), style) in lines.iter().zip(STYLES) {
                 let inside: Vec<(f64, f64)> =
                     points.iter().copied().filter(|p| p.1 >= low).collect();
                 style.draw(&mut chart, &inside, name)?;
             }
             if k == 0 {
-                chart
-                    .configure_series_labels()
-                    .label_font(TEXT)
-                    .background_style(WHITE.mix(0.9))
-                    .border_style(INK.mix(0.3))
-                    .position(SeriesLabelPosition::LowerRight)
-                    .draw()?;
+                plot::key(&mut chart, SeriesLabelPosition::LowerRight)?;
             }
         }
-        root.present()?;
-    }
-    Ok(svg)
+        Ok(())
+    })
 }
 
 /// Keeps about fifty points, the last among them, so that their dots can be told apart.

@@ -2,7 +2,7 @@
 
 use super::mosaic;
 use super::results::{Method, PAPER, Results, Seed};
-use crate::output::{digits, markdown_table};
+use crate::output::{Table, digits, markdown_table, tabulate};
 use crate::report::Page;
 use mpf_ica::LastPhase;
 
@@ -11,96 +11,71 @@ pub(super) const TITLE: &str = "Figure 3: filters of natural-image ICA";
 /// Writes the table, one of the last phase if there was one, and one of all seeds if there are
 /// several.
 pub(super) fn tables(results: &Results) -> String {
-    let (header, rows) = table(results);
-    let mut text = markdown_table(&header, &rows);
-    let (header, rows) = phase_table(results);
-    if !rows.is_empty() {
-        text += "\n";
-        text += &markdown_table(&header, &rows);
-    }
-    if results.over_seeds.len() > 1 {
-        let (header, rows) = seeds_table(results);
-        text += "\n";
-        text += &markdown_table(&header, &rows);
-    }
-    text
+    let tables = [table(results), phase_table(results), seeds_table(results)];
+    let whole = tables.iter().filter(|(_, rows)| !rows.is_empty());
+    let whole = whole.map(|(header, rows)| markdown_table(header, rows));
+    whole.collect::<Vec<_>>().join("\n")
 }
 
 fn nats(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), |v| format!("{v:.2}"))
 }
 
-fn table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec![
-        "",
-        "nats",
-        "paper",
-        "seconds",
-        "steps",
-        "σ_min",
-        "median σ",
-        "rescues",
-        "stopped",
-    ];
-    let dash = || "–".to_owned();
-    let row = |name: &str, value, paper, method: Option<&Method>| {
-        let cell = |f: &dyn Fn(&Method) -> String| method.map_or_else(dash, f);
-        vec![
-            name.to_owned(),
-            nats(value),
-            nats(paper),
-            cell(&|m| format!("{:.1}", m.seconds)),
-            cell(&|m| m.steps.to_string()),
-            cell(&|m| digits(m.sigma_min)),
-            cell(&|m| digits(m.sigma_median)),
-            cell(&|m| m.rescues.len().to_string()),
-            cell(&|m| m.stop.to_string()),
-        ]
-    };
+fn table(results: &Results) -> Table {
+    let cell =
+        |m: Option<&Method>, f: &dyn Fn(&Method) -> String| m.map_or_else(|| "–".to_owned(), f);
     let found = results.log_likelihood;
-    let rows = vec![
-        row("start", Some(found.start), Some(PAPER.start), None),
-        row("MPF", Some(found.mpf), Some(PAPER.mpf), Some(&results.mpf)),
-        row(
+    type Line<'a> = (&'a str, Option<f64>, Option<f64>, Option<&'a Method>);
+    let lines: [Line<'_>; 4] = [
+        ("start", Some(found.start), Some(PAPER.start), None),
+        ("MPF", Some(found.mpf), Some(PAPER.mpf), Some(&results.mpf)),
+        (
             "maximum likelihood",
             found.ml,
             PAPER.ml,
             results.ml.as_ref(),
         ),
-        row("gap", found.gap, PAPER.gap, None),
+        ("gap", found.gap, PAPER.gap, None),
     ];
-    (header, rows)
+    tabulate(
+        &lines,
+        &[
+            ("", &|l| l.0.to_owned()),
+            ("nats", &|l| nats(l.1)),
+            ("paper", &|l| nats(l.2)),
+            ("seconds", &|l| cell(l.3, &|m| format!("{:.1}", m.seconds))),
+            ("steps", &|l| cell(l.3, &|m| m.steps.to_string())),
+            ("σ_min", &|l| cell(l.3, &|m| digits(m.sigma_min))),
+            ("median σ", &|l| cell(l.3, &|m| digits(m.sigma_median))),
+            ("rescues", &|l| cell(l.3, &|m| m.rescues.len().to_string())),
+            ("stopped", &|l| cell(l.3, &|m| m.stop.to_string())),
+        ],
+    )
 }
 
 /// One row per seed whose last phase was judged.
-fn phase_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec![
-        "seed",
-        "held out",
-        "transitions",
-        "flow before the last phase",
-        "after",
-        "change",
-        "kept",
-        "gap before",
-        "gap after",
-    ];
-    let row = |s: &Seed| {
-        let phase = s.last_phase?;
-        let gap = |nats: f64| s.log_likelihood.ml.map(|ml| ml - nats);
-        Some(vec![
-            s.seed.to_string(),
-            phase.held_out.to_string(),
-            phase.transitions.to_string(),
-            nats(Some(phase.flow_before)),
-            nats(Some(phase.flow_after)),
-            change(&phase),
-            if phase.kept { "yes" } else { "no" }.to_owned(),
-            nats(gap(phase.log_likelihood_before)),
-            nats(gap(phase.log_likelihood_after)),
-        ])
-    };
-    (header, results.over_seeds.iter().filter_map(row).collect())
+fn phase_table(results: &Results) -> Table {
+    let seeds = results.over_seeds.iter();
+    let phases: Vec<_> = seeds.filter_map(|s| Some((s, s.last_phase?))).collect();
+    let gap = |s: &Seed, at: f64| nats(s.log_likelihood.ml.map(|ml| ml - at));
+    tabulate(
+        &phases,
+        &[
+            ("seed", &|(s, _)| s.seed.to_string()),
+            ("held out", &|(_, p)| p.held_out.to_string()),
+            ("transitions", &|(_, p)| p.transitions.to_string()),
+            ("flow before the last phase", &|(_, p)| {
+                nats(Some(p.flow_before))
+            }),
+            ("after", &|(_, p)| nats(Some(p.flow_after))),
+            ("change", &|(_, p)| change(p)),
+            ("kept", &|(_, p)| {
+                if p.kept { "yes" } else { "no" }.to_owned()
+            }),
+            ("gap before", &|(s, p)| gap(s, p.log_likelihood_before)),
+            ("gap after", &|(s, p)| gap(s, p.log_likelihood_after)),
+        ],
+    )
 }
 
 /// Returns the change of the held-out flow with its standard error.
@@ -109,20 +84,20 @@ pub(super) fn change(phase: &LastPhase) -> String {
     format!("{change:+.2} ± {:.2}", phase.standard_error)
 }
 
-fn seeds_table(results: &Results) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let header = vec!["seed", "start", "MPF", "ML", "gap", "rescues", "σ_min"];
-    let row = |s: &Seed| {
-        vec![
-            s.seed.to_string(),
-            nats(Some(s.log_likelihood.start)),
-            nats(Some(s.log_likelihood.mpf)),
-            nats(s.log_likelihood.ml),
-            nats(s.log_likelihood.gap),
-            s.rescues.to_string(),
-            digits(s.sigma_min),
-        ]
-    };
-    (header, results.over_seeds.iter().map(row).collect())
+fn seeds_table(results: &Results) -> Table {
+    let seeds = results.over_seeds.iter();
+    tabulate(
+        seeds.filter(|_| results.over_seeds.len() > 1),
+        &[
+            ("seed", &|s| s.seed.to_string()),
+            ("start", &|s| nats(Some(s.log_likelihood.start))),
+            ("MPF", &|s| nats(Some(s.log_likelihood.mpf))),
+            ("ML", &|s| nats(s.log_likelihood.ml)),
+            ("gap", &|s| nats(s.log_likelihood.gap)),
+            ("rescues", &|s| s.rescues.to_string()),
+            ("σ_min", &|s| digits(s.sigma_min)),
+        ],
+    )
 }
 
 pub(super) fn of(results: &Results, mosaics: &str, curves: &str) -> String {
@@ -151,9 +126,9 @@ pub(super) fn of(results: &Results, mosaics: &str, curves: &str) -> String {
              to maximum likelihood show how well that works.",
         );
     }
-    if results.over_seeds.len() > 1 {
+    let (header, rows) = seeds_table(results);
+    if !rows.is_empty() {
         page.heading("Over seeds");
-        let (header, rows) = seeds_table(results);
         page.table(&header, &rows);
     }
     page.heading("Filters");

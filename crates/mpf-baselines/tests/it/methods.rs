@@ -42,14 +42,9 @@ impl Estimator for Toy {
 impl Method for Toy {
     fn describe(&self) -> Description {
         Description {
-            name: "toy",
-            title: "toy",
-            summary: "The flow plus the pseudolikelihood",
             takes: &[Takes::Penalties],
-            objective: None,
-            max_units: usize::MAX,
             is_local: true,
-            competes: true,
+            ..Description::new("toy", "toy", "The flow plus the pseudolikelihood")
         }
     }
 

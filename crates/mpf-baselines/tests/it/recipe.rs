@@ -195,14 +195,10 @@ struct Runaway;
 impl Method for Runaway {
     fn describe(&self) -> Description {
         Description {
-            name: "runaway",
-            title: "runaway",
-            summary: "A mode far from the data",
             takes: &[Takes::Penalties],
-            objective: None,
-            max_units: usize::MAX,
             is_local: true,
             competes: false,
+            ..Description::new("runaway", "runaway", "A mode far from the data")
         }
     }
 

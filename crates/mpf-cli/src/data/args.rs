@@ -139,13 +139,14 @@ impl DataArgs {
             (self.delimiter.is_some(), "--delimiter"),
             (self.array.is_some(), "--array"),
         ];
-        match given.iter().find(|(is_given, _)| *is_given) {
-            None => Ok(()),
-            Some((_, option)) => {
-                let why = format!("{option} cannot go with a packed file, which holds bits");
-                Err(Failure::at(&self.data, why).hint("give it to `mpf pack`"))
-            }
-        }
+        Failure::given(
+            &given,
+            |option| {
+                let at = self.data.display();
+                format!("{at}: {option} cannot go with a packed file, which holds bits")
+            },
+            "give it to `mpf pack`",
+        )
     }
 
     /// Returns the columns that are not units, given the names of all columns.
@@ -184,8 +185,7 @@ impl DataArgs {
 
     /// Explains what is wrong with a number at `place`, and what to do about it.
     pub(crate) fn explain(&self, place: &str, problem: Problem) -> Failure {
-        let at = format!("{}: {place}", self.data.display());
-        match problem {
+        let (why, hint) = match problem {
             Problem::Value(value) => {
                 let expected = match self.values() {
                     Values::Levels(0.0, 1.0) => "binary data hold only 0 and 1".to_owned(),
@@ -193,41 +193,48 @@ impl DataArgs {
                     Values::Levels(zero, one) => format!("the values are only {zero} and {one}"),
                     Values::Above(_) => unreachable!("every number is above the threshold or not"),
                 };
-                let failure = Failure::input(format!("{at}: found {value}, but {expected}"));
-                match (self.levels, self.coding(), value) {
-                    (Some(_), ..) => failure.hint("--levels A,B names the values of 0 and of 1"),
-                    (_, Coding::Binary, -1.0) => failure.hint("for ±1 spins pass --spins"),
-                    (_, Coding::Spins, 0.0) => failure.hint("for 0/1 data leave --spins out"),
-                    (_, _, 2.0) => failure.hint(
+                let hint = match (self.levels, self.coding(), value) {
+                    (Some(_), ..) => "--levels A,B names the values of 0 and of 1",
+                    (_, Coding::Binary, -1.0) => "for ±1 spins pass --spins",
+                    (_, Coding::Spins, 0.0) => "for 0/1 data leave --spins out",
+                    (_, _, 2.0) => {
                         "for numbers and counts pass --binarize (1 above 0), for answers coded 1 \
                          and 2 --levels 1,2; if the column says how often each row occurred, name \
-                         it with --counts",
-                    ),
-                    _ => failure.hint(
+                         it with --counts"
+                    }
+                    _ => {
                         "for numbers and counts pass --binarize (1 above 0, or above a threshold \
                          that you give); if the column says how often each row occurred, name it \
-                         with --counts",
-                    ),
-                }
+                         with --counts"
+                    }
+                };
+                (format!("found {value}, but {expected}"), hint)
             }
-            Problem::Missing => Failure::input(format!("{at}: the entry is missing")).hint(
+            Problem::Missing => (
+                "the entry is missing".into(),
                 "--missing drop leaves out such rows; --missing mask keeps them and fits the \
                  entries that are there",
             ),
-            Problem::Count(value) => Failure::input(format!(
-                "{at}: the count is {value}, but counts are finite and not negative"
-            ))
-            .hint("--counts names the column that says how often each row occurred"),
-            Problem::Length { expected, found } => Failure::input(format!(
-                "{at}: {found} entries, but the first row has {expected}"
-            ))
-            .hint("every row needs one entry per unit"),
-            Problem::Memory(bytes) => Failure::input(format!(
-                "{at}: up to here the samples take {}, and there is no room for more",
-                memory::in_words(bytes)
-            ))
-            .hint("read fewer samples; --memory-limit sets another limit"),
-            Problem::NotTaken => Failure::system(format!("{at}: the packed file has failed")),
-        }
+            Problem::Count(value) => (
+                format!("the count is {value}, but counts are finite and not negative"),
+                "--counts names the column that says how often each row occurred",
+            ),
+            Problem::Length { expected, found } => (
+                format!("{found} entries, but the first row has {expected}"),
+                "every row needs one entry per unit",
+            ),
+            Problem::Memory(bytes) => {
+                let bytes = memory::in_words(bytes);
+                (
+                    format!("up to here the samples take {bytes}, and there is no room for more"),
+                    "read fewer samples; --memory-limit sets another limit",
+                )
+            }
+            Problem::NotTaken => {
+                let at = format!("{}: {place}", self.data.display());
+                return Failure::system(format!("{at}: the packed file has failed"));
+            }
+        };
+        Failure::at(&self.data, format!("{place}: {why}")).hint(hint)
     }
 }

@@ -29,6 +29,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    pub(crate) fn n_lines(&self) -> u64 {
+        if self.by_column {
+            self.columns
+        } else {
+            self.rows
+        }
+    }
+
     /// Returns the length of a run of the index that is stored fastest.
     fn width(&self) -> u64 {
         if self.by_column {
@@ -171,11 +179,10 @@ pub(crate) fn read_entries(
     match outcome {
         Ok(()) => Ok(packer),
         Err(Stop::Problem(problem)) => Err(args.explain(&here, problem)),
-        Err(Stop::Npy(npy::Error::Truncated(_))) => Err(Failure::input(format!(
-            "{}: {here} is missing: the file is truncated",
-            args.data.display()
-        ))
-        .hint("copy or save it again")),
+        Err(Stop::Npy(npy::Error::Truncated(_))) => {
+            let why = format!("{here} is missing: the file is truncated");
+            Err(Failure::at(&args.data, why).hint("copy or save it again"))
+        }
         Err(Stop::Npy(error)) => Err(explain_npy(&args.data, error)),
     }
 }
@@ -223,11 +230,7 @@ pub(crate) fn read_sparse(
 ) -> Result<Packer, Failure> {
     let mut packer = shape.packer(args, room)?;
     let width = shape.width();
-    let n_lines = if shape.by_column {
-        shape.columns
-    } else {
-        shape.rows
-    };
+    let n_lines = shape.n_lines();
     if n_lines == 0 || width == 0 {
         return Ok(packer);
     }
@@ -260,17 +263,15 @@ pub(crate) fn read_sparse(
 
 /// Explains what is wrong with an array file.
 pub(crate) fn explain_npy(path: &Path, error: npy::Error) -> Failure {
-    let at = path.display();
     match error {
-        npy::Error::Header(why) => {
-            Failure::input(format!("{at}: this is no whole .npy file: {why}"))
-                .hint("save it again with numpy.save")
+        npy::Error::Header(why) => Failure::at(path, format!("this is no whole .npy file: {why}"))
+            .hint("save it again with numpy.save"),
+        npy::Error::Dtype(descr) => {
+            let why =
+                format!("the array's type is {descr:?}, but bits are integers, booleans or floats");
+            Failure::at(path, why).hint("convert first, for example with x.astype('uint8')")
         }
-        npy::Error::Dtype(descr) => Failure::input(format!(
-            "{at}: the array's type is {descr:?}, but bits are integers, booleans or floats"
-        ))
-        .hint("convert first, for example with x.astype('uint8')"),
-        npy::Error::Truncated(n) => Failure::input(format!("{at}: it ends after {n} numbers")),
+        npy::Error::Truncated(n) => Failure::at(path, format!("it ends after {n} numbers")),
         npy::Error::Io(error) => Failure::unreadable(path, &error),
     }
 }

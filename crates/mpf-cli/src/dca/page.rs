@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::output::MARK;
 use mpf_report::Result;
-use mpf_report::plot::{BLUE, INK, RED, TEXT, TITLE, svg};
+use mpf_report::plot::{BLUE, INK, RED, TEXT, chart, mesh, svg};
 use mpf_report::report::Page;
 use plotters::prelude::*;
 use serde_json::Value;
@@ -20,7 +20,10 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
         "{} sequences ({:.0} effective), {n} sites, {} by {}; {MARK}.",
         outcome.alignment.n_sequences(),
         outcome.sequences.total_weight(),
-        outcome.options_mode(),
+        match outcome.options.mode {
+            mpf_potts::Mode::Joint => "a joint fit",
+            mpf_potts::Mode::NodeWise => "a fit of every site",
+        },
         summary["method"].as_str().unwrap_or(""),
     );
     let mut page = Page::new(&title, &lead);
@@ -73,15 +76,6 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
     Ok(page.finish())
 }
 
-impl Outcome<'_> {
-    fn options_mode(&self) -> &'static str {
-        match self.options.mode {
-            mpf_potts::Mode::Joint => "a joint fit",
-            mpf_potts::Mode::NodeWise => "a fit of every site",
-        }
-    }
-}
-
 /// Draws the best pairs above the diagonal, and known contacts below it.
 pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
     let n = outcome.scores.n_sites();
@@ -92,12 +86,7 @@ pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
     let rule = outcome.rule;
     let far = |i: usize, j: usize| sites[i].number.abs_diff(sites[j].number) > rule.separation;
     svg(SIZE, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption("contact map", TITLE)
-            .margin(8)
-            .x_label_area_size(40)
-            .y_label_area_size(50)
-            .build_cartesian_2d(low..high, low..high)?;
+        let mut chart = chart(area, "contact map", 50).build_cartesian_2d(low..high, low..high)?;
         let mut mesh = chart.configure_mesh();
         mesh.disable_mesh()
             .label_style(TEXT)
@@ -143,11 +132,7 @@ fn distribution(outcome: &Outcome<'_>) -> Result<String> {
     }
     let most = counts.iter().copied().max().unwrap_or(1) as f64;
     svg(SIZE, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption("scores", TITLE)
-            .margin(8)
-            .x_label_area_size(40)
-            .y_label_area_size(60)
+        let mut chart = chart(area, "scores", 60)
             .build_cartesian_2d(low..high + width, (0.5..2.0 * most).log_scale())?;
         let mut mesh = chart.configure_mesh();
         mesh.disable_mesh()
@@ -174,17 +159,9 @@ fn precision_curve(outcome: &Outcome<'_>) -> Result<String> {
         points.push(((k + 1) as f64, contacts as f64 / (k + 1) as f64));
     }
     svg(SIZE, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption("precision against rank", TITLE)
-            .margin(8)
-            .x_label_area_size(40)
-            .y_label_area_size(50)
+        let mut chart = chart(area, "precision against rank", 50)
             .build_cartesian_2d((1.0..most as f64).log_scale(), 0.0..1.02)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.label_style(TEXT)
-            .x_desc("pairs")
-            .y_desc("part of contacts")
-            .draw()?;
+        mesh(&mut chart, ("pairs", 11), ("part of contacts", 11))?;
         chart.draw_series(LineSeries::new(points, BLUE.stroke_width(2)))?;
         Ok(())
     })

@@ -4,6 +4,7 @@ use super::{BLOCK_TIMES, MIN_BLOCKS};
 use crate::data::Raster;
 use crate::draw::How;
 use crate::failure::Failure;
+use crate::methods::name_of;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
 use mpf_ising::{BlockMean, Samples, States, block_mean};
@@ -171,11 +172,11 @@ pub(super) enum Source {
 }
 
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Compared {
-    pub(super) model: f64,
-    pub(super) model_error: f64,
-    pub(super) data: f64,
-    pub(super) data_error: f64,
+pub(crate) struct Compared {
+    pub(crate) model: f64,
+    pub(crate) model_error: f64,
+    pub(crate) data: f64,
+    pub(crate) data_error: f64,
 }
 
 #[derive(Serialize)]
@@ -251,7 +252,7 @@ impl Evaluation {
             units: model.names.clone(),
             model_moments_by: match &how {
                 None => "enumeration".into(),
-                Some(how) => format!("draws by --sampler {}", how.sampler.name()),
+                Some(how) => format!("draws by --sampler {}", name_of(how.sampler)),
             },
             verdict,
             agreement: Agreements {

@@ -3,13 +3,13 @@
 use super::evaluation::{Compared, Evaluation, compared};
 use crate::failure::Failure;
 use crate::figures::network::{Edge, network};
-use crate::figures::{self, Chance, Matrix, Point, clusters};
+use crate::figures::{self, Matrix, Point, clusters};
 use crate::fit::{drift_in_words, held_out_in_words, polishing_in_words};
 use crate::model::{FitRecord, Model, StandardErrors};
 use mpf_baselines::GoodnessOfFit;
 use mpf_ising::SpinCouplings;
 use mpf_report::report::Page;
-use mpf_report::text::{digits, duration};
+use mpf_report::text::{digits, duration, tabulate};
 
 /// The number of pairs that are listed by name.
 const STRONGEST: usize = 20;
@@ -153,20 +153,10 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
             ),
         ));
     }
-    let chances: Vec<Chance> = evaluation
-        .n_active
-        .iter()
-        .map(|c| Chance {
-            model: c.model,
-            model_error: c.model_error,
-            data: c.data,
-            data_error: c.data_error,
-        })
-        .collect();
     figures.push((
         figures::counts(
             "how many are active together",
-            &chances,
+            &evaluation.n_active,
             evaluation.n_samples,
         )?,
         format!(
@@ -182,8 +172,7 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
 fn pairs(model: &Model) -> Vec<(usize, usize, f64)> {
     let d = model.names.len();
     let spins = model.couplings.to_spins();
-    (0..d)
-        .flat_map(|i| (i + 1..d).map(move |j| (i, j)))
+    mpf_baselines::pairs(d)
         .map(|(i, j)| (i, j, spins.couplings[[i, j]]))
         .collect()
 }
@@ -430,31 +419,20 @@ fn learning(fit: Option<&FitRecord>) -> mpf_report::Result<Vec<Figure>> {
 /// Lists all units in the order of the figures.
 fn units(page: &mut Page, model: &Model, evaluation: &Evaluation, order: &[usize]) {
     let fields = model.couplings.to_spins().fields;
-    let rows: Vec<Vec<String>> = order
-        .iter()
-        .map(|&i| {
-            vec![
-                model.names[i].clone(),
-                i.to_string(),
-                format!("{:.3}", fields[i]),
-                format!("{:.3}", model.couplings.get(i, i)),
-                digits(evaluation.means[i].data),
-                digits(evaluation.means[i].model),
-            ]
-        })
-        .collect();
-    page.folded_table(
-        &format!("The {} units, in the order of the figures", order.len()),
+    let means = &evaluation.means;
+    let (header, rows) = tabulate(
+        order,
         &[
-            "unit",
-            "column",
-            "h",
-            "J (0/1)",
-            "mean of data",
-            "mean of model",
+            ("unit", &|&i| model.names[i].clone()),
+            ("column", &|i| i.to_string()),
+            ("h", &|&i| format!("{:.3}", fields[i])),
+            ("J (0/1)", &|&i| format!("{:.3}", model.couplings.get(i, i))),
+            ("mean of data", &|&i| digits(means[i].data)),
+            ("mean of model", &|&i| digits(means[i].model)),
         ],
-        &rows,
     );
+    let summary = format!("The {} units, in the order of the figures", order.len());
+    page.folded_table(&summary, &header, &rows);
 }
 
 /// Makes a sentence of a message.
@@ -482,23 +460,17 @@ fn fitted(page: &mut Page, fit: &FitRecord) {
         page.text(&sentence(&polishing_in_words(polishing)));
     }
     if !fit.stages.is_empty() {
-        let rows: Vec<Vec<String>> = fit
-            .stages
-            .iter()
-            .map(|stage| {
-                vec![
-                    stage.name.clone(),
-                    duration(stage.seconds),
-                    stage.iterations.to_string(),
-                    stage.evaluations.to_string(),
-                    stage.stop.to_string(),
-                ]
-            })
-            .collect();
-        page.table(
-            &["stage", "time", "iterations", "evaluations", "stopped"],
-            &rows,
+        let (header, rows) = tabulate(
+            &fit.stages,
+            &[
+                ("stage", &|s| s.name.clone()),
+                ("time", &|s| duration(s.seconds)),
+                ("iterations", &|s| s.iterations.to_string()),
+                ("evaluations", &|s| s.evaluations.to_string()),
+                ("stopped", &|s| s.stop.to_string()),
+            ],
         );
+        page.table(&header, &rows);
     }
     let mut rows = vec![
         ("method", fit.method.clone()),

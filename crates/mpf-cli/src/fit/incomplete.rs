@@ -1,13 +1,13 @@
 //! `mpf fit --missing mask`: fits samples of which some entries are missing.
 
 use super::messages::{largest_coupling, summary};
-use super::{ErrorsName, FitArgs};
+use super::{ErrorsName, FitArgs, write};
 use crate::console::Console;
 use crate::data::Raster;
-use crate::failure::{Failure, NOT_CONVERGED};
+use crate::failure::Failure;
 use crate::memory;
 use crate::methods::{AUTO, RefineName, Strength};
-use crate::model::{Convention, FitRecord, Model};
+use crate::model::{FitRecord, Model};
 use mpf_baselines::{Methods, Polish, Pseudolikelihood};
 use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Fitter, Incomplete, IncompleteFit, MissingRule, Mpf, States, Support};
@@ -22,32 +22,21 @@ pub(super) struct Made {
     rounds: usize,
 }
 
-/// Fits, writes the model and prints a summary; returns the exit code.
-pub(super) fn run(
-    args: &FitArgs,
-    methods: &Methods,
-    raster: &Raster,
-    unknown: &States,
-    support: Support,
-    console: Console,
-    cancel: &Cancel,
-) -> Result<u8, Failure> {
-    let made = make(args, methods, raster, unknown, support, console, cancel)?;
+/// Writes the model and prints a summary; returns the exit code.
+pub(super) fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> {
     let model = made.model;
-    let record = model.fit.as_ref().expect("the model was fitted");
-    model.write(&args.output, Convention::Binary)?;
-    record.warnings.iter().for_each(|w| console.warning(w));
+    let record = model.record();
     let largest = largest_coupling(&model);
-    console.result(&summary(args, &model, record, None, largest))?;
-    console.json(&json!({
+    let report = json!({
         "model": args.output.display().to_string(),
         "unknown_fraction": made.unknown_fraction,
         "left_out_fraction": made.left_out_fraction,
         "rounds": made.rounds,
         "fit": record,
         "largest_coupling": largest,
-    }))?;
-    Ok(if record.converged { 0 } else { NOT_CONVERGED })
+    });
+    let text = summary(args, &model, record, None, largest);
+    write(args, &model, &text, &report, false, console)
 }
 
 /// Fits.
@@ -120,13 +109,9 @@ pub(super) fn make(
     record.warnings.extend(doubts(&data, &found, rule));
     Ok(Made {
         model: Model {
-            program: Model::this_program(),
-            couplings: found.fit.couplings,
-            hidden: None,
-            names: raster.names_or_numbers(),
-            errors: None,
             fit: Some(record),
             data: Some(raster.record()),
+            ..Model::unfitted(found.fit.couplings, raster.names_or_numbers())
         },
         unknown_fraction: data.unknown_fraction(),
         left_out_fraction: found.left_out_fraction,
@@ -156,10 +141,11 @@ fn refuse_options(args: &FitArgs) -> Result<(), Failure> {
         ),
     ];
     let methods = [AUTO, "mpf", "pl"];
-    if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
-        let why = format!("{option} cannot go with --missing mask where entries are missing");
-        return Err(Failure::input(why).hint("leave it out, or use --missing drop"));
-    }
+    Failure::given(
+        &given,
+        |option| format!("{option} cannot go with --missing mask where entries are missing"),
+        "leave it out, or use --missing drop",
+    )?;
     if !methods.contains(&args.method.as_str()) {
         let why = format!(
             "the method {} cannot fit samples with missing entries",

@@ -1,12 +1,12 @@
 //! `mpf fit --model rbm|srbm`: machines with hidden units.
 
 use super::messages::{grouped, held_out_in_words};
-use super::{FitArgs, Show, Step};
+use super::{FitArgs, Show, Step, write};
 use crate::console::Console;
 use crate::data::Raster;
-use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
+use crate::failure::Failure;
 use crate::memory::{self, FitBytes, product};
-use crate::model::{Convention, FitRecord, Hidden, Model};
+use crate::model::{FitRecord, Hidden, Model};
 use mpf_baselines::{
     HeldOut, Machine, MachineFit, MachineOptions, MachineProgress, MachineWarning, Polish, Stage,
     block_length,
@@ -33,18 +33,17 @@ impl FitArgs {
     /// Refuses options that machines do not have.
     fn check_machine(&self, raster: &Raster) -> Result<(), Failure> {
         let polish = !matches!(self.polish.0, Polish::IfDrifting | Polish::Updates(0));
-        for (is_given, option) in [
+        let given = [
             (self.support.is_some(), "--support"),
             (self.errors != super::args::ErrorsName::None, "--errors"),
             (polish, "--polish"),
             (raster.unknown.is_some(), "--missing mask"),
-        ] {
-            if is_given {
-                let why = format!("machines with hidden units have no {option}");
-                return Err(Failure::input(why).hint("leave it out, or use --model ising"));
-            }
-        }
-        Ok(())
+        ];
+        Failure::given(
+            &given,
+            |option| format!("machines with hidden units have no {option}"),
+            "leave it out, or use --model ising",
+        )
     }
 
     /// Returns the bytes of the fit; refuses what does not fit into memory.
@@ -146,21 +145,22 @@ pub(super) fn make(
 
 /// Writes the model and prints a summary; returns the exit code.
 pub(super) fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> {
-    made.model.write(&args.output, Convention::Binary)?;
-    let record = made.model.fit.as_ref().expect("the model was fitted");
-    record.warnings.iter().for_each(|w| console.warning(w));
-    console.result(&summary(args, &made.fit, record))?;
-    console.json(&Report {
+    let record = made.model.record();
+    let report = Report {
         model: args.output.display().to_string(),
         n_hidden: made.fit.machine.hidden_biases().len(),
         findings: made.findings,
         fit: record,
-    })?;
-    Ok(match (made.is_unchecked, record.converged) {
-        (true, _) => STEP_FAILED,
-        (false, false) => NOT_CONVERGED,
-        (false, true) => 0,
-    })
+    };
+    let text = summary(args, &made.fit, record);
+    write(
+        args,
+        &made.model,
+        &text,
+        &report,
+        made.is_unchecked,
+        console,
+    )
 }
 
 /// Describes the step that a fit is at: a bar of the updates, or a line of the start under way.
@@ -244,16 +244,13 @@ fn record(args: &FitArgs, fit: &MachineFit, held_out: Option<HeldOut>) -> FitRec
 
 fn model(machine: &Machine, raster: &Raster, record: FitRecord) -> Result<Model, Failure> {
     Ok(Model {
-        program: Model::this_program(),
-        couplings: machine.visible()?,
         hidden: Some(Hidden {
             weights: machine.weights().map(<[f64]>::to_vec).collect(),
             biases: machine.hidden_biases().to_vec(),
         }),
-        names: raster.names_or_numbers(),
-        errors: None,
         fit: Some(record),
         data: Some(raster.record()),
+        ..Model::unfitted(machine.visible()?, raster.names_or_numbers())
     })
 }
 

@@ -18,18 +18,32 @@ const PLACES: usize = 4;
 /// Data with more units than this many times the samples are taken to be transposed.
 const TRANSPOSED: usize = 5;
 
-/// Refuses data in which no unit changes.
-pub(super) fn refuse_constant(raster: &Raster, samples: &Samples) -> Result<(), Failure> {
-    if samples.means().iter().any(|m| *m > 0.0 && *m < 1.0) {
-        return Ok(());
+/// Refuses data of which no unit changes, and, unless forced, those with far more units than samples,
+/// which are probably transposed.
+pub(super) fn refuse_shape(
+    raster: &Raster,
+    samples: &Samples,
+    force: ForceArg,
+) -> Result<(), Failure> {
+    let (units, rows) = (samples.n_units(), samples.n_observed());
+    if !samples.means().iter().any(|m| *m > 0.0 && *m < 1.0) {
+        let why = format!(
+            "{}: all {units} units are constant over the {rows} samples",
+            raster.file
+        );
+        return Err(Failure::input(why).hint(
+            "a model needs units that change; is the threshold of the data right, or --transpose?",
+        ));
     }
-    let n = samples.n_units();
-    Err(Failure::input(format!(
-        "{}: all {n} units are constant over the {} samples",
-        raster.file,
-        samples.n_observed()
-    ))
-    .hint("a model needs units that change; is the threshold of the data right, or --transpose?"))
+    if !force.force && units > TRANSPOSED * rows {
+        let why = format!(
+            "{}: {rows} samples of {units} units; are rows units and columns samples?",
+            raster.file
+        );
+        let hint = "add --transpose if so; --force fits the data as they are";
+        return Err(Failure::input(why).hint(hint));
+    }
+    Ok(())
 }
 
 pub(super) fn tell_preflight(
@@ -93,23 +107,6 @@ pub(crate) fn grouped(findings: &[Finding]) -> Vec<String> {
         format!("{shown}{more}: {consequence}")
     });
     words.collect()
-}
-
-/// Refuses data with many more units than samples: they are probably transposed.
-pub(super) fn refuse_transposed(
-    raster: &Raster,
-    samples: &Samples,
-    force: ForceArg,
-) -> Result<(), Failure> {
-    let (units, rows) = (samples.n_units(), samples.n_observed());
-    if force.force || units <= TRANSPOSED * rows {
-        return Ok(());
-    }
-    Err(Failure::input(format!(
-        "{}: {rows} samples of {units} units; are rows units and columns samples?",
-        raster.file
-    ))
-    .hint("add --transpose if so; --force fits the data as they are"))
 }
 
 pub(super) fn largest_coupling(model: &Model) -> f64 {

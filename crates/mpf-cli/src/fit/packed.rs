@@ -2,13 +2,13 @@
 
 use super::messages::{largest_coupling, summary};
 use super::progress::{Bars, Step};
-use super::{FitArgs, record, settings};
+use super::{FitArgs, record, settings, write};
 use crate::console::Console;
-use crate::data::DataRecord;
+use crate::data::{DataRecord, names_or_numbers};
 use crate::edges;
-use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED, WRONG_INPUT};
+use crate::failure::{Failure, WRONG_INPUT};
 use crate::memory::{self, Room};
-use crate::model::{Convention, Model};
+use crate::model::Model;
 use crate::packed::{MAGIC, PackedFiles};
 use crate::ranks::{self, Job};
 use mpf_baselines::{Methods, Polish, Recipe, RecipeProgress, Trained, TrainingData};
@@ -45,11 +45,11 @@ pub(super) fn is_wanted(args: &FitArgs) -> Result<bool, Failure> {
             (!args.shards.is_empty(), "several files"),
             (args.stream_memory.is_some(), "--memory"),
         ];
-        if let Some((_, what)) = given.iter().find(|(is_given, _)| *is_given) {
-            let why = format!("{what}: only packed files that are streamed have that");
-            return Err(Failure::input(why)
-                .hint("`mpf pack` makes one packed file of all; --memory-limit is for any data"));
-        }
+        Failure::given(
+            &given,
+            |what| format!("{what}: only packed files that are streamed have that"),
+            "`mpf pack` makes one packed file of all; --memory-limit is for any data",
+        )?;
     }
     Ok(args.is_shared())
 }
@@ -123,10 +123,7 @@ fn open(
 }
 
 fn names(files: &PackedFiles) -> Vec<String> {
-    match &files.first().footer.names {
-        Some(names) => names.clone(),
-        None => (0..files.n_units()).map(|i| i.to_string()).collect(),
-    }
+    names_or_numbers(files.first().footer.names.as_deref(), files.n_units())
 }
 
 /// Returns the recipe without the steps that need samples in memory.
@@ -153,10 +150,11 @@ fn recipe(
             "a choice of the penalty for rows with counts",
         ),
     ];
-    if let Some((_, option)) = refused.iter().find(|(is_given, _)| *is_given) {
-        let why = format!("{option} needs the samples in memory, and packed files are streamed");
-        return Err(Failure::input(why).hint("add --in-memory if there is room, or leave it out"));
-    }
+    Failure::given(
+        &refused,
+        |option| format!("{option} needs the samples in memory, and packed files are streamed"),
+        "add --in-memory if there is room, or leave it out",
+    )?;
     let recipe = args
         .options
         .recipe(methods, &args.method, support, cancel)?;
@@ -230,40 +228,29 @@ fn finish(
 ) -> Result<u8, Failure> {
     let seconds = start.elapsed().as_secs_f64();
     let names = names(files);
-    let record = record(args, recipe, &trained, &names)?;
     let failed = !trained.failures.is_empty();
     let model = Model {
-        program: Model::this_program(),
-        couplings: trained.fit.couplings,
-        hidden: None,
-        names,
-        errors: None,
-        fit: Some(record.clone()),
+        fit: Some(record(args, recipe, &trained, &names)?),
         data: Some(files.record()),
+        ..Model::unfitted(trained.fit.couplings, names)
     };
-    model.write(&args.output, Convention::Binary)?;
-    record.warnings.iter().for_each(|w| console.warning(w));
+    let record = model.record();
     let largest = largest_coupling(&model);
-    let mut text = summary(args, &model, &record, None, largest);
+    let mut text = summary(args, &model, record, None, largest);
     text += &format!(
         "read {} from {}, {} MB a second over the whole fit\n",
         memory::in_words(read),
         files.record().file,
         digits(1e-6 * read as f64 / seconds)
     );
-    console.result(&text)?;
-    console.json(&json!({
+    let report = json!({
         "model": args.output.display().to_string(),
         "fit": record,
         "largest_coupling": largest,
         "bytes_read": read,
         "bytes_per_second": read as f64 / seconds,
-    }))?;
-    Ok(match (record.converged, failed) {
-        (_, true) => STEP_FAILED,
-        (false, _) => NOT_CONVERGED,
-        (true, false) => 0,
-    })
+    });
+    write(args, &model, &text, &report, failed, console)
 }
 
 /// Returns the bytes that all ranks have read, on rank 0; each of them has to ask.

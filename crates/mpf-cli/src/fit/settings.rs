@@ -3,8 +3,7 @@
 use super::args::FitArgs;
 use crate::checkpoint;
 use crate::data::DataRecord;
-use crate::methods::Strength;
-use clap::ValueEnum;
+use crate::methods::{Strength, name_of};
 use mpf_baselines::Polish;
 use mpf_core::{Fnv1a, Settings};
 use mpf_ising::Support;
@@ -28,19 +27,22 @@ pub(super) fn settings(args: &FitArgs, record: &DataRecord, support: &Support) -
     let settings = checkpoint::settings("fit")
         .with("the data", data)
         .with("--method", &args.method)
-        .with("--model", name(options.model))
+        .with("--model", name_of(options.model))
         .with("--smooth-potential", number(options.smooth_potential))
-        .with("--refine", options.refine.map_or_else(String::new, name))
+        .with("--refine", options.refine.map_or_else(String::new, name_of))
         .with("--held-out", args.held_out)
         .with("--l1", strength(options.l1))
         .with("--l2", strength(options.l2))
-        .with("--rule", name(args.rule_or_default()))
+        .with("--rule", name_of(args.rule_or_default()))
         .with("--folds", args.n_folds())
-        .with("--neighbours", name(options.neighbours.unwrap_or_default()))
+        .with(
+            "--neighbours",
+            name_of(options.neighbours.unwrap_or_default()),
+        )
         .with("--nodewise", options.nodewise)
         .with("--support", edges(support))
         .with("--tolerance", options.tolerance())
-        .with("--precision", name(options.precision))
+        .with("--precision", name_of(options.precision))
         .with("--max-iterations", options.max_iterations())
         .with(
             "--max-seconds",
@@ -51,7 +53,7 @@ pub(super) fn settings(args: &FitArgs, record: &DataRecord, support: &Support) -
         .with("--sweeps", count(options.sweeps))
         .with("--seed", options.seed)
         .with("--polish", polish)
-        .with("--errors", name(args.errors))
+        .with("--errors", name_of(args.errors))
         .with("--resamples", count(args.resamples))
         .with("--block-length", count(args.block_length));
     match options.model.has_hidden_units() {
@@ -60,12 +62,6 @@ pub(super) fn settings(args: &FitArgs, record: &DataRecord, support: &Support) -
             .with("--starts", count(options.starts)),
         false => settings,
     }
-}
-
-/// Returns the name of a value on the command line.
-fn name(value: impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |v| v.get_name().to_owned())
 }
 
 /// Describes the free pairs, not the file that lists them.

@@ -332,7 +332,7 @@ impl Pace<'_> {
 /// matter. The fastest of some batches counts: others may have been disturbed.
 fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failure> {
     const BATCHES: usize = 20;
-    const ENOUGH: Duration = Duration::from_millis(1);
+    const ENOUGH: Duration = Duration::from_micros(100);
     const WEAK: f64 = 1e-9;
     let d = samples.n_units();
     let mut j = Array2::zeros((d, d));

@@ -289,7 +289,7 @@ fn conversions_are_exact() {
     run(path, "demo -n 2000");
     run(
         path,
-        "fit retina.csv --errors sandwich --l1 0.001 -o a.json",
+        "fit retina.csv --nodewise --errors sandwich --l1 0.001 -o a.json",
     );
     run(path, "convert a.json -o b.npz");
     run(path, "convert b.npz --to spins -o c.csv");

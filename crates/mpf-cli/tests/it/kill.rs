@@ -59,8 +59,7 @@ fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(Exit
     let mut child = start(folder, arguments);
     let began = Instant::now();
     let (time, pause) = match moment {
-        Moment::After(time) => (time, Duration::from_micros(200)),
-        Moment::Writing(_, time) => (time, Duration::ZERO),
+        Moment::After(time) | Moment::Writing(_, time) => (time, Duration::from_micros(200)),
         Moment::Never => (Duration::MAX, Duration::from_millis(1)),
     };
     let mut before = None;
@@ -71,18 +70,20 @@ fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(Exit
             stderr.read_to_string(&mut said).unwrap();
             return Some((status, said));
         }
-        if began.elapsed() >= time {
-            match moment {
-                Moment::Writing(name, _) => {
-                    let now = seen(folder, name);
-                    if *before.get_or_insert(now) != now {
-                        break;
-                    }
-                }
-                _ => break,
-            }
+        if began.elapsed() < time {
+            std::thread::sleep(pause);
+            continue;
         }
-        std::thread::sleep(pause);
+        // A write is short: without a pause.
+        match moment {
+            Moment::Writing(name, _) => {
+                let now = seen(folder, name);
+                if *before.get_or_insert(now) != now {
+                    break;
+                }
+            }
+            _ => break,
+        }
     }
     child.kill().unwrap();
     child.wait().unwrap();
@@ -145,7 +146,7 @@ fn kill_and_continue(salt: u64, options: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let at = |name: &str| path.join(name);
-    assert_eq!(mpf(path, "demo -n 2000 -o r.npy --truth t.json").code, 0);
+    assert_eq!(mpf(path, "demo -n 700 -o r.npy --truth t.json").code, 0);
     let began = Instant::now();
     let whole = format!("fit r.npy {options} -o whole.json --checkpoint w --checkpoint-every 0");
     let code = mpf(path, &whole).code;

@@ -14,14 +14,9 @@ struct Hebb;
 impl Method for Hebb {
     fn describe(&self) -> Description {
         Description {
-            name: "hebb",
-            title: "Hebb",
-            summary: "Couples units that are active together",
-            takes: &[],
             objective: Some(OwnObjective::Pseudolikelihood),
             max_units: 100,
-            is_local: false,
-            competes: true,
+            ..Description::new("hebb", "Hebb", "Couples units that are active together")
         }
     }
 

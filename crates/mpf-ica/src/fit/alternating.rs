@@ -2,7 +2,7 @@
 //! neighbours again (Appendix H, "Iteratively improving the objective function").
 
 use super::outcome::Fit;
-use super::run::{Outcome, Run, RunningMean};
+use super::run::{Run, RunningMean};
 use crate::Result;
 use crate::connectivity::{HamiltonianNeighbours, Neighbours, NoiseNeighbours};
 use crate::flow::NeighbourFlow;
@@ -16,18 +16,11 @@ use serde::{Deserialize, Serialize};
 pub enum NeighbourRule {
     /// One per sample, by Hamiltonian dynamics under the filters of the round before.
     Hamiltonian(Trajectory),
-    /// Isotropic Gaussian steps. The paper: several hundred per sample are needed.
-    Gaussian {
-        /// Their standard deviation, finite and positive.
-        scale: f64,
-        /// Neighbours per sample.
-        per_sample: usize,
-    },
-    /// Steps within a cube, whose limit is score matching (Appendix C).
-    Cube {
-        /// Its side, finite and positive.
-        side: f64,
-        /// Neighbours per sample.
+    /// States at random around a sample, so many of each.
+    Noise {
+        /// Where they are.
+        noise: NoiseNeighbours,
+        /// How many of each sample.
         per_sample: usize,
     },
 }
@@ -73,14 +66,9 @@ impl Alternating {
     pub(super) fn check(&self) -> Result<()> {
         match self.rule {
             NeighbourRule::Hamiltonian(trajectory) => trajectory.check(),
-            NeighbourRule::Gaussian {
-                scale: reach,
-                per_sample,
-            }
-            | NeighbourRule::Cube {
-                side: reach,
-                per_sample,
-            } => {
+            NeighbourRule::Noise { noise, per_sample } => {
+                let (NoiseNeighbours::Gaussian { scale: reach }
+                | NoiseNeighbours::Cube { side: reach }) = noise;
                 let positive = reach > 0.0 && reach.is_finite();
                 check_option("the reach of a rule", reach, "positive", positive)?;
                 let n = per_sample as f64;
@@ -103,14 +91,8 @@ impl Alternating {
                 };
                 Neighbours::hamiltonian(&rule, run.data, seed)
             }
-            NeighbourRule::Gaussian { scale, per_sample } => Neighbours::draw(
-                &NoiseNeighbours::Gaussian { scale },
-                run.data,
-                per_sample,
-                seed,
-            ),
-            NeighbourRule::Cube { side, per_sample } => {
-                Neighbours::draw(&NoiseNeighbours::Cube { side }, run.data, per_sample, seed)
+            NeighbourRule::Noise { noise, per_sample } => {
+                Neighbours::draw(&noise, run.data, per_sample, seed)
             }
         }
     }
@@ -164,13 +146,6 @@ impl Alternating {
                 run.keep(&course);
             }
         }
-        run.finish(Outcome {
-            filters: course.mean.finish(course.filters),
-            last_phase: None,
-            stop,
-            steps: course.steps,
-            acceptance: None,
-            clipped_fraction: 0.0,
-        })
+        run.finish(course.mean.finish(course.filters), stop, course.steps)
     }
 }

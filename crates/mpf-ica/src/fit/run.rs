@@ -1,6 +1,6 @@
 //! A fit under way: what the trainers share.
 
-use super::outcome::{Fit, FitProgress, LastPhase, Rescue, TracePoint};
+use super::outcome::{Fit, FitProgress, Rescue, TracePoint};
 use super::{FitOptions, Trainer};
 use crate::likelihood::NegativeLogLikelihood;
 use crate::model::Filters;
@@ -28,16 +28,6 @@ struct State<C> {
     trace: Vec<TracePoint>,
     rescued: Vec<Rescue>,
     course: C,
-}
-
-/// What a trainer of MPF hands over at its end.
-pub(super) struct Outcome {
-    pub(super) filters: Filters,
-    pub(super) last_phase: Option<LastPhase>,
-    pub(super) stop: StopReason,
-    pub(super) steps: usize,
-    pub(super) acceptance: Option<f64>,
-    pub(super) clipped_fraction: f64,
 }
 
 impl<'a> Run<'a> {
@@ -164,22 +154,27 @@ impl<'a> Run<'a> {
     }
 
     /// Measures the likelihood of the result, which may be an average that no step had.
-    pub(super) fn finish(mut self, outcome: Outcome) -> Result<Fit> {
+    pub(super) fn finish(
+        mut self,
+        filters: Filters,
+        stop: StopReason,
+        steps: usize,
+    ) -> Result<Fit> {
         let seconds = self.clock.seconds();
-        let log_likelihood = self.report(outcome.steps, &outcome.filters)?;
-        let (smallest, median) = smallest_and_median(&outcome.filters)?;
+        let log_likelihood = self.report(steps, &filters)?;
+        let (smallest, median) = smallest_and_median(&filters)?;
         Ok(Fit {
+            filters,
             log_likelihood,
-            stop: outcome.stop,
-            steps: outcome.steps,
+            stop,
+            steps,
             seconds,
-            acceptance: outcome.acceptance,
-            clipped_fraction: outcome.clipped_fraction,
+            acceptance: None,
+            clipped_fraction: 0.0,
             rescued: self.rescued,
-            last_phase: outcome.last_phase,
+            last_phase: None,
             smallest_singular_value: smallest,
             median_singular_value: median,
-            filters: outcome.filters,
             trace: self.trace,
         })
     }

@@ -14,7 +14,7 @@ mod judge;
 mod worker;
 
 use super::outcome::Fit;
-use super::run::{Outcome, Run, RunningMean};
+use super::run::{Run, RunningMean};
 use crate::Result;
 use crate::error::Error;
 use crate::hamiltonian::{Hamiltonian, Trajectory};
@@ -283,13 +283,11 @@ impl Stochastic {
                 filters = before;
             }
         }
-        run.finish(Outcome {
-            filters,
+        Ok(Fit {
             last_phase,
-            stop,
-            steps: course.steps,
             acceptance: course.acceptance,
             clipped_fraction: course.clipped as f64 / (course.steps * batch).max(1) as f64,
+            ..run.finish(filters, stop, course.steps)?
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Data and a connectivity that several tests share.
 
-use mpf_core::SampledConnectivity;
-use mpf_core::rng::stream;
-use mpf_ica::{Filters, Whitening, WhiteningMethod};
-use mpf_samplers::{Error, Hmc, HmcOptions, Sampler};
-use ndarray::Array2;
+use mpf_core::rng::{stream, substream};
+use mpf_core::{EnergyModel, SampledConnectivity};
+use mpf_ica::{Filters, HamiltonianNeighbours, Neighbours, Whitening, WhiteningMethod};
+use mpf_samplers::{Error, Hmc, HmcOptions, PhasePoint, Sampler, leapfrog};
+use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 
@@ -73,4 +73,89 @@ impl SampledConnectivity<[f64]> for MetropolisNeighbours {
         scratch.copy_from_slice(state.position());
         visit(scratch, 0.5 * (state.energy() - before));
     }
+}
+
+/// The model over the extended state {q, v} of Appendix H: q in the first half of the state, v in
+/// the second, and H(q, v; θ) = E(q; θ) + ½ vᵀv.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithMomentum<M>(pub M);
+
+impl<M: EnergyModel<State = [f64]>> EnergyModel for WithMomentum<M> {
+    type State = [f64];
+
+    fn n_params(&self) -> usize {
+        self.0.n_params()
+    }
+
+    fn energy(&self, theta: &[f64], x: &[f64]) -> f64 {
+        let (q, v) = x.split_at(x.len() / 2);
+        self.0.energy(theta, q) + kinetic_energy(v)
+    }
+
+    fn add_energy_grad(&self, theta: &[f64], x: &[f64], scale: f64, out: &mut [f64]) {
+        self.0.add_energy_grad(theta, &x[..x.len() / 2], scale, out);
+    }
+}
+
+fn kinetic_energy(momentum: &[f64]) -> f64 {
+    0.5 * momentum.iter().map(|v| v * v).sum::<f64>()
+}
+
+/// [`HamiltonianNeighbours`] of {q, v}, states of [`WithMomentum`], one by one: plain and slow. A
+/// state whose energy is not finite at either end has no neighbour.
+#[derive(Clone, Debug)]
+pub struct PlainTrajectories(pub HamiltonianNeighbours);
+
+impl SampledConnectivity<[f64]> for PlainTrajectories {
+    fn draw_neighbours<R: Rng + ?Sized>(
+        &self,
+        x: &[f64],
+        scratch: &mut [f64],
+        rng: &mut R,
+        mut visit: impl FnMut(&[f64], f64),
+    ) {
+        let HamiltonianNeighbours {
+            filters,
+            trajectory,
+        } = &self.0;
+        let (step, n_steps) = trajectory.draw(rng);
+        let (q, v) = x.split_at(x.len() / 2);
+        let Ok(mut point) = PhasePoint::new(filters, q, v) else {
+            return;
+        };
+        leapfrog(filters, &mut point, step, n_steps);
+        if !point.hamiltonian().is_finite() {
+            return;
+        }
+        point.negate_momentum();
+        let (q, v) = scratch.split_at_mut(x.len() / 2);
+        q.copy_from_slice(&point.position);
+        v.copy_from_slice(&point.momentum);
+        visit(scratch, 0.0);
+    }
+}
+
+/// Draws one neighbour of every extended state {q, v}, a row of `data`: the plain form of
+/// [`Neighbours::hamiltonian`].
+pub fn extended_neighbours(
+    rule: &PlainTrajectories,
+    data: ArrayView2<'_, f64>,
+    seed: u64,
+) -> Neighbours {
+    let (n, d) = (data.nrows(), data.ncols() / 2);
+    let mut all = Neighbours {
+        positions: Array2::zeros((n, d)),
+        ln_weights: vec![f64::NEG_INFINITY; n],
+    };
+    for (sample, x) in data.outer_iter().enumerate() {
+        let mut rng = substream(seed, sample as u64);
+        let x = x.to_vec();
+        rule.draw_neighbours(&x, &mut vec![0.0; 2 * d], &mut rng, |y, ln_weight| {
+            let kinetic = 0.5 * (kinetic_energy(&x[d..]) - kinetic_energy(&y[d..]));
+            all.ln_weights[sample] = ln_weight + kinetic;
+            let position = ArrayView1::from(&y[..d]);
+            all.positions.slice_mut(s![sample, ..]).assign(&position);
+        });
+    }
+    all
 }

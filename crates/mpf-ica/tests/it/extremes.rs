@@ -1,14 +1,14 @@
 //! Numbers at the edge of `f64` and degenerate data through the public interface of this crate:
 //! results are finite, documented not to be, or typed errors. Nothing panics or loops for ever.
 
-use crate::common::MetropolisNeighbours;
+use crate::common::{MetropolisNeighbours, PlainTrajectories, WithMomentum, extended_neighbours};
 use mpf_core::rng::stream;
 use mpf_core::{CheckpointStore, EnergyModel, Objective, SampledConnectivity};
-use mpf_ica::internal::{NoiseNeighbours, covariance, extended_neighbours, normalise_contrast};
+use mpf_ica::internal::{covariance, normalise_contrast};
 use mpf_ica::{
     Alternating, DeadLeaves, Filters, Fit, FitOptions, Fitter, HamiltonianNeighbours, Image,
     LaplaceIca, Metropolis, NegativeLogLikelihood, NeighbourFlow, NeighbourRule, Neighbours,
-    Stochastic, Trainer, Trajectory, Whitening, WhiteningMethod, WithMomentum, amari_index,
+    NoiseNeighbours, Stochastic, Trainer, Trajectory, Whitening, WhiteningMethod, amari_index,
     draw_patches, log_likelihood, match_filters, prepare_patches,
 };
 use mpf_samplers::{HmcOptions, SmoothEnergy};
@@ -245,7 +245,7 @@ proptest! {
         let data = data.view();
         let mut all = vec![
             Neighbours::hamiltonian(&rule, data, seed),
-            extended_neighbours(&rule, extended.view(), seed),
+            extended_neighbours(&PlainTrajectories(rule.clone()), extended.view(), seed),
             Neighbours::draw(&NoiseNeighbours::Gaussian { scale: reach }, data, per_sample, seed),
             Neighbours::draw(&NoiseNeighbours::Cube { side: reach }, data, per_sample, seed),
         ];
@@ -260,11 +260,11 @@ proptest! {
         for neighbours in &all {
             let Ok(mut flow) = NeighbourFlow::new(data, neighbours) else { continue };
             all_finite("data", data)?;
-            all_finite("positions", neighbours.positions())?;
+            all_finite("positions", &neighbours.positions)?;
             let mut grad = vec![0.0; d * d];
             let value = flow.value_and_gradient(&theta, &mut grad);
             // −∞: no sample has a neighbour.
-            let calm = theta.iter().chain(data).chain(neighbours.positions()).all(|v| v.abs() < 1e150);
+            let calm = theta.iter().chain(data).chain(&neighbours.positions).all(|v| v.abs() < 1e150);
             prop_assert!(!calm || value < f64::INFINITY, "ln K = {value}");
             if value.is_finite() && calm {
                 all_finite("gradient", &grad)?;
@@ -342,10 +342,11 @@ proptest! {
                 rate: metropolis_rate,
             }),
         };
+        let noise = |noise| NeighbourRule::Noise { noise, per_sample: 2 };
         let rule = match kind {
             0 => NeighbourRule::Hamiltonian(trajectory),
-            1 => NeighbourRule::Gaussian { scale: reach, per_sample: 2 },
-            _ => NeighbourRule::Cube { side: reach, per_sample: 2 },
+            1 => noise(NoiseNeighbours::Gaussian { scale: reach }),
+            _ => noise(NoiseNeighbours::Cube { side: reach }),
         };
         let alternating = Alternating {
             rounds: 3,

@@ -4,8 +4,8 @@ use crate::common::{mixed_sources, normal};
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ica::{
     Alternating, DeadLeaves, Error, Filters, Fit, FitOptions, Fitter, Metropolis, NeighbourRule,
-    Rescue, Stochastic, TracePoint, Trainer, Trajectory, amari_index, draw_patches, match_filters,
-    prepare_patches,
+    NoiseNeighbours, Rescue, Stochastic, TracePoint, Trainer, Trajectory, amari_index,
+    draw_patches, match_filters, prepare_patches,
 };
 use mpf_testkit::{StopAfter, in_memory, seed};
 use ndarray::{Array2, array, s};
@@ -191,13 +191,11 @@ fn isotropic_neighbours_are_worse_than_hamiltonian_ones() {
     };
     let hamiltonian = gap(NeighbourRule::Hamiltonian(Trajectory::default()));
     let gaussian = |per_sample| {
-        gap(NeighbourRule::Gaussian {
-            scale: 1.0,
-            per_sample,
-        })
+        let noise = NoiseNeighbours::Gaussian { scale: 1.0 };
+        gap(NeighbourRule::Noise { noise, per_sample })
     };
-    let cube = gap(NeighbourRule::Cube {
-        side: 0.5,
+    let cube = gap(NeighbourRule::Noise {
+        noise: NoiseNeighbours::Cube { side: 0.5 },
         per_sample: 1,
     });
     let (one, thirty) = (gaussian(1), gaussian(30));
@@ -513,8 +511,8 @@ fn bad_data_and_options_are_errors() {
         fit(
             FitOptions {
                 trainer: Trainer::Alternating(Alternating {
-                    rule: NeighbourRule::Gaussian {
-                        scale: -1.0,
+                    rule: NeighbourRule::Noise {
+                        noise: NoiseNeighbours::Gaussian { scale: -1.0 },
                         per_sample: 1,
                     },
                     ..Default::default()

@@ -1,12 +1,15 @@
 //! The fast objective against `mpf-core`'s plain one, and what the connectivities promise.
 
-use crate::common::{MetropolisNeighbours, normal, random_filters};
+use crate::common::{
+    MetropolisNeighbours, PlainTrajectories, WithMomentum, extended_neighbours, normal,
+    random_filters,
+};
 use mpf_core::gradient_error;
 use mpf_core::rng::{stream, substream};
 use mpf_core::{Drawn, EnergyModel, Flow, FlowForm, Objective, SampledConnectivity};
-use mpf_ica::internal::{NoiseNeighbours, extended_neighbours};
 use mpf_ica::{
-    Filters, HamiltonianNeighbours, LaplaceIca, NeighbourFlow, Neighbours, Trajectory, WithMomentum,
+    Filters, HamiltonianNeighbours, LaplaceIca, NeighbourFlow, Neighbours, NoiseNeighbours,
+    Trajectory,
 };
 use mpf_samplers::HmcOptions;
 use mpf_testkit::seed;
@@ -38,10 +41,10 @@ fn filters(d: usize) -> (Filters, Filters) {
 fn the_hamiltonian_objective_is_the_generic_one_term_by_term() {
     let (d, n) = (3, 40);
     let (theta_h, theta) = filters(d);
-    let rule = HamiltonianNeighbours {
+    let rule = PlainTrajectories(HamiltonianNeighbours {
         filters: theta_h,
         trajectory: Trajectory::default(),
-    };
+    });
     let data = normal(n, d, seed());
     let extended = concatenate![Axis(1), data, normal(n, d, seed() + 5)];
     let neighbours = extended_neighbours(&rule, extended.view(), 7);
@@ -122,7 +125,7 @@ fn the_gradient_agrees_with_differences() {
             let row = all.row(r).to_owned().insert_axis(Axis(0));
             // The stream of sample 0, as in a data set of one.
             let neighbour = Neighbours::draw(&rule, row.view(), 1, 9);
-            clear(&row.row(0).to_vec()) && clear(&neighbour.positions().row(0).to_vec())
+            clear(&row.row(0).to_vec()) && clear(&neighbour.positions.row(0).to_vec())
         })
         .take(1)
         .collect();
@@ -157,7 +160,7 @@ fn batched_trajectories_are_the_plain_ones() {
             let q = data.row(row).to_vec();
             let mut point = mpf_samplers::PhasePoint::new(&theta_h, &q, &v.to_vec()).unwrap();
             mpf_samplers::leapfrog(&theta_h, &mut point, step, n_steps);
-            let there = fast.positions();
+            let there = &fast.positions;
             let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-11;
             let same = there.row(row).iter().zip(&point.position).all(close);
             off += usize::from(!same);
@@ -178,7 +181,7 @@ fn at_theta_h_the_weights_of_metropolis_are_one() {
     let (value, _) = evaluate(&mut flow, theta_h.theta());
     assert!(value.abs() < 1e-13, "{value}");
     // And they moved.
-    assert_ne!(neighbours.positions().row(0), data.row(0));
+    assert_ne!(neighbours.positions.row(0), data.row(0));
 }
 
 #[test]

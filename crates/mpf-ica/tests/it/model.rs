@@ -1,14 +1,13 @@
 //! The energy, its gradients and the likelihood; whitening.
 
-use crate::common::{normal, random_filters};
+use crate::common::{WithMomentum, normal, random_filters};
 use mpf_core::from_fn;
 use mpf_core::gradient_error;
 use mpf_core::rng::stream;
 use mpf_core::{EnergyModel, Objective};
 use mpf_ica::internal::covariance;
 use mpf_ica::{
-    Error, Filters, LaplaceIca, NegativeLogLikelihood, Whitening, WhiteningMethod, WithMomentum,
-    log_likelihood,
+    Error, Filters, LaplaceIca, NegativeLogLikelihood, Whitening, WhiteningMethod, log_likelihood,
 };
 use mpf_samplers::SmoothEnergy;
 use mpf_testkit::seed;

@@ -2,15 +2,69 @@
 
 use mpf_core::gradient_error;
 use mpf_core::rng::stream;
-use mpf_core::{Flow, FlowForm, Objective, OutsideData};
-use mpf_ising::BitFlips;
-use mpf_ising::internal::{Algorithm, Kernel, Precision, Vectors, n_packed, packed_index};
+use mpf_core::{Connectivity, Flow, FlowForm, Objective, OutsideData};
+use mpf_ising::internal::{
+    Algorithm, Kernel, Precision, Vectors, last_word_mask, n_packed, packed_index,
+};
 use mpf_ising::{
     Couplings, IsingFlow, IsingModel, MarginLoss, MarginSum, Neighbourhood, Samples, States, Terms,
+    flip_bit,
 };
 use mpf_testkit::exact_samples;
 use proptest::prelude::*;
 use rand::RngExt;
+
+/// All states one bit flip away (Eq. `g_ij_ising`), and on request the state with every bit
+/// flipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitFlips {
+    /// The number of units of a state.
+    pub n_units: usize,
+    /// Whether the complement of the state is a neighbour too.
+    pub complement: bool,
+}
+
+impl Connectivity<[u64]> for BitFlips {
+    fn for_each_neighbour(
+        &self,
+        _sample: usize,
+        x: &[u64],
+        scratch: &mut [u64],
+        mut visit: impl FnMut(&[u64], f64),
+    ) {
+        scratch.copy_from_slice(x);
+        for unit in 0..self.n_units {
+            flip_bit(scratch, unit);
+            visit(scratch, 0.0);
+            flip_bit(scratch, unit);
+        }
+        if self.complement {
+            for word in scratch.iter_mut() {
+                *word = !*word;
+            }
+            scratch[x.len() - 1] &= last_word_mask(self.n_units);
+            visit(scratch, 0.0);
+        }
+    }
+}
+
+#[test]
+fn neighbours_differ_by_one_bit_or_by_all() {
+    let rule = BitFlips {
+        n_units: 70,
+        complement: true,
+    };
+    let x = [0x5555_u64, 0b10_1010];
+    let mut distances = Vec::new();
+    rule.for_each_neighbour(0, &x, &mut [0; 2], |y, ln_weight| {
+        assert_eq!(ln_weight, 0.0);
+        assert_eq!(y[1] >> 6, 0);
+        distances.push((x[0] ^ y[0]).count_ones() + (x[1] ^ y[1]).count_ones());
+    });
+    assert_eq!(distances.len(), 71);
+    assert!(distances[..70].iter().all(|&d| d == 1));
+    assert_eq!(distances[70], 70);
+}
 
 fn random_states(n: usize, d: usize, active: f64, seed: u64) -> States {
     let mut rng = stream(seed, 0);

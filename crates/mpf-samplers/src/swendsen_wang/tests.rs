@@ -91,7 +91,7 @@ fn swendsen_wang_steps_draw_from_the_transition_matrix() {
             let mut state = sampler.state(&[from as u64]).unwrap();
             let info = sampler.step(&mut state, &mut rng);
             assert!(info.steps == 1 && info.clusters <= 3);
-            counts[state.row()[0] as usize] += 1.0;
+            counts[state[0] as usize] += 1.0;
         }
         let chi2: f64 = (0..8)
             .filter(|&to| p[[from, to]] > 0.0)
