@@ -1,9 +1,9 @@
 //! The number of active units: K-pairwise models beside the default Ising model.
 //!
 //! Fitted to the first half of a data set and judged by the second: the L1 distance of P(n), how many of
-//! the n ≤ 15 are within two errors of a share p of M independent samples, √(p(1 − p)/M) with p of the
-//! model, and the log-likelihood. The last but one column is what the model adds where no sample of the
-//! first half is.
+//! the n ≤ 15 are within two standard errors of the second half's P(n) (its own errors, from blocks; the first
+//! half has as large ones), and the log-likelihood. The last but one column is what the model adds where no
+//! sample of the first half is.
 
 use super::{Args, recipe};
 use crate::Result;
@@ -45,6 +45,12 @@ pub(super) fn table(
         let (n, d) = (states.n_samples(), states.n_units());
         let (training, test) = (states.slice(0..n / 2), states.slice(n / 2..n));
         let (seen, expected) = (shares(&training), shares(&test));
+        let errors = errors(&test)?;
+        let near = |shares: &[f64]| {
+            let is_near = |n: &usize| (shares[*n] - expected[*n]).abs() <= 2.0 * errors[*n];
+            let near = (0..=MOST.min(d)).filter(is_near).count();
+            format!("{near} of {}", MOST.min(d) + 1)
+        };
         let mut ising = None;
         for model in MODELS {
             let found = checkpoint.unit(format!("{name}: counts, {model}"), |_| {
@@ -53,11 +59,6 @@ pub(super) fn table(
             if cancel.is_cancelled() {
                 return Ok(None);
             }
-            let near = (0..=MOST.min(d)).filter(|&n| {
-                let p = found.shares[n];
-                let error = (p * (1.0 - p) / test.n_samples() as f64).sqrt();
-                (p - expected[n]).abs() <= 2.0 * error
-            });
             let unseen = (0..=d).filter(|&n| seen[n] == 0.0);
             let beside = ising.get_or_insert_with(|| (found.scores.clone(), found.error));
             let gains: Vec<f64> = found
@@ -67,13 +68,13 @@ pub(super) fn table(
                 .map(|(a, b)| a - b)
                 .collect();
             let gain = block_mean(&gains, block_length(&test)?)?;
-            let errors = found.error.zip(beside.1);
+            let of_log_z = found.error.zip(beside.1);
             rows.push(vec![
                 name.clone(),
                 model.to_owned(),
                 format!("{:.3}", distance(&found.shares, &expected)),
-                format!("{} of {}", near.count(), MOST.min(d) + 1),
-                match errors {
+                near(&found.shares),
+                match of_log_z {
                     _ if model == MODELS[0] => "–".to_owned(),
                     None => "not known".to_owned(),
                     Some((a, b)) => {
@@ -89,6 +90,7 @@ pub(super) fn table(
             name.clone(),
             "the first half itself".into(),
             format!("{:.3}", distance(&seen, &expected)),
+            near(&seen),
         ]);
         rows.last_mut().expect("a row").resize(7, "–".into());
     }
@@ -148,6 +150,19 @@ fn shares(states: &States) -> Vec<f64> {
         shares[n as usize] += 1.0 / states.n_samples() as f64;
     }
     shares
+}
+
+/// Returns the standard errors of the shares of n ≤ 15.
+fn errors(states: &States) -> Result<Vec<f64>> {
+    let length = block_length(states)?;
+    let error = |n: usize| -> Result<f64> {
+        let active = |row: &[u64]| row.iter().map(|word| word.count_ones()).sum::<u32>();
+        let is_there = states
+            .rows()
+            .map(|row| f64::from(active(row) as usize == n));
+        Ok(block_mean(&is_there.collect::<Vec<f64>>(), length)?.standard_error)
+    };
+    (0..=MOST.min(states.n_units())).map(error).collect()
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
