@@ -191,6 +191,9 @@ fn contenders(
             std::iter::once(AUTO).chain(names).collect()
         }
     };
+    let has_machines = args.options.hidden.is_some();
+    let has_potential =
+        (names.contains(&AUTO) || has_machines) && args.options.model == ModelName::Ising && d > 1;
     let mut contenders = Vec::new();
     let plain_options = MethodArgs {
         hidden: None,
@@ -215,8 +218,7 @@ fn contenders(
             contenders.push(Contender::new(format!("{title}, plain"), plain));
         }
     }
-    let has_machines = args.options.hidden.is_some();
-    if (args.methods.is_none() || has_machines) && args.options.model == ModelName::Ising && d > 1 {
+    if has_potential {
         let options = MethodArgs {
             model: ModelName::KPairwise,
             ..plain_options.clone()

@@ -310,6 +310,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             &self.pairs,
             self.data.n_effective(),
         ));
+        warnings.extend(self.potential.as_ref().and_then(|p| p.warning()));
         warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
         warnings
     }
