@@ -21,6 +21,9 @@ use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
 use std::path::{Path, PathBuf};
 
+/// Bytes of a page while it is made.
+const PAGE: u64 = 3_000_000;
+
 /// Options of `mpf compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
@@ -132,7 +135,7 @@ fn compare(
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
     memory::check(
         "this comparison",
-        [fit.total(), folds, scores, machines]
+        [fit.total(), folds, scores, machines, PAGE]
             .into_iter()
             .fold(0, u64::saturating_add),
         args.memory.bytes(),

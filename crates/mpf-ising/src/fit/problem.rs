@@ -353,13 +353,29 @@ pub(super) fn spin_params(
     fields.chain(couplings).collect()
 }
 
-/// Returns those of the sorted `pairs` that have `unit` as an end, in their order. O(d ln n).
+/// Returns those of the sorted `pairs` that have `unit` as an end, in their order. O(d ln n), and O(d) if
+/// all pairs are there: the place of the next one is then known.
 pub(super) fn pairs_of(pairs: &[(usize, usize)], unit: usize) -> Vec<(usize, usize)> {
     let (before, after) = pairs.split_at(pairs.partition_point(|pair| *pair < (unit, 0)));
-    let is_free = |pair: &(usize, usize)| before.binary_search(pair).is_ok();
+    // The place of the last pair, and how far it was from the one before.
+    let (mut last, mut stride) = (0, 0);
+    let is_free = |pair: &(usize, usize)| {
+        // A row of all pairs is shorter by one than the row before it.
+        let next = last + stride.max(1) - 1;
+        let found = match before.get(next) == Some(pair) {
+            true => Ok(next),
+            false => before.binary_search(pair),
+        };
+        if let Ok(place) = found {
+            (last, stride) = (place, place - last);
+        }
+        found.is_ok()
+    };
     let second = (0..unit).map(|i| (i, unit)).filter(is_free);
     let first = after.iter().copied().take_while(|pair| pair.0 == unit);
-    second.chain(first).collect()
+    let mut found: Vec<_> = second.collect();
+    found.extend(first);
+    found
 }
 
 #[cfg(test)]
@@ -373,5 +389,10 @@ mod tests {
         assert_eq!(pairs_of(&pairs, 1), [(0, 1), (1, 2), (1, 3)]);
         assert_eq!(pairs_of(&pairs, 0), [(0, 1), (0, 3)]);
         assert!(pairs_of(&pairs, 4).is_empty());
+        let all: Vec<_> = crate::support::pairs(9).collect();
+        for unit in 0..9 {
+            let plainly = all.iter().filter(|(i, j)| *i == unit || *j == unit);
+            assert!(pairs_of(&all, unit).iter().eq(plainly));
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::fit::FitOptions;
 use crate::kernel::MarginLoss;
 use crate::support::Biases;
 use mpf_core::Cancel;
-use mpf_core::linalg::positive_definite_inverse;
+use mpf_core::linalg::positive_definite_inverse_until;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayViewMut1, s};
 use rayon::prelude::*;
@@ -156,13 +156,13 @@ impl<'a> Scores<'a> {
         (0..self.neighbours.len())
             .into_par_iter()
             .map(|unit| {
-                self.check_cancel()?;
                 let list = &self.neighbours[unit];
                 let size = 1 + list.len();
                 let mut hessian = Array2::zeros((size, size));
                 let mut design = Array2::zeros((TILE, size));
                 let mut weighted = Array2::zeros((TILE, size));
                 for start in (0..n).step_by(TILE) {
+                    self.check_cancel()?;
                     let here = TILE.min(n - start);
                     for k in 0..here {
                         let m = start + k;
@@ -226,7 +226,7 @@ impl<'a> Scores<'a> {
                 joint[[places[a], places[b]]] += value;
             }
         }
-        positive_definite_inverse(joint.view()).map_err(|error| match error {
+        positive_definite_inverse_until(joint.view(), &self.cancel).map_err(|error| match error {
             mpf_core::Error::NotPositiveDefinite { pivot } if pivot < d => {
                 Error::Undetermined { i: pivot, j: pivot }
             }
@@ -234,6 +234,7 @@ impl<'a> Scores<'a> {
                 let (i, j) = self.pairs[pivot - d];
                 Error::Undetermined { i, j }
             }
+            mpf_core::Error::Cancelled => Error::Cancelled,
             other => other.into(),
         })
     }
@@ -244,16 +245,19 @@ impl<'a> Scores<'a> {
             .enumerate()
             .map(|(unit, hessian)| {
                 self.check_cancel()?;
-                positive_definite_inverse(hessian.view()).map_err(|error| match error {
-                    mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
-                        i: unit,
-                        j: if pivot == 0 {
-                            unit
-                        } else {
-                            self.neighbours[unit][pivot - 1]
+                positive_definite_inverse_until(hessian.view(), &self.cancel).map_err(|error| {
+                    match error {
+                        mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
+                            i: unit,
+                            j: if pivot == 0 {
+                                unit
+                            } else {
+                                self.neighbours[unit][pivot - 1]
+                            },
                         },
-                    },
-                    other => other.into(),
+                        mpf_core::Error::Cancelled => Error::Cancelled,
+                        other => other.into(),
+                    }
                 })
             })
             .collect()
@@ -300,14 +304,15 @@ impl<'a> Scores<'a> {
         let tiles: Vec<_> = (0..n.div_ceil(TILE))
             .into_par_iter()
             .map(|tile| {
+                self.check_cancel()?;
                 let mut rows = Array2::zeros((1, width));
                 let mut spins = vec![0.0; self.neighbours.len()];
                 for m in tile * TILE..n.min((tile + 1) * TILE) {
                     self.add_score(m, &mut spins, rows.row_mut(0));
                 }
-                rows
+                Ok(rows)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let mut slope = Array2::zeros((1, width));
         tiles.iter().for_each(|tile| slope += tile);
         slope /= n as f64;
