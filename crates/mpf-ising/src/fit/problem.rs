@@ -33,6 +33,8 @@ pub(super) struct Problem<'a, E: Estimator> {
     constant: Vec<bool>,
     pub(super) pairs: Vec<(usize, usize)>,
     potential: Option<Arc<CountKnots>>,
+    /// The sorted pairs that have penalties, if not all have.
+    penalised: Option<Vec<(usize, usize)>>,
 }
 
 impl<'a, E: Estimator> Problem<'a, E> {
@@ -87,8 +89,13 @@ impl<'a, E: Estimator> Problem<'a, E> {
             }
             None => None,
         };
+        let penalised = match &fitter.penalised {
+            Support::Full => None,
+            some => Some(some.pairs(d)?),
+        };
         Ok(Self {
             potential,
+            penalised,
             fitter,
             data,
             all_known,
@@ -135,11 +142,23 @@ impl<'a, E: Estimator> Problem<'a, E> {
         }
     }
 
+    /// Returns `penalty` for the `pairs` that have penalties, 0 for others.
+    fn on_penalised<'p>(
+        &'p self,
+        pairs: &'p [(usize, usize)],
+        penalty: f64,
+    ) -> impl Iterator<Item = f64> + 'p {
+        pairs.iter().map(move |pair| match &self.penalised {
+            Some(penalised) if penalised.binary_search(pair).is_err() => 0.0,
+            _ => penalty,
+        })
+    }
+
     /// Returns the coordinates of (h of `units`, K of `pairs`); `share` as in
     /// [`minimize`](Self::minimize).
     pub(super) fn basis(&self, units: Range<usize>, pairs: &[(usize, usize)], share: f64) -> Basis {
-        let ridge = share * self.options().l2;
-        let basis = Basis::new(units, pairs, &self.means, ridge, |i| self.field(i));
+        let ridges = self.on_penalised(pairs, share * self.options().l2);
+        let basis = Basis::new(units, pairs, &self.means, ridges, |i| self.field(i));
         match &self.potential {
             None => basis,
             Some(potential) => {
@@ -168,9 +187,9 @@ impl<'a, E: Estimator> Problem<'a, E> {
                 basis.coordinates(&self.spin_params(start, earlier, &units, &pairs))
             }
         };
+        let lambda = basis.l1_weights(self.on_penalised(&pairs, share * self.options().l1));
         let penalised = self.penalised(units, pairs, share, &basis)?;
         let mut objective = Standardized::new(penalised, &basis);
-        let lambda = basis.l1_weights(share * self.options().l1);
         let observer = |progress: &mpf_core::Progress<'_>| observer(progress, &basis);
         let minimum = minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?;
         let mut spins = vec![0.0; n_spin_params];
@@ -191,7 +210,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         let ridge = basis
             .free_fields()
             .map(|free| if free { field_ridge } else { 0.0 })
-            .chain(pairs.iter().map(|_| share * options.l2))
+            .chain(self.on_penalised(&pairs, share * options.l2))
             .chain(std::iter::repeat_n(0.0, self.n_knots()))
             .collect();
         let estimator = &self.fitter.estimator;

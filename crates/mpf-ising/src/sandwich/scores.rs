@@ -31,11 +31,9 @@ const SHORT: f64 = 0.02;
 /// A step towards the minimum of the sum over samples.
 pub(super) struct NewtonStep {
     pub(super) to: SpinCouplings,
-    /// Whether it was not shortened.
-    pub(super) is_whole: bool,
-    /// Whether the minimum is near. An estimate that runs away makes steps of about the same length
-    /// for ever.
-    pub(super) is_short: bool,
+    /// Whether it ends at the minimum, near enough. An estimate that runs away makes steps of about
+    /// the same length for ever.
+    pub(super) is_last: bool,
 }
 
 /// H⁻¹, whole or by rows.
@@ -331,14 +329,12 @@ impl<'a> Scores<'a> {
             if all.all(|v| v.is_finite()) && self.mean_loss(&to)? <= value + slack * value.abs() {
                 return Ok(NewtonStep {
                     to,
-                    is_whole: halvings == 0,
-                    is_short,
+                    is_last: is_short && halvings == 0,
                 });
             }
         }
-        Err(Error::NoErrorBars {
-            reason: "no step leads from the penalised estimate to the one without the penalty",
-        })
+        let (i, j) = self.largest();
+        Err(Error::Undetermined { i, j })
     }
 
     /// Returns the parameters less `length` times (h, K of the pairs).
@@ -377,8 +373,8 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns the free pair with the largest coupling, or unit 0 twice if there is none.
-    pub(super) fn largest(&self, spins: &SpinCouplings) -> (usize, usize) {
-        let size = |&(i, j): &(usize, usize)| spins.couplings[[i, j]].abs();
+    pub(super) fn largest(&self) -> (usize, usize) {
+        let size = |&(i, j): &(usize, usize)| self.spins.couplings[[i, j]].abs();
         let pairs = self.pairs.iter().copied();
         pairs
             .max_by(|a, b| size(a).total_cmp(&size(b)))
