@@ -4,6 +4,8 @@
 //! sample. The default must be within .05 bits of the best of independent units, plain MPF and plain
 //! pseudolikelihood, and never worse than independent units.
 
+mod counts;
+
 use crate::output::{Output, digits, markdown_table};
 use crate::run::RunArgs;
 use crate::{Result, progress};
@@ -31,6 +33,12 @@ pub struct Args {
     /// Levels of the annealing that scores models of more than 24 units.
     #[arg(long, default_value_t = 4000)]
     levels: usize,
+    /// Compare the number of active units of K-pairwise models with the data, instead.
+    #[arg(long)]
+    counts: bool,
+    /// Draws from every model that `--counts` compares.
+    #[arg(long, default_value_t = 200_000)]
+    draws: usize,
     #[command(flatten)]
     #[serde(skip)]
     run: RunArgs,
@@ -46,7 +54,15 @@ struct Score {
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
-        let Some((table, failures)) = table(args, checkpoint, cancel)? else {
+        let mut sets = synthetic()?;
+        if let Some(folder) = &args.data {
+            sets.extend(recordings(folder)?);
+        }
+        if args.counts {
+            let found = counts::table(args, &sets, checkpoint, cancel)?;
+            return found.map_or(Ok(()), |table| output.show(&table, &[]));
+        }
+        let Some((table, failures)) = table(args, &sets, checkpoint, cancel)? else {
             return Ok(());
         };
         output.show(&table, &failures)?;
@@ -61,13 +77,10 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 /// Returns `None` when cancelled.
 fn table(
     args: &Args,
+    sets: &[(String, States)],
     checkpoint: &Checkpoint,
     cancel: &Cancel,
 ) -> Result<Option<(String, Vec<String>)>> {
-    let mut sets = synthetic()?;
-    if let Some(folder) = &args.data {
-        sets.extend(recordings(folder)?);
-    }
     let names = [
         "independent",
         "MPF, plain",
@@ -78,7 +91,7 @@ fn table(
     ];
     let bar = progress::bar((sets.len() * names.len()) as u64).with_prefix("fits");
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    for (name, states) in &sets {
+    for (name, states) in sets {
         let (training, test) = halves(states)?;
         let mut scores = Vec::new();
         for recipe_name in names {
@@ -298,6 +311,8 @@ mod tests {
         let args = Args {
             data: None,
             levels: 10,
+            counts: false,
+            draws: 0,
             run: RunArgs::default(),
         };
         let cancel = Cancel::new();

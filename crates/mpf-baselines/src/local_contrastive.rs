@@ -139,6 +139,9 @@ fn check(
     let (rate, momentum) = (options.learning_rate, options.momentum);
     let holds = rate > 0.0 && rate.is_finite();
     check_option("learning_rate", rate, "finite and positive", holds)?;
+    // A step of the penalty alone would lead beyond 0, further and further.
+    let (l2, holds) = (options.l2, options.l2 >= 0.0 && rate * options.l2 <= 2.0);
+    check_option("l2", l2, "from 0 to 2/learning_rate (40 by default)", holds)?;
     let holds = (0.0..1.0).contains(&momentum);
     check_option("momentum", momentum, "from 0 to below 1", holds)?;
     Ok(())

@@ -153,7 +153,12 @@ pub(crate) static ML: FitterMethod<MaximumLikelihood> = FitterMethod {
     },
     estimator: |_| MaximumLikelihood,
     sandwich: |fitter, couplings, states, block_length| {
-        sandwich::error_bars(couplings, states, block_length, fitter.options())
+        Ok(sandwich::error_bars(
+            fitter,
+            couplings,
+            states,
+            block_length,
+        )?)
     },
     always_node_wise: false,
 };

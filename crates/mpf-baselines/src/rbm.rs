@@ -18,6 +18,7 @@
 //! [`Rbm::random_start`], and from several of them.
 
 use crate::Result;
+use crate::machine::Machine;
 use mpf_core::rng::stream;
 use mpf_core::{EnergyModel, LocalModel, SiteData, check_option};
 use rand::RngExt;
@@ -262,14 +263,22 @@ impl LocalModel for Rbm {
         self.n_visible
     }
 
-    /// Appends exp(−W), exp(W) and how many of their means can be multiplied.
+    /// Appends exp(−W), exp(W) and how many of their means can be multiplied. A weight that no
+    /// [`Machine`] may have makes objectives NaN, so that no fit ends there.
     fn prepare(&self, theta: &mut Vec<f64>) {
         let n_weights = self.n_visible * self.n_hidden;
         theta.reserve(2 * n_weights + 1);
         for sign in [-1.0, 1.0] {
             theta.extend_from_within(..n_weights);
             let end = theta.len() - n_weights;
-            theta[end..].iter_mut().for_each(|w| *w = (sign * *w).exp());
+            theta[end..].iter_mut().for_each(|w| {
+                let is_allowed = w.abs() <= Machine::LARGEST_WEIGHT;
+                *w = if is_allowed {
+                    (sign * *w).exp()
+                } else {
+                    f64::NAN
+                };
+            });
         }
         let largest = theta[..n_weights].iter().fold(0.0, |m, w| w.abs().max(m));
         theta.push((LARGEST_LOG / largest).floor().max(1.0));

@@ -434,8 +434,13 @@ impl Recipe {
             return Ok((fit, vec![stage], None));
         };
         let start = one("fit", self.method, &Self::rough(options))?;
-        check_asked(&options.minimizer.cancel)?;
+        let cancel = &options.minimizer.cancel;
+        check_asked(cancel)?;
         let mut stages = vec![Stage::new(first, &start)];
+        if let Err(error) = check(cancel) {
+            let failure = StepFailure::new("the refinement", error);
+            return Ok((start, stages, Some(failure)));
+        }
         let fine = MethodOptions {
             start: Some(start.couplings.clone()),
             ..options.clone()
@@ -463,6 +468,7 @@ impl Recipe {
     ) -> Result<()> {
         let checkpoint = &self.options.minimizer.checkpoint;
         let cancel = &self.options.minimizer.cancel;
+        check(cancel)?;
         let drift = |couplings: &Couplings| {
             let seed = self.options.seed;
             Drift::measure_cancellable(couplings, data.samples, Drift::SWEEPS, seed, cancel)

@@ -21,6 +21,9 @@ use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
 use std::path::{Path, PathBuf};
 
+/// Bytes of a page while it is made.
+const PAGE: u64 = 3_000_000;
+
 /// Options of `mpf compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
@@ -132,7 +135,7 @@ fn compare(
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
     memory::check(
         "this comparison",
-        [fit.total(), folds, scores, machines]
+        [fit.total(), folds, scores, machines, PAGE]
             .into_iter()
             .fold(0, u64::saturating_add),
         args.memory.bytes(),
@@ -191,6 +194,9 @@ fn contenders(
             std::iter::once(AUTO).chain(names).collect()
         }
     };
+    let has_machines = args.options.hidden.is_some();
+    let has_potential =
+        (names.contains(&AUTO) || has_machines) && args.options.model == ModelName::Ising && d > 1;
     let mut contenders = Vec::new();
     let plain_options = MethodArgs {
         hidden: None,
@@ -215,8 +221,7 @@ fn contenders(
             contenders.push(Contender::new(format!("{title}, plain"), plain));
         }
     }
-    let has_machines = args.options.hidden.is_some();
-    if (args.methods.is_none() || has_machines) && args.options.model == ModelName::Ising && d > 1 {
+    if has_potential {
         let options = MethodArgs {
             model: ModelName::KPairwise,
             ..plain_options.clone()

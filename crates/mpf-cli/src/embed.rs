@@ -10,6 +10,7 @@ use crate::fit::grouped;
 use crate::memory::{self, MemoryLimit};
 use crate::{compare, dca, evaluate, fit, sample};
 use clap::FromArgMatches;
+use clap::error::ErrorKind;
 use mpf_baselines::{Measure, Methods, log_scores};
 use mpf_core::Cancel;
 use mpf_ising::{Preflight, States, Support};
@@ -50,10 +51,21 @@ pub fn parse<T: FromArgMatches>(command: &str, options: &[String]) -> Result<T, 
     });
     parsed.map_err(|error| {
         let text = error.to_string();
-        let text = text.split("\n\nUsage:").next().unwrap_or_default();
-        let text = text.split("\n\nFor more information").next();
-        let text = text.unwrap_or_default().trim_end();
-        Failure::input(text.strip_prefix("error: ").unwrap_or(text))
+        // Usage, and advice on how to write a file name like an option, do not help here.
+        let ends = [
+            "\n\nUsage:",
+            "\n\nFor more information",
+            "\n\n  tip: to pass",
+        ];
+        let end = ends.iter().filter_map(|end| text.find(end)).min();
+        let text = text[..end.unwrap_or(text.len())].trim_end();
+        let failure = Failure::input(text.strip_prefix("error: ").unwrap_or(text));
+        match error.kind() {
+            ErrorKind::UnknownArgument => {
+                failure.hint(format!("`mpf {command} --help` lists the options"))
+            }
+            _ => failure,
+        }
     })
 }
 

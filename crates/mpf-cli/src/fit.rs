@@ -24,15 +24,22 @@ use mpf_baselines::{
 };
 use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Preflight, Samples, Support};
+use mpf_report::text::duration;
 use progress::Bars;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use time::Expected;
 
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
 pub use progress::{Show, Step};
+
+/// Seconds to write one coupling of a model, at most.
+const WRITING: f64 = 3e-7;
+/// An expected time that is off by more than this factor is announced again.
+const OFF: f64 = 1.5;
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -77,9 +84,10 @@ pub fn run(
 
 /// Says so if it was the time limit that stopped the work.
 fn in_time(failure: Failure, cancel: &Cancel, limit: f64) -> Failure {
-    match cancel.reason() {
-        Some(StopReason::TimeLimit) if failure.code == INTERRUPTED => Failure::too_late(limit),
-        _ => failure,
+    let is_asked = cancel.reason() == Some(StopReason::Cancelled);
+    match failure.code == INTERRUPTED && limit.is_finite() && !is_asked {
+        true => Failure::too_late(limit),
+        false => failure,
     }
 }
 
@@ -97,6 +105,11 @@ fn run_until(
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
     console.stage("reading", start.elapsed());
+    // The model is written within the limit, too.
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let writing = WRITING * (raster.states.n_units() as f64).powi(2);
+    let left = limit - start.elapsed().as_secs_f64() - writing.min(0.5 * limit);
+    let cancel = &cancel.within(left.max(0.0));
     let support = match &args.support {
         None => Support::Full,
         Some(path) => edges::read(path, &raster.names_or_numbers())?,
@@ -202,8 +215,16 @@ fn make(
     let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", start.elapsed());
-    let expected = Expected::new(recipe, samples, &preflight, start.elapsed().as_secs_f64())?;
+    let expected = Expected::new(
+        recipe,
+        samples,
+        states.as_deref(),
+        &preflight,
+        start.elapsed().as_secs_f64(),
+        args.options.max_seconds.unwrap_or(f64::INFINITY),
+    )?;
     tell_preflight(console, raster, &preflight, expected, needed);
+    let is_fitted = AtomicBool::new(false);
 
     let trained = recipe.run(
         TrainingData {
@@ -212,6 +233,17 @@ fn make(
         },
         &|progress| {
             show(&Step::new(recipe, samples.n_units(), progress));
+            let is_fit = matches!(
+                progress,
+                RecipeProgress::Fit(..) | RecipeProgress::Penalty(_)
+            );
+            if !is_fit && !is_fitted.swap(true, Ordering::Relaxed) {
+                let now = expected.update(start.elapsed().as_secs_f64());
+                let factor = now.seconds / expected.seconds;
+                if factor.max(1.0 / factor) > OFF {
+                    console.note(&format!("now expected: {} in all", duration(now.seconds)));
+                }
+            }
             if let RecipeProgress::Drifting(drift, updates) = progress {
                 console.note(&format!(
                     "note: {}; trying {updates} updates of polishing (--polish 0 leaves it out)",

@@ -10,8 +10,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes of the program before it reads anything: its code and its threads.
-const PROGRAM: u64 = 8_000_000;
+/// Bytes of the program without data: its code and its threads.
+const PROGRAM: u64 = 10_000_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 /// Bytes of a chain: its generator, its state and its list of draws.
@@ -84,15 +84,18 @@ pub fn product(factors: &[u64]) -> u64 {
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them twice while it pools the chains, and while it diagnoses every unit beside the numbers of a
-/// series. A checkpoint holds chains and draws once more.
+/// series. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
+/// the middle of both counts.
 pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize, is_kept: bool) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
     let chain = CHAIN + CHAIN_UNIT * n_units as u64;
-    let copies = 1 + u64::from(is_kept);
-    let draw = (1 + copies) * row + DIAGNOSTICS;
+    let (rows, chain) = match is_kept {
+        true => (3 * row, 12 * chain / 5),
+        false => (2 * row, chain),
+    };
     PROGRAM
-        .saturating_add(product(&[n_draws as u64, draw]))
-        .saturating_add(product(&[n_chains as u64, copies, chain]))
+        .saturating_add(product(&[n_draws as u64, rows + DIAGNOSTICS]))
+        .saturating_add(product(&[n_chains as u64, chain]))
 }
 
 /// Returns what the fit of a machine of so many parameters takes beside `samples`: their sites, a byte

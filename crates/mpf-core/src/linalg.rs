@@ -4,8 +4,10 @@
 //! `default_backend` is always compiled: a test compares the two.
 
 use crate::Result;
+use crate::cancel::Cancel;
 use crate::error::Error;
 use ndarray::{Array1, Array2, ArrayView2};
+use rayon::prelude::*;
 
 #[cfg(not(feature = "lapack"))]
 use default_backend as backend;
@@ -95,48 +97,133 @@ fn finite_size(a: ArrayView2<'_, f64>, what: &'static str) -> Result<usize> {
     Ok(size)
 }
 
-/// Returns the inverse of a symmetric positive definite matrix, exactly symmetric. O(n³). Pure Rust
-/// with either backend.
+/// Returns the inverse of a symmetric positive definite matrix, exactly symmetric. Only the lower
+/// triangle is read. O(n³). Pure Rust with either backend, the same bits for any number of threads.
 ///
 /// # Errors
 /// [`Error::NotSquare`]; [`Error::NotPositiveDefinite`] with the first row that is, within
 /// rounding, a combination of those before it; [`Error::Decomposition`] when the inverse has
 /// entries that are not finite.
 pub fn positive_definite_inverse(a: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+    positive_definite_inverse_until(a, &Cancel::new())
+}
+
+/// As [`positive_definite_inverse`], until `cancel` is set.
+///
+/// # Errors
+/// Also [`Error::Cancelled`].
+pub fn positive_definite_inverse_until(
+    a: ArrayView2<'_, f64>,
+    cancel: &Cancel,
+) -> Result<Array2<f64>> {
     let n = square_size(a)?;
-    let what = "Cholesky decomposition";
-    if let Some(pivot) = first_dependent_row(a) {
-        return Err(Error::NotPositiveDefinite { pivot });
+    let factor = cholesky(a, cancel)?;
+    let panels = (0..n).step_by(PANEL).collect::<Vec<_>>().into_par_iter();
+    let columns = panels.map(|first| {
+        check(cancel)?;
+        Ok::<_, Error>(inverse_columns(&factor, first))
+    });
+    let columns: Vec<Vec<Lane>> = columns.collect::<Result<_>>()?;
+    if !are_finite(columns.iter().flatten().flatten()) {
+        let what = "Cholesky decomposition";
+        return Err(Error::Decomposition { what, size: n });
     }
-    let matrix = nalgebra::DMatrix::from_fn(n, n, |i, j| a[[i.max(j), i.min(j)]]);
-    let inverse = nalgebra::Cholesky::new(matrix)
-        .map(|factor| factor.inverse())
-        .filter(|inverse| are_finite(inverse.iter()))
-        .ok_or(Error::Decomposition { what, size: n })?;
     Ok(Array2::from_shape_fn((n, n), |(i, j)| {
-        inverse[(i.max(j), i.min(j))]
+        let (row, column) = (i.max(j), i.min(j));
+        let lane = column % PANEL;
+        columns[column / PANEL][row - (column - lane)][lane]
     }))
 }
 
-/// Returns the first row of the Cholesky factor whose pivot is zero up to rounding, or NaN.
-fn first_dependent_row(a: ArrayView2<'_, f64>) -> Option<usize> {
+/// Columns that are solved for together, so that a row of the factor is read once for all of them.
+const PANEL: usize = 16;
+/// Rows that are added to the factor at a time: their panels are solved for in parallel.
+const STEP: usize = 8 * PANEL;
+
+/// One number for every column of a panel.
+type Lane = [f64; PANEL];
+
+fn check(cancel: &Cancel) -> Result<()> {
+    if cancel.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    Ok(())
+}
+
+/// Returns the rows, up to the diagonal, of the factor L of A = L Lᵀ.
+fn cholesky(a: ArrayView2<'_, f64>, cancel: &Cancel) -> Result<Vec<Vec<f64>>> {
     let n = a.nrows();
-    let mut factor = Array2::<f64>::zeros((n, n));
-    for i in 0..n {
-        for j in 0..=i {
-            let (row, other) = (factor.row(i), factor.row(j));
-            let before = ndarray::s![..j];
-            let rest = a[[i, j]] - row.slice(before).dot(&other.slice(before));
-            if i != j {
-                factor[[i, j]] = rest / factor[[j, j]];
-            } else if rest > 8.0 * n as f64 * f64::EPSILON * a[[i, i]] {
-                factor[[i, i]] = rest.sqrt();
-            } else {
-                return Some(i);
+    let mut factor: Vec<Vec<f64>> = Vec::with_capacity(n);
+    for start in (0..n).step_by(STEP) {
+        check(cancel)?;
+        let rows: Vec<usize> = (start..n.min(start + STEP)).collect();
+        let panels = rows.par_chunks(PANEL);
+        let solved: Vec<Vec<Lane>> = panels
+            .map(|panel| {
+                let mut lanes = vec![[0.0; PANEL]; start];
+                for (k, &row) in panel.iter().enumerate() {
+                    lanes
+                        .iter_mut()
+                        .zip(a.row(row))
+                        .for_each(|(l, v)| l[k] = *v);
+                }
+                solve_lower(&factor, 0, &mut lanes);
+                lanes
+            })
+            .collect();
+        for (at, &i) in rows.iter().enumerate() {
+            let lanes = solved[at / PANEL].iter();
+            let mut row: Vec<f64> = lanes.map(|lane| lane[at % PANEL]).collect();
+            for k in start..i {
+                let known: f64 = row.iter().zip(&factor[k]).map(|(a, b)| a * b).sum();
+                row.push((a[[i, k]] - known) / factor[k][k]);
+            }
+            let rest = a[[i, i]] - row.iter().map(|v| v * v).sum::<f64>();
+            // Zero up to rounding, or NaN.
+            let is_positive = rest > 8.0 * n as f64 * f64::EPSILON * a[[i, i]];
+            if !is_positive {
+                return Err(Error::NotPositiveDefinite { pivot: i });
+            }
+            row.push(rest.sqrt());
+            factor.push(row);
+        }
+    }
+    Ok(factor)
+}
+
+/// Replaces `lanes`, which begin at row `first`, by L⁻¹ times them. Those before are zero.
+fn solve_lower(factor: &[Vec<f64>], first: usize, lanes: &mut [Lane]) {
+    for (k, row) in factor.iter().skip(first).enumerate().take(lanes.len()) {
+        let (before, here) = lanes.split_at_mut(k);
+        let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
+        let mut rest = here[0];
+        for (l, known) in row[first..].iter().zip(&*before) {
+            for (value, known) in rest.iter_mut().zip(known) {
+                *value -= l * known;
+            }
+        }
+        here[0] = rest.map(|value| value / diagonal);
+    }
+}
+
+/// Returns the columns of A⁻¹ from `first` on, without their rows before it.
+fn inverse_columns(factor: &[Vec<f64>], first: usize) -> Vec<Lane> {
+    let mut lanes = vec![[0.0; PANEL]; factor.len() - first];
+    for (k, lane) in lanes.iter_mut().take(PANEL).enumerate() {
+        lane[k] = 1.0;
+    }
+    solve_lower(factor, first, &mut lanes);
+    for (k, row) in factor.iter().enumerate().skip(first).rev() {
+        let (before, here) = lanes.split_at_mut(k - first);
+        let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
+        here[0].iter_mut().for_each(|value| *value /= diagonal);
+        for (l, rest) in row[first..].iter().zip(before) {
+            for (value, known) in rest.iter_mut().zip(&here[0]) {
+                *value -= l * known;
             }
         }
     }
-    None
+    lanes
 }
 
 fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
@@ -339,7 +426,7 @@ mod tests {
 
     #[test]
     fn positive_definite_matrices_are_inverted() {
-        for n in [1, 2, 7, 40] {
+        for n in [1, 2, 7, 40, 145] {
             let a = random_symmetric(n, 5 + n as u64) + 2.0 * n as f64 * Array2::<f64>::eye(n);
             let off = positive_definite_inverse(a.view()).unwrap().dot(&a) - Array2::<f64>::eye(n);
             assert!(off.iter().all(|e| e.abs() < 1e-12));
@@ -353,6 +440,10 @@ mod tests {
             ));
         }
         assert!(positive_definite_inverse(array![[f64::NAN]].view()).is_err());
+        let stopped = Cancel::new();
+        stopped.cancel();
+        let outcome = positive_definite_inverse_until(array![[1.0]].view(), &stopped);
+        assert_eq!(outcome, Err(Error::Cancelled));
     }
 
     #[test]

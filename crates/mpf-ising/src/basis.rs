@@ -77,12 +77,12 @@ pub(crate) struct Basis {
 
 impl Basis {
     /// Makes the map for `units` (all or one) and `pairs` with at least one end among them, whose
-    /// couplings have a ridge of λ_K.
+    /// couplings have ridges of λ_K each.
     pub(crate) fn new(
         units: Range<usize>,
         pairs: &[(usize, usize)],
         means: &[f64],
-        ridge: f64,
+        ridges: impl Iterator<Item = f64>,
         field_of: impl Fn(usize) -> Field,
     ) -> Self {
         let fields: Vec<Field> = units.clone().map(field_of).collect();
@@ -105,7 +105,8 @@ impl Basis {
                 .count(),
             pairs: pairs
                 .iter()
-                .map(|&(i, j)| Pair {
+                .zip(ridges)
+                .map(|(&(i, j), ridge)| Pair {
                     scale: (4.0 * (deviation(i) * deviation(j)))
                         .hypot(ridge.sqrt())
                         .recip(),
@@ -236,9 +237,9 @@ impl Basis {
     }
 
     /// Returns λ |K| as a weight on |C|, for every parameter.
-    pub(crate) fn l1_weights(&self, lambda: f64) -> Vec<f64> {
+    pub(crate) fn l1_weights(&self, lambdas: impl Iterator<Item = f64>) -> Vec<f64> {
         let mut weights = vec![0.0; self.n_free_fields];
-        weights.extend(self.pairs.iter().map(|pair| lambda * pair.scale));
+        weights.extend(self.pairs.iter().zip(lambdas).map(|(p, l)| l * p.scale));
         weights.resize(self.n_params(), 0.0);
         weights
     }
@@ -287,6 +288,7 @@ impl<O: Objective> Objective for Standardized<'_, O> {
 mod tests {
     use super::*;
     use mpf_core::{from_fn, gradient_error};
+    use std::iter::repeat;
 
     #[test]
     fn round_trip_and_chain_rule() {
@@ -303,7 +305,7 @@ mod tests {
             1 => Field::Fixed(-0.4),
             _ => Field::free(means[i], on_fields),
         };
-        let basis = Basis::new(0..4, &pairs, &means, on_couplings, fields);
+        let basis = Basis::new(0..4, &pairs, &means, repeat(on_couplings), fields);
         assert_eq!(basis.n_params(), 2 + 4);
         let theta = [0.3, -0.8, 0.5, 1.1, -0.6, 0.2];
         let mut spins = [0.0; 8];
@@ -336,7 +338,7 @@ mod tests {
         for k in 1..2000 {
             let means = [f64::from(k) / 2003.0, f64::from(k * k % 1999 + 1) / 2003.0];
             let free = |i: usize| Field::free(means[i], 0.0);
-            let basis = Basis::new(0..2, &[(0, 1)], &means, 0.0, free);
+            let basis = Basis::new(0..2, &[(0, 1)], &means, repeat(0.0), free);
             let sigma = means.map(|m| (m * (1.0 - m)).sqrt());
             assert_eq!(basis.pairs[0].scale, 0.25 / (sigma[0] * sigma[1]));
             assert_eq!(basis.pairs[0].links[1], Some((1, 1.0 - 2.0 * means[0])));
@@ -356,7 +358,7 @@ mod tests {
         for on_couplings in [1e-6, 1e-3, 1.0, 1e3] {
             for on_fields in [0.0, on_couplings] {
                 let free = |i: usize| Field::free(means[i], on_fields);
-                let basis = Basis::new(0..3, &pairs, &means, on_couplings, free);
+                let basis = Basis::new(0..3, &pairs, &means, repeat(on_couplings), free);
                 let curvature = |theta: &[f64]| {
                     let mut spins = [0.0; 6];
                     basis.to_spins(theta, &mut spins);
@@ -405,7 +407,7 @@ mod tests {
         let means = [0.3, 0.6];
         let sigma = [0.21f64.sqrt(), 0.24f64.sqrt()];
         let free = |i: usize| Field::free(means[i], 0.0);
-        let basis = Basis::new(0..2, &[(0, 1)], &means, 0.0, free);
+        let basis = Basis::new(0..2, &[(0, 1)], &means, repeat(0.0), free);
         let (b0, b1, c) = (0.4, -0.3, 0.9);
         let mut spins = [0.0; 3];
         basis.to_spins(&[b0, b1, c], &mut spins);

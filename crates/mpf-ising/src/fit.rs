@@ -91,6 +91,8 @@ pub struct Fitter<E: Estimator = Mpf> {
     estimator: E,
     options: FitOptions,
     minimizer: Minimizer,
+    /// The couplings that have the penalties.
+    penalised: Support,
 }
 
 impl<E: Estimator> Fitter<E> {
@@ -125,6 +127,7 @@ impl<E: Estimator> Fitter<E> {
             minimizer: Minimizer::new(options.minimizer.clone())?,
             estimator,
             options,
+            penalised: Support::Full,
         })
     }
 
@@ -144,6 +147,14 @@ impl<E: Estimator> Fitter<E> {
     /// As [`Fitter::new`].
     pub fn with_options(&self, options: FitOptions) -> Result<Self> {
         Self::new(self.estimator.clone(), options)
+    }
+
+    /// Returns a fitter whose penalties are on these couplings alone, and not on fields.
+    pub(crate) fn with_penalties_on(&self, pairs: Vec<(usize, usize)>) -> Self {
+        let mut fitter = self.clone();
+        fitter.options.l2_on_fields = false;
+        fitter.penalised = Support::Edges(pairs);
+        fitter
     }
 
     /// Fits the model to [`Samples`](crate::Samples) or to a [`Stream`](crate::Stream).

@@ -25,6 +25,7 @@ mod engine;
 mod lanes;
 mod loss;
 mod mask;
+mod panel;
 mod patterns;
 mod peak;
 mod row;

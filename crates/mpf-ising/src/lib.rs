@@ -95,7 +95,7 @@ pub use path::{
 // Error bars.
 pub use blocks::{BlockMean, block_mean};
 pub use bootstrap::{BootstrapOptions, bootstrap};
-pub use sandwich::ErrorBars;
+pub use sandwich::{ErrorBars, Unpenalised};
 
 // Estimators of your own.
 pub use fit::Estimator;

@@ -15,15 +15,17 @@
 //! Z_n = Σ_{|x| = n} exp(−xᵀJx)
 //! ```
 //!
-//! A, the *anchor*, is the number nearest to N that 100 samples show, and P(A) is from the data. Flips say
-//! little about numbers between A and N, which few samples show, and next to nothing across a gap. Where
-//! the model would show such a number more than twice as often as the data (a gap: half a sample), V is
-//! raised to the data's P(n). P falls beyond A, so that there is no second mode.
+//! A, the *anchor*, is the number that most samples show, and P(A) is from the data. Single flips say
+//! little about numbers that few samples show, and next to nothing across a gap, where a second mode of
+//! the data may get any weight. So V of the other numbers is set to the data's P(n) as well (in a gap: half a
+//! sample) where the model would show n more than twice as often, or, if 100 samples show it, less than
+//! half as often. That is what maximum likelihood asks of V, given J.
 //!
 //! Z_n comes from particles that begin with nothing active and gain one unit at a time, i with probability
 //! ∝ exp(−Δ_i), and exchange units in between: Z_{n+1}/Z_n = ⟨Σ_{i silent} exp(−Δ_i)⟩/(n + 1). Others
 //! begin with everything active and lose units. Particles that miss a mode find too small a Z_n, so that the
-//! larger of the two counts.
+//! larger of the two counts. Then chains of exp(−xᵀJx)/Z_n, which show every n equally often if Z_n is right,
+//! correct it by how often they show it.
 //!
 //! V(n) = a + b n + c n² is the same as J_ij + c for all i and j and J_ii + b. The fit leaves V without
 //! such a part, by least squares over the samples: what pairs can say is in J. (Where biases or couplings
@@ -33,8 +35,10 @@ use crate::Result;
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::stream::Data;
-use mpf_core::rng::substream;
+use crate::warning::Warning;
+use mpf_core::rng::{Xoshiro256PlusPlus, substream};
 use rand::{Rng, RngExt};
+use rayon::prelude::*;
 
 /// How V is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -83,6 +87,12 @@ impl CountKnots {
             smoothness: options.smoothness,
             gauge,
         })
+    }
+
+    /// Warns where V is nothing but what is left to J.
+    pub(crate) fn warning(&self) -> Option<Warning> {
+        let n_counts = self.n_knots();
+        (n_counts <= self.gauge).then_some(Warning::PotentialNotIdentified { n_counts })
     }
 
     /// Takes all numbers, for a V that is known.
@@ -276,49 +286,32 @@ impl CountKnots {
         let mut j = couplings.as_array() + c;
         j.diag_mut().iter_mut().for_each(|bias| *bias += b);
         let couplings = Couplings::new(j)?;
-        let log_z = log_z(&couplings);
-        for up in [true, false] {
-            self.extrapolate(&log_z, data.n_effective(), up, &mut potential);
-        }
+        self.match_data(&log_z(&couplings), data.n_effective(), &mut potential);
         couplings.with_potential(potential)
     }
 
-    /// Writes V beyond the last knot, or below the first, and raises it at numbers that few of
-    /// `n_effective` samples show and the model would show too often.
-    fn extrapolate(&self, log_z: &[f64], n_effective: f64, up: bool, potential: &mut [f64]) {
+    /// Writes V beyond the knots, and where the model would show a number far too often or too rarely, for
+    /// `n_effective` samples.
+    fn match_data(&self, log_z: &[f64], n_effective: f64, potential: &mut [f64]) {
         let share = |n: usize| match self.knots.binary_search(&n) {
             Ok(at) => self.shares[at],
             Err(_) => 0.0,
         };
-        let is_enough = |n: &&usize| share(**n) * n_effective >= ENOUGH;
-        let enough = if up {
-            self.knots.iter().rev().find(is_enough)
-        } else {
-            self.knots.iter().find(is_enough)
-        };
-        let most = || {
-            let knots = self.knots.iter();
-            knots.max_by(|a, b| share(**a).total_cmp(&share(**b)))
-        };
-        let Some(&anchor) = enough.or_else(most) else {
-            return;
-        };
-        let edge = if up { self.last() } else { self.first() };
-        let outward: Vec<usize> = match up {
-            true => (anchor + 1..potential.len()).collect(),
-            false => (0..anchor).collect(),
-        };
-        for n in outward {
-            let is_beyond = if up { n > edge } else { n < edge };
+        let of_most = |a: &&usize, b: &&usize| share(**a).total_cmp(&share(**b));
+        let anchor = *self.knots.iter().max_by(of_most).expect("two knots");
+        let constant = potential[anchor] - log_z[anchor] + share(anchor).ln();
+        for (n, v) in potential.iter_mut().enumerate() {
+            let beyond = n.saturating_sub(self.last()) + self.first().saturating_sub(n);
             let wanted = match share(n) {
-                0.0 if is_beyond => 0.5f64.powi(n.abs_diff(edge) as i32) * 0.5 / n_effective,
-                0.0 => 0.5 / n_effective,
+                0.0 => 0.5f64.powi(beyond as i32) * 0.5 / n_effective,
                 share => share,
             };
-            let level =
-                potential[anchor] + log_z[n] - log_z[anchor] - (wanted / share(anchor)).ln();
-            if is_beyond || potential[n] < level - 2f64.ln() {
-                potential[n] = level;
+            let level = constant + log_z[n] - wanted.ln();
+            let is_enough = wanted * n_effective >= ENOUGH;
+            let too_often = level - *v > 2f64.ln();
+            let too_rarely = is_enough && *v - level > 2f64.ln();
+            if beyond > 0 || too_often || too_rarely {
+                *v = level;
             }
         }
     }
@@ -328,7 +321,7 @@ fn count(row: &[u64]) -> usize {
     row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
-/// Samples that are enough for flips to determine V.
+/// Samples that determine P(n).
 const ENOUGH: f64 = 100.0;
 /// Particles that begin at either end.
 const PARTICLES: usize = 256;
@@ -336,8 +329,15 @@ const PARTICLES: usize = 256;
 const FEWEST_PARTICLES: usize = 16;
 /// Exchanges that a particle tries after every step.
 const EXCHANGES: usize = 10;
-/// Log odds that all particles of one end change, some seconds of work.
-const MOST_CHANGES: usize = 3_000_000_000;
+/// Log odds that all particles of one end change, or all chains: a second or two of work.
+const MOST_CHANGES: usize = 1_500_000_000;
+/// Chains that correct what the particles found.
+const CHAINS: usize = 8;
+/// Corrections. In the first half a Z_n only grows, which finds modes that the particles missed; then
+/// every round is half as long again as the one before.
+const ROUNDS: usize = 20;
+/// Sweeps of a chain in the first rounds.
+const SWEEPS: usize = 20;
 
 /// Returns how many particles begin at either end of `d` units.
 fn n_particles(d: usize) -> usize {
@@ -345,13 +345,84 @@ fn n_particles(d: usize) -> usize {
     (MOST_CHANGES / changes_of_one).clamp(FEWEST_PARTICLES, PARTICLES)
 }
 
-/// Returns ln Z_n of xᵀJx for n = 0, …, d, by sequential Monte Carlo with a fixed seed.
+/// Returns ln Z_n of xᵀJx for n = 0, …, d, by Monte Carlo with fixed seeds.
 fn log_z(couplings: &Couplings) -> Vec<f64> {
     let (up, down) = rayon::join(
         || log_z_from_one_end(couplings, true),
         || log_z_from_one_end(couplings, false),
     );
-    up.iter().zip(down).map(|(a, b)| a.max(b)).collect()
+    let mut log_z: Vec<f64> = up.iter().zip(down).map(|(a, b)| a.max(b)).collect();
+    flatten(couplings, &mut log_z);
+    log_z
+}
+
+/// Corrects ln Z_n by how often chains of exp(−xᵀJx)/Z_n show n.
+fn flatten(couplings: &Couplings, log_z: &mut [f64]) {
+    let d = couplings.n_units();
+    let mut chains: Vec<Chain> = (0..CHAINS).map(|k| Chain::new(couplings, k)).collect();
+    // Of all rounds together, 123 times the first sweeps.
+    let most = MOST_CHANGES / d.saturating_mul(d).saturating_mul(123 * CHAINS);
+    let mut sweeps = most.clamp(1, SWEEPS);
+    for round in 0..ROUNDS {
+        let is_search = round < ROUNDS / 2;
+        let visits: Vec<Vec<f64>> = chains
+            .par_iter_mut()
+            .map(|chain| chain.run(couplings, log_z, sweeps))
+            .collect();
+        for (n, log_z) in log_z.iter_mut().enumerate() {
+            let visits: f64 = visits.iter().map(|v| v[n]).sum();
+            let even = (CHAINS * sweeps * d) as f64 / (d + 1) as f64;
+            // A number that was not visited is no more than somewhat too likely.
+            let least = if is_search { 0.0 } else { -1.0 };
+            *log_z += (visits / even).ln().max(least);
+        }
+        if !is_search {
+            sweeps += sweeps.div_ceil(2);
+        }
+    }
+}
+
+/// A chain over all numbers of active units.
+struct Chain {
+    x: Vec<bool>,
+    odds: Vec<f64>,
+    n: usize,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Chain {
+    /// Begins with a number of active units that grows with `k`.
+    fn new(couplings: &Couplings, k: usize) -> Self {
+        let d = couplings.n_units();
+        let mut rng = substream(0x5EED, 2 + k as u64);
+        let share = k as f64 / (CHAINS - 1) as f64;
+        let x: Vec<bool> = (0..d).map(|_| rng.random::<f64>() < share).collect();
+        let mut odds: Vec<f64> = couplings.as_array().diag().iter().map(|b| -b).collect();
+        let active = (0..d).filter(|&i| x[i]);
+        active.for_each(|i| move_odds(couplings, &mut odds, i, 1.0));
+        let n = x.iter().filter(|x| **x).count();
+        Self { x, odds, n, rng }
+    }
+
+    /// Makes Gibbs sweeps of exp(−xᵀJx)/Z_n, and counts how often it shows n.
+    fn run(&mut self, couplings: &Couplings, log_z: &[f64], sweeps: usize) -> Vec<f64> {
+        let mut visits = vec![0.0; log_z.len()];
+        for _ in 0..sweeps {
+            for i in 0..self.x.len() {
+                let others = self.n - usize::from(self.x[i]);
+                let odds = self.odds[i] + log_z[others] - log_z[others + 1];
+                let on = self.rng.random::<f64>() * (1.0 + (-odds).exp()) < 1.0;
+                if on != self.x[i] {
+                    self.x[i] = on;
+                    self.n = others + usize::from(on);
+                    let sign = if on { 1.0 } else { -1.0 };
+                    move_odds(couplings, &mut self.odds, i, sign);
+                }
+                visits[self.n] += 1.0;
+            }
+        }
+        visits
+    }
 }
 
 /// Returns ln Z_n as particles find it that begin with nothing active (`up`), or with everything.

@@ -26,9 +26,10 @@
 //!
 //! Of a penalised fit, [`Fitter::sandwich`] gives the errors of the shrunken estimate, with ℓ1 those of
 //! its non-zero couplings. They do not account for the shrinkage: [`Fitter::corrected_sandwich`] takes
-//! it back first, by Newton steps over all free couplings.
+//! it back first, by a fit without the penalty.
 
 mod scores;
+mod unpenalised;
 
 use crate::Result;
 use crate::bits::{Samples, States};
@@ -38,17 +39,15 @@ use crate::error::Error;
 use crate::fit::{Estimator, FitOptions, Fitter, Mode, Mpf};
 use crate::flow::Neighbourhood;
 use crate::kernel::MarginLoss;
+use crate::support::pairs;
 use crate::warning::Warning;
 use ndarray::Array2;
 use scores::{Inverse, Scores};
 use serde::Serialize;
-
-/// The fewest whole Newton steps that take a penalty back. One leaves a few per cent of the coverage
-/// missing.
-const NEWTON_STEPS: usize = 2;
+pub use unpenalised::Unpenalised;
 
 /// After this many Newton steps an estimate counts as running away.
-const MOST_NEWTON_STEPS: usize = 20;
+const MOST_NEWTON_STEPS: usize = 10;
 
 /// An [`Estimator`] whose objective is a sum of φ over the margins, or a monotone function of such a
 /// sum: both have the same minimum and the same sandwich there.
@@ -106,15 +105,21 @@ impl ErrorBars {
     /// For samples of other units.
     #[must_use]
     pub fn without_undetermined(mut self, samples: &Samples) -> Self {
-        for i in 0..self.fields.len() {
-            for j in 0..i {
-                if !self.couplings[i][j].is_nan() && samples.joint_values(i, j) != 0b1111 {
-                    self.couplings[i][j] = f64::INFINITY;
-                    self.couplings[j][i] = f64::INFINITY;
-                }
-            }
-        }
+        let pairs: Vec<_> = pairs(self.fields.len())
+            .filter(|&(i, j)| {
+                !self.couplings[i][j].is_nan() && samples.joint_values(i, j) != 0b1111
+            })
+            .collect();
+        self.mark(pairs);
         self
+    }
+
+    /// Makes the standard errors of these couplings +∞.
+    fn mark(&mut self, pairs: impl IntoIterator<Item = (usize, usize)>) {
+        for (i, j) in pairs {
+            self.couplings[i][j] = f64::INFINITY;
+            self.couplings[j][i] = f64::INFINITY;
+        }
     }
 
     /// Returns the roots of the variances of h, of J_ii and of the K of `pairs`.
@@ -162,16 +167,14 @@ impl<E: MarginEstimator> Fitter<E> {
     }
 
     /// Returns the standard errors of the estimate that the data alone give, without the penalty, and
-    /// that estimate: two Newton steps of the unpenalised objective from `couplings`, and more until
-    /// they are short. Intervals around a penalised estimate miss
-    /// the truth, since the penalty pulls it to zero. Without a penalty this is [`Fitter::sandwich`].
+    /// that estimate. Intervals around a penalised estimate miss the truth, since the penalty pulls it
+    /// to zero. Without a penalty this is [`Fitter::sandwich`].
     ///
-    /// Couplings of pairs of which some joint value never occurs stay as they are. Their standard
-    /// errors are +∞, and so are those of couplings that run away ([`Warning::run_away`]).
+    /// Couplings that the data do not determine keep the penalty. Their standard errors are +∞; those
+    /// of the others are for these held as they are.
     ///
     /// # Errors
-    /// As [`Fitter::sandwich`]; [`Error::NoErrorBars`] for more parameters than samples;
-    /// [`Error::UndeterminedWithoutPenalty`] if the estimate without the penalty runs away.
+    /// As [`Fitter::sandwich`] and [`Fitter::bars_without_penalty`].
     pub fn corrected_sandwich(
         &self,
         couplings: &Couplings,
@@ -179,79 +182,63 @@ impl<E: MarginEstimator> Fitter<E> {
         block_length: usize,
     ) -> Result<ErrorBars> {
         let samples = Samples::new(states)?;
+        let n_blocks = n_blocks(states.n_samples(), block_length)?;
         if self.options().l1 == 0.0 && self.options().l2 == 0.0 {
             let bars = self.sandwich(couplings, states, block_length)?;
             return Ok(bars.without_undetermined(&samples));
         }
-        let n_blocks = n_blocks(states.n_samples(), block_length)?;
         let plain = FitOptions {
             l1: 0.0,
             l2: 0.0,
             ..self.options().clone()
         };
-        let is_free = |i: usize, j: usize| samples.joint_values(i, j) == 0b1111;
-        let scores = |at: &Couplings| {
-            let found = self.scores(&plain, at, states, is_free);
-            found.map_err(|error| match error {
-                Error::Undetermined { i, j } => Error::UndeterminedWithoutPenalty { i, j },
-                other => other,
-            })
-        };
-        let (mut corrected, mut n_whole) = (couplings.clone(), 0);
-        for n_steps in 1.. {
-            let (model, inverse) = scores(&corrected)?;
-            let at_once = match plain.mode {
-                Mode::Joint => states.n_units() + model.pairs.len(),
-                Mode::NodeWise => states.n_units(),
-            };
-            if at_once >= states.n_samples() {
-                return Err(Error::NoErrorBars {
-                    reason: "there are more parameters than samples, so that the data do not \
-                             determine the couplings without the penalty",
-                });
-            }
-            let step = model.newton_step(&inverse)?;
-            corrected = Couplings::from_spins(&step.to)?;
-            n_whole += usize::from(step.is_whole);
-            if n_whole >= NEWTON_STEPS && step.is_whole && step.is_short {
-                break;
-            }
-            if n_steps == MOST_NEWTON_STEPS {
-                let (i, j) = model.largest(&step.to);
-                return Err(Error::UndeterminedWithoutPenalty { i, j });
-            }
-        }
-        let (model, inverse) = scores(&corrected)?;
-        let mut bars = model.error_bars(&inverse, n_blocks)?;
-        let varies: Vec<bool> = samples
-            .means()
-            .iter()
-            .map(|m| *m > 0.0 && *m < 1.0)
-            .collect();
-        let mut undetermined = plain.support.pairs(states.n_units())?;
-        undetermined.retain(|&(i, j)| varies[i] && varies[j] && !is_free(i, j));
-        let weight = states.n_samples() as f64;
-        if let Some(Warning::RunAwayCouplings { couplings, .. }) =
-            Warning::run_away(&corrected, &model.pairs, weight)
-        {
-            undetermined.extend(couplings.iter().map(|&(i, j, _)| (i, j)));
-        }
-        for (i, j) in undetermined {
-            bars.couplings[i][j] = f64::INFINITY;
-            bars.couplings[j][i] = f64::INFINITY;
-        }
-        bars.corrected = Some(corrected);
-        Ok(bars)
+        // What is refused is refused before the work.
+        self.model(&plain, couplings, states, |_, _| true)?;
+        self.bars_without_penalty(couplings, &samples, |found| {
+            self.bars_near(&plain, found, states, n_blocks)
+        })
     }
 
-    /// Returns the scores of single samples, and H⁻¹.
-    fn scores<'a>(
+    /// Ends a fit without penalty by Newton steps, and returns its standard errors.
+    fn bars_near(
+        &self,
+        plain: &FitOptions,
+        found: &Unpenalised,
+        states: &States,
+        n_blocks: usize,
+    ) -> Result<ErrorBars> {
+        let is_free = |i, j| found.undetermined.binary_search(&(i, j)).is_err();
+        let mut at = found.couplings.clone();
+        for _ in 0..MOST_NEWTON_STEPS {
+            let (model, inverse) = self.scores(plain, &at, states, is_free)?;
+            let step = model.newton_step(&inverse)?;
+            at = Couplings::from_spins(&step.to)?;
+            if !step.is_last {
+                continue;
+            }
+            let mut bars = model.error_bars(&inverse, n_blocks)?;
+            let weight = states.n_samples() as f64;
+            if let Some(Warning::RunAwayCouplings { couplings, .. }) =
+                Warning::run_away(&at, &model.pairs, weight)
+            {
+                bars.mark(couplings.iter().map(|&(i, j, _)| (i, j)));
+            }
+            bars.corrected = Some(at);
+            return Ok(bars);
+        }
+        let (model, _) = self.scores(plain, &at, states, is_free)?;
+        let (i, j) = model.largest();
+        Err(Error::Undetermined { i, j })
+    }
+
+    /// Returns the scores of single samples.
+    fn model<'a>(
         &self,
         options: &FitOptions,
         couplings: &Couplings,
         states: &'a States,
         is_free: impl Fn(usize, usize) -> bool,
-    ) -> Result<(Scores<'a>, Inverse)> {
+    ) -> Result<Scores<'a>> {
         let estimator = self.estimator();
         if estimator.neighbourhood() != Neighbourhood::SingleFlips {
             return Err(Error::NoErrorBars {
@@ -272,6 +259,18 @@ impl<E: MarginEstimator> Fitter<E> {
                 limit: ErrorBars::MAX_JOINT_PARAMETERS,
             });
         }
+        Ok(model)
+    }
+
+    /// Returns the scores of single samples, and H⁻¹.
+    fn scores<'a>(
+        &self,
+        options: &FitOptions,
+        couplings: &Couplings,
+        states: &'a States,
+        is_free: impl Fn(usize, usize) -> bool,
+    ) -> Result<(Scores<'a>, Inverse)> {
+        let model = self.model(options, couplings, states, is_free)?;
         let hessians = model.row_hessians(options)?;
         let inverse = match options.mode {
             Mode::Joint => Inverse::Joint(model.joint_inverse(&hessians)?),

@@ -41,6 +41,11 @@ pub enum Warning {
         /// The units with their h, largest first.
         fields: Vec<(usize, f64)>,
     },
+    /// V of a K-pairwise model is a part of the biases and couplings.
+    PotentialNotIdentified {
+        /// How many numbers of active units the samples show.
+        n_counts: usize,
+    },
     /// The minimisation stopped before it converged.
     NotConverged {
         /// Why it stopped.
@@ -192,6 +197,10 @@ impl Warning {
             Self::RunAwayFields { fields } => format!(
                 "fields that fix units which vary in the data: {}",
                 first(fields, |(i, h)| format!("h({}) = {h:.2}", name(*i)))
+            ),
+            Self::PotentialNotIdentified { n_counts } => format!(
+                "the samples show only {n_counts} numbers of active units, where V is a part of biases \
+                 and couplings: it is not identified and stays 0 there; fit an Ising model"
             ),
             Self::NotConverged {
                 stop: StopReason::Unbounded,

@@ -15,6 +15,18 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// left to itself.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// What stands in Python for options that have no parameter of their name, or one of other form.
+const INSTEAD: [(&str, &str); 8] = [
+    ("--binarize", "binarize=True, or a threshold"),
+    ("--counts", "sample_weight"),
+    ("--force", "force=True"),
+    ("--levels", "levels=(a, b)"),
+    ("--missing", "missing=\"drop\" or \"mask\""),
+    ("--seed", "random_state"),
+    ("--spins", "spins=True"),
+    ("--transpose", "X.T"),
+];
+
 /// Shows no bar on the terminal.
 pub fn hide_bars() {
     mpf_cli::embed::hide_bars();
@@ -22,10 +34,18 @@ pub fn hide_bars() {
 
 /// Makes a Python exception, with the words of the command line.
 pub fn exception(failure: &Failure) -> PyErr {
-    let text = match &failure.hint {
+    let mut text = match &failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
         None => failure.message.clone(),
     };
+    let instead: Vec<String> = INSTEAD
+        .iter()
+        .filter(|(option, _)| text.contains(option))
+        .map(|(option, python)| format!("{option} is {python}"))
+        .collect();
+    if !instead.is_empty() {
+        text = format!("{text}\nin Python: {}", instead.join("; "));
+    }
     match failure.code {
         mpf_cli::embed::INTERRUPTED => PyKeyboardInterrupt::new_err(text),
         FAILED if text.starts_with("cannot write") => PyOSError::new_err(text),

@@ -1,7 +1,10 @@
 """Functions, plots, doctests and types."""
 
+import ast
 import doctest
 import importlib
+import inspect
+import os
 import pathlib
 import re
 import subprocess
@@ -14,11 +17,13 @@ from conftest import recording
 import minprobflow
 from minprobflow import RBM, Ising, KPairwise, LaplaceICA, Potts, compare, diagnose, penalty_path, plot_couplings, plot_fit, report, sample
 
-MODULES = ["", "._options", "._functions", "._ising", "._ica", "._potts", "._rbm"]
+MODULES = ["", "._options", "._functions", "._ising", "._ica", "._plots", "._potts", "._rbm"]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
+    if name == "._plots":
+        pytest.importorskip("matplotlib").use("Agg")
     module = importlib.import_module("minprobflow" + name)
     failed, tried = doctest.testmod(module)
     assert failed == 0 and tried > 0
@@ -93,8 +98,12 @@ def test_types_are_right():
     pytest.importorskip("mypy")
     folder = pathlib.Path(minprobflow.__file__).parent
     assert (folder / "py.typed").exists() and (folder / "_native.pyi").exists()
+    source = pathlib.Path(__file__).parents[1] / "python" / "minprobflow"
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--ignore-missing-imports", "--no-error-summary", str(folder)],
+        [
+            *(sys.executable, "-m", "mypy", "--ignore-missing-imports", "--no-error-summary"),
+            *(f"--cache-dir={os.devnull}", str(source)),
+        ],
         capture_output=True,
         text=True,
     )
@@ -102,10 +111,28 @@ def test_types_are_right():
 
 
 def test_the_stubs_name_what_is_there():
-    stubs = (pathlib.Path(minprobflow.__file__).parent / "_native.pyi").read_text()
-    for name in dir(minprobflow._native):
-        if not name.startswith("_"):
-            assert f"def {name}(" in stubs or f"class {name}" in stubs, name
+    native = minprobflow._native
+    stubs = ast.parse((pathlib.Path(minprobflow.__file__).parent / "_native.pyi").read_text()).body
+    (model,) = [node for node in stubs if isinstance(node, ast.ClassDef)]
+    for owner, body, others in ((native, stubs, {model.name}), (native.Model, model.body, set())):
+        written = {node.name: [a.arg for a in node.args.args] for node in body if isinstance(node, ast.FunctionDef)}
+        for name, arguments in written.items():
+            there = owner if name == "__new__" else getattr(owner, name)
+            if callable(there):
+                found = [argument for argument in arguments if argument not in ("self", "cls")]
+                assert [p for p in inspect.signature(there).parameters if p != "self"] == found, name
+        assert {name for name in dir(owner) if name[0] != "_"} == others | {n for n in written if n[0] != "_"}
+
+
+def test_the_lock_file_agrees_with_that_of_the_workspace():
+    """So that the package runs the program as its own tests saw it."""
+    files = [pathlib.Path(__file__).parents[k] / "Cargo.lock" for k in (1, 3)]
+    ours, theirs = [
+        re.findall(r'^name = "(.*)"\nversion = "(.*)"', file.read_text(), re.MULTILINE) for file in files
+    ]
+    shared = {name for name, _ in theirs}
+    assert {package for package in ours if package[0] in shared} <= set(theirs)
+    assert len(shared & {name for name, _ in ours}) > 100
 
 
 READMES = [pathlib.Path(__file__).parents[k] / "README.md" for k in (1, 3)]

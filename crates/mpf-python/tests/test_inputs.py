@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import python, recording
 
-from minprobflow import RBM, Ising, KPairwise, LaplaceICA, Potts, _native, diagnose, report, sample
+from minprobflow import RBM, Ising, KPairwise, LaplaceICA, Potts, _native, compare, dca, diagnose, report, sample
 from minprobflow._base import Data
 
 
@@ -51,6 +51,34 @@ def test_spins_levels_and_thresholds(X, bits):
     model = Ising(spins=True).fit(2 * X.astype(int) - 1)
     assert set(np.unique(model.sample(50))) == {-1, 1}
     assert model.score(2 * X.astype(int) - 1) == Ising().fit(X).score(X)
+
+
+@pytest.mark.parametrize(
+    "estimator", [Ising(), KPairwise(), RBM(hidden=2, starts=1), Potts(theta=-1), LaplaceICA(method="ml")], ids=str
+)
+def test_every_estimator_says_how_its_fit_went(estimator, X):
+    reasons = ["converged"]
+    if isinstance(estimator, LaplaceICA):
+        # The likelihood has kinks, at which the search creeps.
+        reasons.append("iteration limit reached")
+        assert estimator.fit(np.random.default_rng(0).laplace(size=(300, 6)), None) is estimator
+        assert estimator.components_.shape == estimator.mixing_.shape == (6, 6)
+    else:
+        assert estimator.fit(X, None, np.ones(len(X))) is estimator
+        assert estimator.standard_errors_ is None
+        assert len(estimator.fields_) == 6 and len(estimator.couplings_) in (6, 15)
+    assert estimator.n_iter_ > 0 and estimator.stop_reason_ in reasons and estimator.warnings_ == []
+
+
+def test_weights_of_a_potts_model_are_counts():
+    X = np.random.default_rng(0).integers(0, 3, (60, 4))
+    counts = np.random.default_rng(1).integers(0, 4, 60)
+    weighted = Potts(theta=-1, tolerance=1e-9).fit(X, sample_weight=counts)
+    repeated = Potts(theta=-1, tolerance=1e-9).fit(np.repeat(X, counts, axis=0))
+    # Gradients of 1e-9 over the curvature of the penalty, 0.01 or more.
+    np.testing.assert_allclose(weighted.couplings_, repeated.couplings_, atol=1e-7)
+    other = Potts(theta=-1, tolerance=1e-9).fit(X)
+    assert np.abs(other.couplings_ - repeated.couplings_).max() > 1e-3
 
 
 def test_names_come_from_a_data_frame(X, bits, tmp_path):
@@ -198,6 +226,8 @@ def test_wrong_options_are_refused(X):
         {"folds": 3},
         {"support": [(0, 99)]},
         {"n_jobs": 0},
+        {"n_jobs": "all"},
+        {"support": np.eye(6)},
         {"random_state": "now"},
         {"errors": "sandwich", "method": "tap"},
         {"held_out": 2},
@@ -223,10 +253,36 @@ def test_wrong_options_are_refused(X):
                 estimator.fit(X, sample_weight=weights)
 
 
+def test_errors_say_what_to_do_in_python(X):
+    for work, words in (
+        (lambda: Ising().fit(X + 1), "levels=\\(a, b\\)"),
+        (lambda: Ising().fit(X[:5].T.repeat(2, axis=1).T.repeat(9, axis=1)), "X.T"),
+        (lambda: Ising(support=[0, 1]).fit(X), "pairs of column numbers"),
+        (lambda: Ising().fit("x.npy"), "numpy.load"),
+        (lambda: Ising().fit(np.ma.array(X, mask=X > 0)), 'missing="drop"'),
+        (lambda: Ising().fit(X).sample(-1), "whole number from 1"),
+        (lambda: compare(X, magic=1), "found\nhint: `mpf compare --help` lists the options"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            work()
+    with pytest.raises(TypeError, match="Potts"):
+        dca(X)
+
+
+def test_pandas_has_missing_entries_of_its_own(X):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X).astype("Int64")
+    frame.iloc[3, 2] = None
+    found = Ising(missing="drop").fit(frame).couplings_
+    assert found.tobytes() == Ising().fit(np.delete(X, 3, axis=0)).couplings_.tobytes()
+
+
 def test_wrong_models_are_refused(tmp_path, X):
     (tmp_path / "m.json").write_text("{}")
     with pytest.raises(ValueError, match="no model file"):
         Ising.from_file(tmp_path / "m.json")
+    with pytest.raises(ValueError, match="no Potts model"):
+        Potts.from_file(tmp_path / "m.json")
     with pytest.raises(ValueError, match="cannot read"):
         Ising.from_file(tmp_path / "none.json")
     with pytest.raises(ValueError):
@@ -264,6 +320,27 @@ def test_threads_change_no_digit(X, bits):
         assert Ising(n_jobs=n_jobs).fit(X).couplings_.tobytes() == bits
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_n_jobs_is_the_number_of_threads():
+    code = """
+import os, threading, time, numpy as np
+from minprobflow import Ising
+X = np.random.default_rng(0).integers(0, 2, (500, 30), dtype=np.uint8)
+fit = threading.Thread(target=Ising(n_jobs=3, method="cd", updates=1000, held_out=0).fit, args=(X,))
+def count():
+    return len(os.listdir("/proc/self/task"))
+found = [count()]
+fit.start()
+while fit.is_alive():
+    found.append(count())
+    time.sleep(0.001)
+print(max(found) - found[0])
+"""
+    done = python(code)
+    # The three, and the thread that waits for them.
+    assert done.stdout == "4\n", done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("dtype", ["uint8", "bool"])
 def test_no_copy_is_made_beside_the_packed_bits(dtype):
@@ -282,6 +359,7 @@ print((peak() - before) / X.nbytes)
 """
     done = python(code)
     assert done.returncode == 0, done.stderr
+    # A copy would add 1.
     assert float(done.stdout) < 0.6
 
 

@@ -17,8 +17,8 @@ use crate::rbm::Rbm;
 use crate::recipe::{HeldOut, score_held_out};
 use mpf_core::rng::substream;
 use mpf_core::{
-    Checkpoint, EnergyModel, LocalFitOptions, LocalFitter, LocalLoss, MinimizerOptions, SiteData,
-    StopReason, Stopwatch, TracePoint, check_option,
+    Checkpoint, EnergyModel, LocalFitOptions, LocalFitter, LocalLoss, LocalModel, MinimizerOptions,
+    SiteData, StopReason, Stopwatch, TracePoint, check_option,
 };
 use mpf_ising::{Samples, States};
 use mpf_samplers::AnnealedOptions;
@@ -115,6 +115,15 @@ pub enum MachineWarning {
         /// Of so many.
         n_hidden: usize,
     },
+    /// A weight that runs away.
+    LargeWeight {
+        /// The hidden unit, from 0.
+        hidden: usize,
+        /// The visible unit.
+        unit: usize,
+        /// W, the largest of all.
+        weight: f64,
+    },
     /// The best start stopped before a minimum.
     NotConverged {
         /// Why it stopped.
@@ -137,6 +146,15 @@ impl fmt::Display for MachineWarning {
                     names.join(", ")
                 )
             }
+            Self::LargeWeight {
+                hidden,
+                unit,
+                weight,
+            } => write!(
+                f,
+                "the weight of hidden unit {hidden} and unit {unit} is {weight:.0}: weights run away, up to \
+                 ±500, where energies would overflow; use a larger --l2, or fewer --hidden units"
+            ),
             Self::NotConverged { stop, residual } => write!(
                 f,
                 "the fit stopped before a minimum ({stop}, gradient {residual:.1e}): raise \
@@ -174,6 +192,18 @@ pub struct MachineFit {
     pub trace: Vec<TracePoint>,
     /// Doubts.
     pub warnings: Vec<MachineWarning>,
+}
+
+/// Warns of a weight beyond ±100: no samples are enough to tell such odds.
+fn large_weight(rbm: &Rbm, theta: &[f64]) -> Option<MachineWarning> {
+    let d = rbm.n_sites();
+    let weights = theta[..d * rbm.n_hidden()].iter().enumerate();
+    let (at, &weight) = weights.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+    (weight.abs() > 100.0).then_some(MachineWarning::LargeWeight {
+        hidden: at / d,
+        unit: at % d,
+        weight,
+    })
 }
 
 /// What one start led to.
@@ -265,6 +295,7 @@ impl MachineOptions {
                 n_hidden: self.n_hidden,
             });
         }
+        warnings.extend(large_weight(&rbm, &reached.theta));
         let is_done = reached.stop.is_converged()
             || !is_objective && reached.stop == StopReason::IterationLimit;
         if !is_done {

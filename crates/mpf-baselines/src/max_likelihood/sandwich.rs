@@ -9,14 +9,11 @@
 //! entry of H is a difference of moments ⟨Π_{i∈S} s_i⟩, and one Walsh-Hadamard transform of the
 //! probabilities has them all.
 
-use crate::Result;
+use super::MaximumLikelihood;
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_ising::internal::{n_blocks, part};
-use mpf_ising::{Couplings, ErrorBars, Exact, FitOptions, States};
+use mpf_ising::{Couplings, Error, ErrorBars, Exact, Fitter, Samples, States, Warning};
 use ndarray::{Array1, Array2};
-
-/// Newton steps that take a penalty back, as for the other methods.
-const NEWTON_STEPS: usize = 2;
 
 /// The entries of t that are free, and their means over the data.
 struct Statistics<'a> {
@@ -52,21 +49,29 @@ impl<'a> Statistics<'a> {
     }
 
     /// Returns H⁻¹ at `couplings`, and the slope of the log-likelihood there.
-    fn newton(&self, couplings: &Couplings) -> Result<(Array2<f64>, Array1<f64>)> {
+    fn newton(&self, couplings: &Couplings) -> mpf_ising::Result<(Array2<f64>, Array1<f64>)> {
         let moments = spin_moments(Exact::new(couplings)?.probabilities());
         let (masks, p) = (&self.masks, self.masks.len());
         let hessian = Array2::from_shape_fn((p, p), |(a, b)| {
             moments[masks[a] ^ masks[b]] - moments[masks[a]] * moments[masks[b]]
         });
         let model: Array1<f64> = masks.iter().map(|&mask| moments[mask]).collect();
-        Ok((
-            positive_definite_inverse(hessian.view())?,
-            &self.means - &model,
-        ))
+        let inverse = positive_definite_inverse(hessian.view()).map_err(|error| match error {
+            mpf_core::Error::NotPositiveDefinite { pivot } => {
+                let n = self.units.len();
+                let (i, j) = match pivot < n {
+                    true => (self.units[pivot], self.units[pivot]),
+                    false => self.pairs[pivot - n],
+                };
+                Error::Undetermined { i, j }
+            }
+            other => other.into(),
+        })?;
+        Ok((inverse, &self.means - &model))
     }
 
     /// Adds a step in (h, K) to `couplings`.
-    fn moved(&self, couplings: &Couplings, step: &Array1<f64>) -> Result<Couplings> {
+    fn moved(&self, couplings: &Couplings, step: &Array1<f64>) -> mpf_ising::Result<Couplings> {
         let mut spins = couplings.to_spins();
         for (&i, h) in self.units.iter().zip(step) {
             spins.fields[i] += h;
@@ -75,7 +80,7 @@ impl<'a> Statistics<'a> {
             spins.couplings[[i, j]] += k;
             spins.couplings[[j, i]] += k;
         }
-        Ok(Couplings::from_spins(&spins)?)
+        Couplings::from_spins(&spins)
     }
 
     /// Returns the roots of the summed squares of the influences of blocks.
@@ -135,59 +140,47 @@ fn product(row: &[u64], mask: usize) -> f64 {
     if down.is_multiple_of(2) { 1.0 } else { -1.0 }
 }
 
-/// Returns the standard errors of `couplings`, a fit of `states` with these options; with a penalty,
-/// those of the estimate that two Newton steps without it lead to. Couplings of pairs of which some
-/// joint value never occurs are held, and have no finite error.
+/// Returns the standard errors of `couplings`, a fit of `states`; with a penalty, those of the estimate
+/// without it. Couplings that the data do not determine are held, and have no finite error.
 pub(super) fn error_bars(
+    fitter: &Fitter<MaximumLikelihood>,
     couplings: &Couplings,
     states: &States,
     block_length: usize,
-    options: &FitOptions,
-) -> Result<ErrorBars> {
-    let d = states.n_units();
+) -> mpf_ising::Result<ErrorBars> {
     let n_blocks = n_blocks(states.n_samples(), block_length)?;
-    // The joint values 00, 10, 01, 11 of every pair that occur, as bits; of a unit with itself, 00
-    // and 11 if it varies.
-    let mut seen = vec![0u8; d * d];
-    for row in states.rows() {
-        let bit = |i: usize| row[0] >> i & 1;
-        for i in 0..d {
-            for j in 0..=i {
-                seen[i * d + j] |= 1 << (bit(i) + 2 * bit(j));
-            }
+    let samples = Samples::new(states)?;
+    let means = samples.means();
+    let units: Vec<usize> = (0..means.len())
+        .filter(|&i| means[i] > 0.0 && means[i] < 1.0)
+        .collect();
+    let mut pairs = fitter.options().support.pairs(means.len())?;
+    pairs.retain(|(i, j)| units.contains(i) && units.contains(j));
+    let statistics = |held: &[(usize, usize)]| {
+        let free = pairs.iter().copied().filter(|pair| !held.contains(pair));
+        Statistics::new(states, free.collect(), units.clone())
+    };
+    if fitter.options().l1 == 0.0 && fitter.options().l2 == 0.0 {
+        let held = match Warning::separable_pairs(&samples, &pairs) {
+            Some(Warning::SeparablePairs { pairs }) => pairs,
+            _ => Vec::new(),
+        };
+        let statistics = statistics(&held);
+        let mut bars = statistics.error_bars(&statistics.newton(couplings)?.0, n_blocks);
+        for (i, j) in held {
+            bars.couplings[i][j] = f64::INFINITY;
+            bars.couplings[j][i] = f64::INFINITY;
         }
+        return Ok(bars);
     }
-    let varies = |i: usize| seen[i * d + i] == 0b1001;
-    let mut pairs = options.support.pairs(d)?;
-    pairs.retain(|&(i, j)| varies(i) && varies(j));
-    let is_determined = |i: usize, j: usize| seen[i.max(j) * d + i.min(j)] == 0b1111;
-    let (determined, held): (Vec<_>, Vec<_>) =
-        pairs.into_iter().partition(|&(i, j)| is_determined(i, j));
-    let units = (0..d).filter(|&i| varies(i)).collect();
-    let statistics = Statistics::new(states, determined, units);
-    let is_penalised = options.l1 > 0.0 || options.l2 > 0.0;
-    let mut at = couplings.clone();
-    if is_penalised {
-        if statistics.masks.len() >= states.n_samples() {
-            return Err(mpf_ising::Error::NoErrorBars {
-                reason: "there are more parameters than samples, so that the data do not \
-                         determine the couplings without the penalty",
-            }
-            .into());
-        }
-        for _ in 0..NEWTON_STEPS {
-            let (inverse, slope) = statistics.newton(&at)?;
-            at = statistics.moved(&at, &inverse.dot(&slope))?;
-        }
-    }
-    let (inverse, _) = statistics.newton(&at)?;
-    let mut bars = statistics.error_bars(&inverse, n_blocks);
-    for (i, j) in held {
-        bars.couplings[i][j] = f64::INFINITY;
-        bars.couplings[j][i] = f64::INFINITY;
-    }
-    bars.corrected = is_penalised.then_some(at);
-    Ok(bars)
+    fitter.bars_without_penalty(couplings, &samples, |found| {
+        let statistics = statistics(&found.undetermined);
+        // L-BFGS ended near the maximum, and one Newton step ends there.
+        let (inverse, slope) = statistics.newton(&found.couplings)?;
+        let mut bars = statistics.error_bars(&inverse, n_blocks);
+        bars.corrected = Some(statistics.moved(&found.couplings, &inverse.dot(&slope))?);
+        Ok(bars)
+    })
 }
 
 /// Returns ⟨Π_{i∈S} s_i⟩ for every set S of units, as bits, given the probability of every state.
@@ -208,9 +201,8 @@ fn spin_moments(mut probabilities: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MaximumLikelihood;
     use mpf_core::{Objective, rng};
-    use mpf_ising::{Fitter, Samples, Support};
+    use mpf_ising::{FitOptions, Support};
     use rand::RngExt;
 
     fn model(d: usize) -> Couplings {
@@ -250,7 +242,7 @@ mod tests {
             l2: 0.1,
             ..Default::default()
         };
-        let fitter = Fitter::new(MaximumLikelihood, options.clone()).unwrap();
+        let fitter = Fitter::new(MaximumLikelihood, options).unwrap();
         let (n, repeats) = (2000, 400);
         // The estimates that the intervals are centred on.
         let fits: Vec<Couplings> = (0..repeats)
@@ -258,13 +250,13 @@ mod tests {
                 let states = exact.draw(n, 100 + seed);
                 let samples = Samples::new(&states).unwrap();
                 let fit = fitter.fit(&samples).unwrap().couplings;
-                let bars = error_bars(&fit, &states, 1, &options).unwrap();
+                let bars = error_bars(&fitter, &fit, &states, 1).unwrap();
                 bars.corrected.unwrap()
             })
             .collect();
         let states = exact.draw(n, 1);
         let fit = fitter.fit(&Samples::new(&states).unwrap()).unwrap();
-        let bars = error_bars(&fit.couplings, &states, 1, &options).unwrap();
+        let bars = error_bars(&fitter, &fit.couplings, &states, 1).unwrap();
         let expected = bars.of_couplings();
         for i in 0..3 {
             for j in 0..=i {
@@ -282,6 +274,58 @@ mod tests {
                 assert!((ratio - 1.0).abs() < 0.2, "J[{i}, {j}]: {ratio}");
             }
         }
+    }
+
+    /// Two rarely active units, often active together: the closed form of a saturated model.
+    #[test]
+    fn a_penalty_on_rarely_active_units_is_taken_back() {
+        let counts = [19_100, 300, 300, 300];
+        let mut states = States::new(2).unwrap();
+        for (state, &n) in counts.iter().enumerate() {
+            (0..n).for_each(|_| states.push(&[state as u64]));
+        }
+        let [n00, n10, n01, n11] = counts.map(f64::from);
+        let k = 0.25 * (n11 * n00 / (n10 * n01)).ln();
+        let error = 0.25
+            * counts
+                .iter()
+                .map(|&n| 1.0 / f64::from(n))
+                .sum::<f64>()
+                .sqrt();
+        for (l1, l2) in [(0.05, 0.0), (0.0, 0.2), (0.0, 0.0)] {
+            let options = FitOptions {
+                l1,
+                l2,
+                ..Default::default()
+            };
+            let fitter = Fitter::new(MaximumLikelihood, options).unwrap();
+            let fit = fitter.fit(&Samples::new(&states).unwrap()).unwrap();
+            let bars = error_bars(&fitter, &fit.couplings, &states, 1).unwrap();
+            let at = bars.corrected.unwrap_or(fit.couplings).to_spins();
+            // L-BFGS stops at gradients of 1e-6, where curvatures are about .01.
+            assert!((at.couplings[[0, 1]] - k).abs() < 1e-3);
+            assert!((bars.couplings[0][1] / error - 1.0).abs() < 0.01);
+        }
+    }
+
+    /// One unit is what most of three others are: the maximum is at infinity in its couplings.
+    #[test]
+    fn couplings_that_run_away_are_marked() {
+        let mut states = States::new(5).unwrap();
+        for sample in 0..320u64 {
+            let others = sample & 0b10111;
+            let majority = u64::from((others & 0b111).count_ones() >= 2);
+            states.push(&[others | majority << 3]);
+        }
+        let options = FitOptions {
+            l2: 0.2,
+            ..Default::default()
+        };
+        let fitter = Fitter::new(MaximumLikelihood, options).unwrap();
+        let fit = fitter.fit(&Samples::new(&states).unwrap()).unwrap();
+        let bars = error_bars(&fitter, &fit.couplings, &states, 1).unwrap();
+        assert!((0..3).any(|i| bars.couplings[i][3] == f64::INFINITY));
+        assert!((0..3).all(|i| bars.couplings[i][4] < 0.1));
     }
 
     /// With V = H, and no penalty, errors are those of the inverse Hessian, taken here by

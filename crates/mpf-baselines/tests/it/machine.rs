@@ -156,6 +156,26 @@ fn useless_hidden_units_and_early_stops_are_named() {
 }
 
 #[test]
+fn weights_that_run_away_are_named_and_the_machine_is_kept() {
+    // Two units that are always equal, and no penalty: the best weights are infinite.
+    let mut states = States::new(2).unwrap();
+    (0..100).for_each(|m| states.push(&[3 * (m % 2)]));
+    let samples = Samples::new(&states).unwrap();
+    let mut options = MachineOptions {
+        l2: Some(0.0),
+        ..options(MachineTrainer::Mpf)
+    };
+    options.minimizer.gradient_tolerance = 0.0;
+    let fit = options.fit(&samples, &mut |_| {}).unwrap();
+    let largest = fit.machine.weights().flatten().map(|w| w.abs());
+    let largest = largest.fold(0.0, f64::max);
+    assert!((100.0..=500.0).contains(&largest), "{largest}");
+    let named = |w: &&MachineWarning| matches!(w, MachineWarning::LargeWeight { .. });
+    let warning = fit.warnings.iter().find(named).unwrap().to_string();
+    assert!(warning.contains("larger --l2"), "{warning}");
+}
+
+#[test]
 fn interrupted_fits_go_on_to_the_same_bits() {
     let (_, states) = truth(300);
     let samples = Samples::new(&states).unwrap();

@@ -8,6 +8,7 @@ mod heldout;
 mod hostile;
 mod k_pairwise;
 mod lattice;
+mod local_ising;
 mod machine;
 mod mean_field;
 mod methods;

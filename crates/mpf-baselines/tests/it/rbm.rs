@@ -1,11 +1,12 @@
 //! RBMs: fast differences against energies, and learning against the exact likelihood.
 
-use mpf_baselines::{LocalContrastiveOptions, Rbm, local_contrastive};
+use mpf_baselines::{LocalContrastiveOptions, Machine, Rbm, local_contrastive};
 use mpf_core::rng::stream;
 use mpf_core::{
     EnergyModel, ExactLikelihood, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel,
     LocalObjective, Objective, SiteData, gradient_error,
 };
+use ndarray::array;
 use rand::RngExt;
 
 struct Plain(Rbm);
@@ -128,6 +129,17 @@ fn large_weights_do_not_overflow() {
             }
         }
     }
+    // Beyond what a machine may have, objectives are no numbers: a search turns back.
+    let rbm = Rbm::new(3, 2, false).unwrap();
+    let data = SiteData::new(array![[0, 1, 1], [1, 0, 1]].view(), 2).unwrap();
+    let mut flow = LocalObjective::new(&rbm, &data, LocalLoss::Flow).unwrap();
+    for (weight, is_finite) in [(499.0, true), (-501.0, false), (f64::NAN, false)] {
+        let mut theta = vec![0.0; rbm.n_params()];
+        theta[1] = weight;
+        let value = flow.value_and_gradient(&theta, &mut vec![0.0; rbm.n_params()]);
+        assert_eq!(value.is_finite(), is_finite, "{weight}");
+        assert_eq!(Machine::new(rbm, theta).is_ok(), is_finite);
+    }
 }
 
 #[test]
@@ -189,4 +201,10 @@ fn every_trainer_beats_independent_units() {
     };
     let error = local_contrastive(&rbm, &data, &start, &wild, |_| {}).unwrap_err();
     assert!(error.to_string().contains("learning_rate"), "{error}");
+    let strong = LocalContrastiveOptions {
+        l2: 41.0,
+        ..Default::default()
+    };
+    let error = local_contrastive(&rbm, &data, &start, &strong, |_| {}).unwrap_err();
+    assert!(error.to_string().contains("l2"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! `mpf fit --model rbm|srbm`: machines with hidden units.
 
 use super::messages::{grouped, held_out_in_words};
-use super::{FitArgs, Show, Step, write};
+use super::{FitArgs, Show, Step, time, write};
 use crate::console::Console;
 use crate::data::Raster;
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ use mpf_ising::{Preflight, Samples};
 use mpf_report::text::{digits, duration};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::time::Instant;
 
 /// Bytes per parameter of a checkpoint.
 const CHECKPOINT: u64 = 900;
@@ -103,15 +104,22 @@ pub(super) fn make(
 ) -> Result<Made, Failure> {
     let needed = args.check_machine_memory(options, raster, samples)?;
     let cancel = &options.minimizer.cancel;
+    let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.note(&format!(
-        "{}: {} samples × {} units, {} distinct, {:.1} % silent; {} hidden units, {}",
+        "{}: {} samples × {} units, {} distinct, {:.1} % silent; {} hidden units",
         raster.file,
         preflight.n_samples,
         preflight.n_units,
         preflight.n_distinct,
         100.0 * preflight.silent_fraction,
-        options.n_hidden,
+        options.n_hidden
+    ));
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let expected = time::of_machine(options, samples, args.held_out, limit)?;
+    console.note(&format!(
+        "this fit takes about {} and {}",
+        duration(start.elapsed().as_secs_f64() + expected),
         memory::in_words(needed)
     ));
     let findings = grouped(&preflight.findings);
@@ -196,6 +204,9 @@ fn held_out(
     // Rows with counts are in no order: there is no last part of a recording.
     if raster.weights.is_some() || args.held_out == 0.0 {
         return Ok(None);
+    }
+    if options.minimizer.cancel.is_cancelled() {
+        return Err(Failure::interrupted());
     }
     show(&Step {
         name: "held-out check",

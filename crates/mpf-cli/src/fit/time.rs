@@ -1,22 +1,30 @@
-//! The time that the steps of a fit take. The fits are tried out on these data for a moment, and the rest
-//! of their way is extrapolated; sweeps of a Gibbs chain are timed. The other steps are so many of both:
+//! The time that the steps of a fit take: they are tried on these data and this machine for a moment, and
+//! extrapolated.
 //!
 //! ```text
-//! fit          as tried, and so is the refinement from where the trial got to
-//! penalty      22 λ's for all data and every fold, each a part of a fit
-//! held out     0.6 of a fit, 2·10⁵ sweeps of annealing (or 2^d states), at most 10⁵ of drifting chains
+//! fit          tried until it ends or time is up; then the residual falls on at the same rate
+//! penalty      the path is tried on some of the samples, which ends it sooner: at the λ that is best
+//!              for M samples, which is proportional to 1/M (λ₂) or 1/√M (λ₁)
+//! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
+//! ln Z         2·10⁵ sweeps of annealing, or a sum over 2^d states
 //! polishing    4000 sweeps an update, for all data and for the part
-//! error bars   0.6 of a fit a resample; or p³ for a Hessian, three times
+//! sandwich     a fit without the penalty, and three Hessians: a product and an inverse each
 //! ```
 //!
-//! The parts are those of lattices and recordings: other λ's, and resamples of fewer rows, take fewer
-//! iterations than the fit itself.
+//! Sweeps, products, inverses and sums are timed. When the fit has ended, the steps that are fits are
+//! known better: [`Expected::update`].
 
 use crate::failure::Failure;
-use mpf_baselines::{Drift, ErrorBarsBy, Method, MethodOptions, Polish, Recipe, Takes};
+use mpf_baselines::{
+    Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Polish, Recipe, Takes,
+};
+use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::rng::stream;
-use mpf_core::{Checkpoint, StopReason};
-use mpf_ising::{Couplings, FitProgress, Penalty, Preflight, Samples, Support};
+use mpf_core::{Cancel, Checkpoint, StopReason};
+use mpf_ising::{
+    Couplings, Exact, FitProgress, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States,
+    Support,
+};
 use mpf_samplers::{Gibbs, Sampler};
 use ndarray::Array2;
 use std::time::{Duration, Instant};
@@ -27,15 +35,13 @@ const TRIED: f64 = 30.0;
 /// The part of all fits that a trial may take, and its least and most seconds.
 const TRIAL: f64 = 0.1;
 const TRIAL_SECONDS: (f64, f64) = (0.05, 0.3);
-/// The fewest distinct samples of a trial.
+/// The part of the time limit that all trials may take.
+const TRIAL_OF_LIMIT: f64 = 0.1;
+/// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
-/// The λ's of a path, and the part of a fit that each takes.
-const PATH: f64 = 22.0;
-const PATH_L1: f64 = 0.3;
-const PATH_L2: f64 = 0.1;
-/// The part of a fit that one to a part of the data takes, and one to a resample.
-const AGAIN: f64 = 0.6;
-const RESAMPLE: f64 = 0.6;
+/// The seconds of the trial of a path, and the evaluations of all samples that it should have.
+const PATH_SECONDS: f64 = 0.5;
+const PATH_TRIED: f64 = 600.0;
 /// Chains that polishing sweeps in an update.
 const POLISHED: f64 = 4000.0;
 /// Sweeps of annealed importance sampling.
@@ -43,11 +49,10 @@ const ANNEALING: f64 = 2e5;
 /// The most units whose states are enumerated, and that are annealed.
 const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
-/// Seconds of simple steps: of a sum over states, a factorisation, a decomposition, a product.
-const PER_STATE: f64 = 2.5e-9;
-const PER_PIVOT: f64 = 5e-10;
+/// Hessians of the sandwich with and without a penalty.
+const HESSIANS: f64 = 3.0;
+/// Seconds of a step of a decomposition, which takes too many steps to be tried.
 const PER_ROTATION: f64 = 7.5e-9;
-const PER_PRODUCT: f64 = 1.2e-10;
 
 /// The seconds that a fit is expected to take.
 #[derive(Clone, Copy, Debug)]
@@ -56,50 +61,52 @@ pub(super) struct Expected {
     pub seconds: f64,
     /// Those of that polishing; 0 if it cannot happen.
     pub polishing: f64,
-}
-
-/// What single steps take on these data, in seconds.
-struct Pace<'a> {
-    recipe: &'a Recipe,
-    d: usize,
-    /// All fits of the recipe once, and the last of them.
-    fits: f64,
-    last: f64,
-    sweep: f64,
+    /// Until there is a model.
+    fit: f64,
+    /// Of `seconds`, those of fits after that.
+    again: f64,
 }
 
 impl Expected {
-    /// Adds up the steps of `recipe`, and the `elapsed` seconds before them.
+    /// Adds up the steps of `recipe`, and the `elapsed` seconds before them. Trials take a part of
+    /// `limit`.
     pub(super) fn new(
         recipe: &Recipe,
         samples: &Samples,
+        states: Option<&States>,
         preflight: &Preflight,
         elapsed: f64,
+        limit: f64,
     ) -> Result<Self, Failure> {
         let d = samples.n_units();
         let clock = Instant::now();
-        let threads = rayon::current_num_threads() as f64;
-        let (fits, last) = Trial::new(recipe, samples, preflight)?.run()?;
-        let pace = Pace {
+        let trial = Trial {
             recipe,
-            d,
-            fits,
-            last,
-            sweep: seconds_per_sweep(samples, &recipe.options.support)? / threads,
+            samples,
+            states: states.unwrap_or(samples.states()),
+            evaluation: preflight.seconds / PLAIN,
+            most: TRIAL_OF_LIMIT * limit,
+        };
+        let fits = match &recipe.choose {
+            Some(path) => trial.path(path)?,
+            None => trial.fits()?,
+        };
+        let threads = rayon::current_num_threads() as f64;
+        let sweep = seconds_per_sweep(samples, &recipe.options.support)? / threads;
+        let log_z = match d {
+            d if d <= ENUMERATED => seconds_of_states(d)?,
+            d if d <= ANNEALED => ANNEALING * sweep,
+            _ => 0.0,
         };
         let is_judged = recipe.held_out > 0.0;
-        let judged = if is_judged {
-            AGAIN * pace.last + pace.log_z()
+        let (judged, scored) = if is_judged {
+            ((1.0 - recipe.held_out) * fits.again, log_z)
         } else {
-            0.0
+            (0.0, 0.0)
         };
         let updates = |n: usize| {
-            let once = n as f64 * POLISHED * pace.sweep;
-            if is_judged {
-                2.0 * once + pace.log_z()
-            } else {
-                once
-            }
+            let once = n as f64 * POLISHED * sweep;
+            if is_judged { 2.0 * once + log_z } else { once }
         };
         let (polished, polishing) = match recipe.polish {
             Polish::Updates(n) => (updates(n), 0.0),
@@ -108,139 +115,335 @@ impl Expected {
             }
             Polish::IfDrifting => (0.0, 0.0),
         };
-        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64;
-        let steps = pace.fit() + drift * pace.sweep + judged + polished + pace.errors(samples);
+        let (refitted, computed) = match recipe.errors {
+            ErrorBarsBy::Nothing => (0.0, 0.0),
+            ErrorBarsBy::Bootstrap(resamples) => {
+                // A resample has fewer distinct rows.
+                let rows = samples.n_distinct() as f64;
+                let share = -(-(samples.n_observed() as f64) / rows).exp_m1();
+                (resamples as f64 * share * fits.again, 0.0)
+            }
+            ErrorBarsBy::Sandwich if has_penalty(recipe) => {
+                (fits.last, HESSIANS * seconds_per_hessian(recipe, samples)?)
+            }
+            ErrorBarsBy::Sandwich => (0.0, seconds_per_hessian(recipe, samples)?),
+        };
+        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
+        let fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
+        let again = judged + refitted;
         Ok(Self {
-            seconds: elapsed + clock.elapsed().as_secs_f64() + steps,
+            seconds: fit + again + drift + scored + polished + computed,
             polishing,
+            fit,
+            again,
         })
     }
+
+    /// Returns the same after a fit that took `fit` seconds with all before it: the fits that follow are
+    /// longer or shorter as it was.
+    pub(super) fn update(self, fit: f64) -> Self {
+        let again = self.again * fit / self.fit;
+        Self {
+            seconds: self.seconds - self.fit - self.again + fit + again,
+            fit,
+            again,
+            ..self
+        }
+    }
+}
+
+fn has_penalty(recipe: &Recipe) -> bool {
+    let options = &recipe.options;
+    recipe.choose.is_some() || options.l1 > 0.0 || options.l2 != Some(0.0)
+}
+
+/// The seconds of fits.
+#[derive(Clone, Copy)]
+struct Fits {
+    /// Until there is a model.
+    all: f64,
+    /// The last of them.
+    last: f64,
+    /// One like the last, of other samples.
+    again: f64,
+}
+
+/// Returns the seconds that the fit of a machine is expected to take, with its starts and the one of a
+/// part, as a short try of the first start goes. Those of its score are not known.
+pub(super) fn of_machine(
+    options: &MachineOptions,
+    samples: &Samples,
+    held_out: f64,
+    limit: f64,
+) -> Result<f64, Failure> {
+    let mut trial = MachineOptions {
+        starts: 1,
+        ..options.clone()
+    };
+    let minimizer = &mut trial.minimizer;
+    let cancel = minimizer.cancel.clone();
+    let most = TRIAL_SECONDS.1.min(TRIAL_OF_LIMIT * limit);
+    minimizer.cancel = cancel.within(most);
+    minimizer.checkpoint = Checkpoint::default();
+    let mut trace = Vec::new();
+    let clock = Instant::now();
+    let fit = trial.fit(samples, &mut |at| {
+        trace.push(Point {
+            iteration: at.iteration,
+            seconds: clock.elapsed().as_secs_f64(),
+            residual: at.objective.map_or(f64::NAN, |(_, residual)| residual),
+        });
+    });
+    let seconds = clock.elapsed().as_secs_f64();
+    if cancel.reason() == Some(StopReason::Cancelled) {
+        return Err(Failure::interrupted());
+    }
+    let is_whole = fit.is_ok_and(|fit| fit.stop != StopReason::TimeLimit);
+    let has_objective = trace.last().is_some_and(|at| !at.residual.is_nan());
+    let (starts, most) = match has_objective {
+        true => (options.starts, options.minimizer.max_iterations),
+        false => (1, options.updates),
+    };
+    let whole = match trace.last().filter(|_| !is_whole) {
+        None => seconds,
+        Some(at) => {
+            let most = at.seconds_of(most);
+            let end = seconds_to(options.minimizer.gradient_tolerance, &trace);
+            let end = end.filter(|_| has_objective);
+            end.map_or(most, |end| end.min(most))
+        }
+    };
+    let again = if held_out > 0.0 { 1.0 - held_out } else { 0.0 };
+    Ok(seconds + whole * (starts as f64 + again))
 }
 
 /// A short try of the fits of a recipe.
 struct Trial<'a> {
     recipe: &'a Recipe,
     samples: &'a Samples,
-    /// The first of many samples, of which more than a few evaluations would take too long.
-    part: Option<Samples>,
+    /// All samples, or the distinct ones.
+    states: &'a States,
+    /// Seconds of an evaluation, roughly.
     evaluation: f64,
-    seconds: f64,
+    /// Its most seconds.
+    most: f64,
 }
 
-impl<'a> Trial<'a> {
-    fn new(
-        recipe: &'a Recipe,
-        samples: &'a Samples,
-        preflight: &Preflight,
-    ) -> Result<Self, Failure> {
-        let all = preflight.seconds * (1.0 + n_fits(recipe));
-        // The end of a fit with a potential is slower than its beginning.
-        let seconds = match recipe.options.potential {
-            Some(_) => TRIAL_SECONDS.1,
-            None => (TRIAL * all).clamp(TRIAL_SECONDS.0, TRIAL_SECONDS.1),
-        };
-        let evaluation = preflight.seconds / PLAIN;
-        let n = samples.n_distinct();
-        let most = (n as f64 * seconds / (TRIED * evaluation)) as usize;
-        let most = most.max(TRIAL_SAMPLES);
-        let part = if most < n {
-            Some(Samples::new(&samples.states().slice(0..most))?)
-        } else {
-            None
-        };
-        Ok(Self {
-            recipe,
-            samples,
-            part,
-            evaluation,
-            seconds,
-        })
+impl Trial<'_> {
+    fn cancel(&self) -> &Cancel {
+        &self.recipe.options.minimizer.cancel
     }
 
-    /// Returns the seconds of all fits, and of the last of them.
-    fn run(&self) -> Result<(f64, f64), Failure> {
+    /// Returns the options of a trial of so many seconds.
+    fn options(&self, method: &dyn Method, options: &MethodOptions, seconds: f64) -> MethodOptions {
+        let mut options = options.clone();
+        if method.describe().takes.contains(&Takes::Penalties) {
+            options.l2 = Some(options.l2_of(self.samples.n_effective()));
+        }
+        options.minimizer.checkpoint = Checkpoint::default();
+        options.minimizer.cancel = self.cancel().within(seconds.min(self.most));
+        options
+    }
+
+    /// Returns the part of the samples of which `evaluations` take so many seconds: evenly spaced, and
+    /// `fewest` at least.
+    fn part(&self, evaluations: f64, seconds: f64, fewest: usize) -> Result<States, Failure> {
+        let n = self.states.n_samples();
+        let share = seconds / (evaluations * self.evaluation);
+        let wanted = ((n as f64 * share) as usize).max(fewest).clamp(1, n);
+        let mut part = States::new(self.states.n_units())?;
+        for k in 0..wanted {
+            part.push(
+                self.states
+                    .row((k as f64 * n as f64 / wanted as f64) as usize),
+            );
+        }
+        Ok(part)
+    }
+
+    /// Returns how many times longer work on all samples takes than on `part`.
+    fn scale(&self, part: &Samples) -> f64 {
+        self.samples.n_distinct() as f64 / part.n_distinct() as f64
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        match self.cancel().reason() {
+            Some(StopReason::Cancelled) => Err(Failure::interrupted()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries the fits of a recipe without a path.
+    fn fits(&self) -> Result<Fits, Failure> {
         let (recipe, options) = (self.recipe, &self.recipe.options);
         let last = recipe.last(self.samples.n_units());
-        if recipe.choose.is_some() || std::ptr::addr_eq(last, recipe.method) {
-            let (seconds, _) = self.fit(last, options)?;
-            return Ok((seconds, seconds));
+        let resamples = match recipe.errors {
+            ErrorBarsBy::Bootstrap(resamples) => resamples as f64,
+            _ => 0.0,
+        };
+        // The end of a fit with a potential is slower than its beginning.
+        let (least, most) = TRIAL_SECONDS;
+        let seconds = match options.potential {
+            Some(_) => most,
+            None => (TRIAL * PLAIN * self.evaluation * (2.0 + resamples)).clamp(least, most),
+        };
+        let part = Samples::new(&self.part(TRIED, seconds, TRIAL_SAMPLES)?)?;
+        if std::ptr::addr_eq(last, recipe.method) {
+            let (all, again, _) = self.fit(last, options, &part, seconds)?;
+            return Ok(Fits {
+                all,
+                last: all,
+                again,
+            });
         }
-        let (first, start) = self.fit(recipe.method, &Recipe::rough(options))?;
+        let (first, _, start) = self.fit(recipe.method, &Recipe::rough(options), &part, seconds)?;
         let refining = MethodOptions {
             start,
             ..options.clone()
         };
-        let (seconds, _) = self.fit(last, &refining)?;
-        Ok((first + seconds, seconds))
+        let (last, again, _) = self.fit(last, &refining, &part, seconds)?;
+        Ok(Fits {
+            all: first + last,
+            last,
+            again,
+        })
     }
 
-    /// Tries one fit; returns the seconds of the whole, and how far it got.
+    /// Tries one fit; returns the seconds of the whole, of one that starts from the answer to other
+    /// samples, and how far it got.
     fn fit(
         &self,
         method: &dyn Method,
         options: &MethodOptions,
-    ) -> Result<(f64, Option<Couplings>), Failure> {
+        part: &Samples,
+        seconds: f64,
+    ) -> Result<(f64, f64, Option<Couplings>), Failure> {
         let d = self.samples.n_units();
-        let takes = method.describe().takes;
-        if takes.contains(&Takes::Damping) {
-            return Ok((PER_ROTATION * (d as f64).powi(3), None));
+        if method.describe().takes.contains(&Takes::Damping) {
+            let seconds = PER_ROTATION * (d as f64).powi(3);
+            return Ok((seconds, seconds, None));
         }
-        let samples = self.part.as_ref().unwrap_or(self.samples);
-        let scale = self.samples.n_distinct() as f64 / samples.n_distinct() as f64;
-        let mut options = options.clone();
-        if takes.contains(&Takes::Penalties) {
-            options.l2 = Some(options.l2_of(self.samples.n_effective()));
-        }
-        let minimizer = &mut options.minimizer;
-        let cancel = minimizer.cancel.clone();
-        minimizer.checkpoint = Checkpoint::default();
-        minimizer.cancel = cancel.within(self.seconds);
+        let scale = self.scale(part);
+        let options = self.options(method, options, seconds);
         let mut trace = Vec::new();
         let clock = Instant::now();
-        let fit = method.fit(samples, &options, &mut |at| trace.push(Point::new(at)));
+        let fit = method.fit(part, &options, &mut |at| trace.push(Point::new(at)));
         let seconds = clock.elapsed().as_secs_f64();
-        if cancel.reason() == Some(StopReason::Cancelled) {
-            return Err(Failure::interrupted());
-        }
+        self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
         // What fails here fails again, with its message.
         let couplings = fit.ok().map(|fit| fit.couplings);
-        if is_whole {
-            return Ok((scale * seconds, couplings));
-        }
-        let (what, total) = method.steps(d, &options);
         let minimizer = &options.minimizer;
+        let tolerance = minimizer.gradient_tolerance;
+        let (what, total) = method.steps(d, &options);
+        // Of fits that do not go down to a tolerance, the start does not matter.
+        let again = match (what, trace.first()) {
+            ("iterations", Some(first)) if options.potential.is_none() => {
+                part_of_fit(tolerance, first.residual, self.samples.n_effective())
+            }
+            _ => 1.0,
+        };
+        if is_whole {
+            let whole = scale * seconds;
+            return Ok((whole, again * whole, couplings));
+        }
         let whole = match total {
             Some(total) => trace.last().map(|at| at.seconds_of(total)),
-            None => seconds_to(minimizer.gradient_tolerance, &trace),
+            None => seconds_to(tolerance, &trace),
         };
         let most = match (what, trace.last()) {
             ("units" | "updates", _) | (_, None) => f64::INFINITY,
             (_, Some(at)) => at.seconds_of(minimizer.max_iterations),
         };
         let whole = whole.map_or(PLAIN * self.evaluation, |whole| scale * whole);
-        Ok((whole.max(seconds).min(scale * most), couplings))
+        let whole = whole.max(seconds).min(scale * most);
+        Ok((whole, again * whole, couplings))
+    }
+
+    /// Tries the choice of a penalty on some of the samples, with two folds.
+    fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
+        const FOLDS: usize = 2;
+        let method = self.recipe.last(self.samples.n_units());
+        let states = self.part(PATH_TRIED, PATH_SECONDS, TRIAL_SAMPLES)?;
+        let part = Samples::new(&states)?;
+        let options = self.options(method, &self.recipe.options, PATH_SECONDS);
+        let path = PenaltyPath::new(PathOptions {
+            n_folds: FOLDS,
+            ..choose.clone()
+        })?;
+        let (clock, mut ends) = (Instant::now(), Vec::new());
+        let found = method.cross_validate(&path, &states, &options, &mut |_| {
+            ends.push(clock.elapsed().as_secs_f64());
+        });
+        self.check()?;
+        let begins = [0.0].iter().chain(&ends);
+        let steps: Vec<f64> = ends.iter().zip(begins).map(|(end, at)| end - at).collect();
+        let n_folds = choose.n_folds as f64;
+        // All data and the folds, of which each leaves out one part.
+        let work = self.scale(&part) * n_folds / FOLDS as f64;
+        let share = self.states.n_samples() as f64 / states.n_samples() as f64;
+        let best = found.ok().and_then(|found| {
+            let chosen = found.chosen().lambda;
+            found.path.iter().position(|point| point.lambda == chosen)
+        });
+        let n_lambdas = lambdas_tried(choose, best, share);
+        let all = seconds_of_path(choose, &steps, n_lambdas).map_or_else(
+            || PLAIN * self.evaluation * n_folds * n_lambdas / 4.0,
+            |seconds| work * seconds,
+        );
+        // The last fits are the longest.
+        let last = 2.0 * all / (n_lambdas * n_folds);
+        Ok(Fits {
+            all,
+            last,
+            again: last,
+        })
     }
 }
 
-/// Returns how many fits follow the first, roughly.
-fn n_fits(recipe: &Recipe) -> f64 {
-    let resamples = match recipe.errors {
-        ErrorBarsBy::Bootstrap(resamples) => RESAMPLE * resamples as f64,
-        _ => 0.0,
-    };
-    path_fits(recipe) + resamples
+/// Returns ln of the ratio of two successive λ's.
+fn log_ratio(path: &PathOptions) -> f64 {
+    -path.smallest.ln() / (path.n_lambdas.max(2) - 1) as f64
 }
 
-/// Returns how many whole fits a path takes.
-fn path_fits(recipe: &Recipe) -> f64 {
-    recipe.choose.as_ref().map_or(0.0, |path| {
-        let part = match path.penalty {
-            Penalty::L1 => PATH_L1,
-            Penalty::L2 => PATH_L2,
-        };
-        PATH * part * (path.n_folds as f64 + 1.0)
-    })
+/// Returns how many λ's are tried for `share` times the samples of a trial in which the one of index
+/// `best` was chosen.
+fn lambdas_tried(path: &PathOptions, best: Option<usize>, share: f64) -> f64 {
+    let most = path.n_lambdas as f64;
+    let Some(best) = best else {
+        return most;
+    };
+    let power = match path.penalty {
+        Penalty::L1 => 0.5,
+        Penalty::L2 => 1.0,
+    };
+    let further = power * share.ln() / log_ratio(path);
+    (best as f64 + 1.0 + further + path.patience as f64).clamp(1.0, most)
+}
+
+/// Returns the seconds of `n_lambdas` steps like `steps`, the first of them. Those beyond take longer with
+/// the root of 1/λ, as the condition of a ridge does. `None` without any step.
+fn seconds_of_path(path: &PathOptions, steps: &[f64], n_lambdas: f64) -> Option<f64> {
+    let known = steps.len().min(n_lambdas.ceil() as usize);
+    let first: f64 = steps[..known].iter().sum();
+    let some = &steps[steps.len().saturating_sub(3)..];
+    let last = some.iter().sum::<f64>() / some.len() as f64;
+    let growth = (0.5 * log_ratio(path)).exp();
+    let beyond = (n_lambdas.ceil() as usize).saturating_sub(known) as i32;
+    let rest = (1..=beyond).map(|k| last * growth.powi(k)).sum::<f64>();
+    (known > 0).then_some(first + rest)
+}
+
+/// Returns the part of a fit, from a residual of `first` down to `tolerance`, that one takes which starts
+/// at the answer to other samples: its residual is about 1/√M.
+fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
+    let steps = |from: f64| (from / tolerance).ln();
+    let part = steps(1.0 / n_samples.sqrt()) / steps(first);
+    if part.is_finite() {
+        part.clamp(0.2, 1.0)
+    } else {
+        1.0
+    }
 }
 
 /// An iteration of a trial.
@@ -280,52 +483,66 @@ fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
     (rate > 0.0 && rate.is_finite()).then_some(end + left.max(0.0))
 }
 
-impl Pace<'_> {
-    /// Returns the seconds until there is a model.
-    fn fit(&self) -> f64 {
-        match path_fits(self.recipe) {
-            0.0 => self.fits,
-            fits => fits * self.last,
-        }
-    }
+/// Returns the seconds of the fastest of some runs, others of which may have been disturbed.
+fn fastest<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
+    let seconds = (0..runs).map(|_| {
+        let clock = Instant::now();
+        drop(run());
+        clock.elapsed().as_secs_f64()
+    });
+    seconds.fold(f64::INFINITY, f64::min)
+}
 
-    fn states(&self) -> f64 {
-        PER_STATE * self.d as f64 * (self.d as f64).exp2()
-    }
+/// Returns the seconds of a sum over the states of `d` units, from that over those of fewer.
+fn seconds_of_states(d: usize) -> Result<f64, Failure> {
+    const FEWER: usize = 14;
+    let few = d.min(FEWER);
+    let none = Couplings::new(Array2::zeros((few, few)))?;
+    let tried = fastest(2, || Exact::new(&none));
+    Ok(tried * (d as f64 / few as f64) * ((d - few) as f64).exp2())
+}
 
-    fn log_z(&self) -> f64 {
-        match self.d {
-            d if d <= ENUMERATED => self.states(),
-            d if d <= ANNEALED => ANNEALING * self.sweep,
-            _ => 0.0,
+/// Returns the seconds of a Hessian of the sandwich and its inverse, from those of smaller ones.
+fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failure> {
+    const SMALL: usize = 192;
+    const TILE: usize = 64;
+    let n_units = samples.n_units();
+    // Constant units have no parameters.
+    let means = samples.means();
+    let varying = means.iter().filter(|m| **m > 0.0 && **m < 1.0).count();
+    let d = varying.max(1) as f64;
+    let share = d / n_units as f64;
+    let n_couplings = share * share * recipe.options.support.most_pairs(n_units) as f64;
+    let row = 1.0 + 2.0 * n_couplings / d;
+    let n = samples.n_observed() as f64;
+    let threads = rayon::current_num_threads() as f64;
+    let small = SMALL as f64;
+    let matrix = Array2::<f64>::eye(SMALL);
+    let inverse = fastest(3, || positive_definite_inverse(matrix.view()));
+    let tile = Array2::<f64>::ones((TILE, SMALL));
+    let product = fastest(3, || tile.t().dot(&tile)) / (TILE as f64 * small * small);
+    let bits = fastest(3, || {
+        let rows = samples.states().rows().take(TILE);
+        rows.map(|row| {
+            (0..n_units)
+                .filter(|i| (row[i / 64] >> (i % 64)) & 1 == 1)
+                .count()
+        })
+        .sum::<usize>()
+    });
+    let bit = bits / (TILE.min(samples.n_distinct()) * n_units) as f64;
+    // A product of every unit, an inverse of all parameters or of every unit's; and twice the scores of
+    // single samples, times the inverse.
+    let products = n * d * row * (row * product + 4.0 * bit) / threads;
+    let (inverses, influences) = match recipe.last(n_units).steps(n_units, &recipe.options).0 {
+        "units" => (d * inverse * (row / small).powi(3) / threads, d * row * row),
+        _ => {
+            let p = d + n_couplings;
+            (inverse * (p / small).powi(3), p * p)
         }
-    }
-
-    fn errors(&self, samples: &Samples) -> f64 {
-        let last = self.recipe.last(self.d);
-        match self.recipe.errors {
-            ErrorBarsBy::Nothing => 0.0,
-            ErrorBarsBy::Bootstrap(resamples) => resamples as f64 * RESAMPLE * self.last,
-            ErrorBarsBy::Sandwich => {
-                // Constant units have no parameters.
-                let means = samples.means();
-                let varying = means.iter().filter(|m| **m > 0.0 && **m < 1.0).count();
-                let d = varying.max(1) as f64;
-                let share = d / self.d as f64;
-                let n_couplings = self.recipe.options.support.most_pairs(self.d) as f64;
-                let n_couplings = share * share * n_couplings;
-                let blocks = samples.n_observed() as f64;
-                // A Hessian of all parameters, or one of every unit's.
-                let (hessians, p) = match last.steps(self.d, &self.recipe.options).0 {
-                    "units" => (d, 1.0 + 2.0 * n_couplings / d),
-                    _ => (1.0, d + n_couplings),
-                };
-                let threads = rayon::current_num_threads() as f64;
-                let products = PER_PRODUCT * blocks * p * p / threads;
-                hessians * (3.0 * PER_PIVOT * p.powi(3) + products)
-            }
-        }
-    }
+    };
+    let influences = n * influences * product / threads / HESSIANS;
+    Ok(products + inverses + influences)
 }
 
 /// Times sweeps of one chain over a model with the means of `samples` and couplings too weak to
@@ -385,5 +602,49 @@ mod tests {
             .collect();
         assert_eq!(seconds_to(1e-6, &still), None);
         assert_eq!(seconds_to(1e-6, &[]), None);
+    }
+
+    #[test]
+    fn paths_of_more_samples_are_longer() {
+        let ridge = PathOptions {
+            penalty: Penalty::L2,
+            n_lambdas: 31,
+            smallest: 1e-3,
+            patience: 3,
+            ..Default::default()
+        };
+        // Ten steps a decade: a tenth of the samples ends ten steps sooner, or five with λ₁.
+        assert!((lambdas_tried(&ridge, Some(5), 10.0) - 19.0).abs() < 1e-9);
+        let lasso = PathOptions {
+            penalty: Penalty::L1,
+            ..ridge.clone()
+        };
+        assert!((lambdas_tried(&lasso, Some(5), 10.0) - 14.0).abs() < 1e-9);
+        assert_eq!(lambdas_tried(&ridge, Some(30), 10.0), 31.0);
+        assert_eq!(lambdas_tried(&ridge, None, 10.0), 31.0);
+        // The fourth step is longer than the third by the root of a tenth of a decade.
+        let seconds = seconds_of_path(&ridge, &[1.0; 3], 4.0).unwrap();
+        assert!((seconds - 3.0 - 10f64.powf(0.05)).abs() < 1e-9);
+        assert_eq!(seconds_of_path(&ridge, &[1.0, 2.0, 4.0], 2.0), Some(3.0));
+        assert_eq!(seconds_of_path(&ridge, &[], 4.0), None);
+    }
+
+    #[test]
+    fn a_fit_that_starts_near_its_end_is_shorter() {
+        assert!((part_of_fit(1e-6, 1.0, 1e6) - 0.5).abs() < 1e-12);
+        assert_eq!(part_of_fit(1e-6, 1e-6, 1e6), 1.0);
+        assert_eq!(part_of_fit(1e-6, 1e-4, 10.0), 1.0);
+    }
+
+    #[test]
+    fn fits_after_the_first_are_expected_to_be_like_it() {
+        let expected = Expected {
+            seconds: 10.0,
+            polishing: 0.0,
+            fit: 2.0,
+            again: 5.0,
+        };
+        let later = expected.update(4.0);
+        assert_eq!((later.seconds, later.fit, later.again), (17.0, 4.0, 10.0));
     }
 }

@@ -438,6 +438,8 @@ fn k_pairwise_models_go_all_the_way() {
         "compare x.npy --methods auto,mpf --model k-pairwise --folds 2",
     );
     assert!(compared.contains("MPF"));
+    let compared = run(here, "compare x.npy --methods auto --folds 2");
+    assert!(compared.contains("auto, K-pairwise"), "{compared}");
     for (arguments, words) in [
         (
             "fit x.npy -o n.json --smooth-potential 1",

@@ -131,12 +131,14 @@ fn check_checkpoint(path: &Path) {
     }
 }
 
-/// J, to the last bit, and the error bars.
+/// J, V and W, to the last bit, and the error bars.
 fn numbers(path: &Path) -> Vec<u64> {
     let model = Model::read(path, None).unwrap_or_else(|e| panic!("{e}"));
     let errors = model.errors.iter().flat_map(|e| e.couplings.concat());
-    let all = model.couplings.as_array().iter().copied().chain(errors);
-    all.map(f64::to_bits).collect()
+    let potential = model.couplings.potential().unwrap_or_default().iter();
+    let hidden = model.hidden.iter().flat_map(|h| h.weights.concat());
+    let all = model.couplings.as_array().iter().chain(potential).copied();
+    all.chain(hidden).chain(errors).map(f64::to_bits).collect()
 }
 
 /// Kills a fit again and again, and lets it continue, until it has been killed often enough and
@@ -227,6 +229,11 @@ fn a_killed_bootstrap_ends_with_the_same_bits() {
         5,
         "--tolerance 1e-3 --polish 0 --errors bootstrap --resamples 12",
     );
+}
+
+#[test]
+fn a_killed_machine_ends_with_the_same_bits() {
+    kill_and_continue(8, "--model srbm --hidden 2 --starts 2 --max-iterations 30");
 }
 
 #[test]

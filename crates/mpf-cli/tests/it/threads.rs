@@ -86,6 +86,18 @@ fn every_command_gives_the_same_bits_for_any_number_of_threads() {
             "m.json",
         ),
         (
+            "fit x.csv --model k-pairwise --max-iterations 8 -o m.json",
+            "m.json",
+        ),
+        (
+            "fit x.csv --model srbm --hidden 3 --starts 2 --max-iterations 8 -o m.json",
+            "m.json",
+        ),
+        (
+            "fit x.csv --model rbm --hidden 3 --method pcd --updates 20 -o m.json",
+            "m.json",
+        ),
+        (
             "sample truth.json -n 300 --sampler gibbs -o draws.npy",
             "draws.npy",
         ),

@@ -87,6 +87,8 @@ pub struct LocalFitter<'a, M> {
 /// A penalty and its score on samples that it was not fitted to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocalPathPoint {
+    /// λ₁.
+    pub l1: f64,
     /// λ₂.
     pub l2: f64,
     /// The mean loss of a held-out sample, without penalty.
@@ -239,8 +241,8 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
             .collect()
     }
 
-    /// Scores every λ₂ of `l2` on samples left out: `n_folds` stretches of successive samples, each
-    /// held out once. The lowest score is the best.
+    /// Scores every (λ₁, λ₂) of `penalties` on samples left out: `n_folds` stretches of successive
+    /// samples, each held out once. The lowest score is the best.
     ///
     /// # Errors
     /// [`Error::Option`] unless 2 ≤ `n_folds` ≤ the number of samples; those of
@@ -248,7 +250,7 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     pub fn cross_validate(
         &self,
         data: &SiteData,
-        l2: &[f64],
+        penalties: &[(f64, f64)],
         n_folds: usize,
     ) -> Result<Vec<LocalPathPoint>> {
         let n = data.n_samples();
@@ -259,20 +261,21 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
             "from 2 to the number of samples",
             holds,
         )?;
-        let mut scores = vec![Vec::with_capacity(n_folds); l2.len()];
+        let mut scores = vec![Vec::with_capacity(n_folds); penalties.len()];
         for fold in 0..n_folds {
             let held_out = fold * n / n_folds..(fold + 1) * n / n_folds;
             let training = data.of_samples((0..n).filter(|m| !held_out.contains(m)));
             let held_out = data.of_samples(held_out);
             let mut start = self.start();
-            for (&l2, scores) in l2.iter().zip(&mut scores) {
+            for (&(l1, l2), scores) in penalties.iter().zip(&mut scores) {
                 let options = LocalFitOptions {
+                    l1,
                     l2,
                     start,
                     ..self.options.clone()
                 };
                 let entry = self.options.minimizer.checkpoint.clone();
-                start = entry.unit(format!("fold {fold}, l2 {l2}"), |entry| {
+                start = entry.unit(format!("fold {fold}, l1 {l1}, l2 {l2}"), |entry| {
                     let mut options = options;
                     options.minimizer.checkpoint = entry.clone();
                     Self::new(self.model, options)?
@@ -285,17 +288,18 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
                 scores.push(objective.value_and_gradient(&start, &mut unused));
             }
         }
-        let point = |(&l2, scores): (&f64, &Vec<f64>)| {
+        let point = |(&(l1, l2), scores): (&(f64, f64), &Vec<f64>)| {
             let count = n_folds as f64;
             let score = scores.iter().sum::<f64>() / count;
             let squares = scores.iter().map(|s| (s - score) * (s - score));
             LocalPathPoint {
+                l1,
                 l2,
                 score,
                 standard_error: (squares.sum::<f64>() / (count * (count - 1.0))).sqrt(),
             }
         };
-        Ok(l2.iter().zip(&scores).map(point).collect())
+        Ok(penalties.iter().zip(&scores).map(point).collect())
     }
 
     pub(super) fn check_cancelled(&self) -> Result<()> {

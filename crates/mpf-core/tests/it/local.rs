@@ -378,9 +378,10 @@ fn held_out_scores_prefer_a_fair_penalty() {
     let theta = [0.5, 0.0, -0.4, 0.3];
     let data = SiteData::new(drawn(&ring, &theta, 500, 5).view(), 2).unwrap();
     let fitter = LocalFitter::new(&ring, LocalFitOptions::default()).unwrap();
-    let path = fitter.cross_validate(&data, &[100.0, 1e-3], 5).unwrap();
-    assert_eq!((path[0].l2, path[1].l2), (100.0, 1e-3));
-    assert!(path[1].score < path[0].score);
+    let penalties = [(0.0, 100.0), (0.0, 1e-3), (10.0, 0.0)];
+    let path = fitter.cross_validate(&data, &penalties, 5).unwrap();
+    assert!(path.iter().map(|p| (p.l1, p.l2)).eq(penalties));
+    assert!(path[1].score < path[0].score && path[1].score < path[2].score);
     assert!(path.iter().all(|p| p.standard_error > 0.0));
 }
 

@@ -102,7 +102,7 @@ impl<E: Estimator> Fitter<E> {
             let penalised = problem.penalised(units, pairs.to_vec(), share, &basis)?;
             let mut grad = vec![0.0; theta.len()];
             let value = Standardized::new(penalised, &basis).value_and_gradient(&theta, &mut grad);
-            let weights = basis.l1_weights(share);
+            let weights = basis.l1_weights(pairs.iter().map(|_| share));
             let last = theta.len() - problem.n_knots();
             let slopes: Vec<f64> = (last - pairs.len()..last)
                 .map(|k| grad[k].abs() / weights[k])

@@ -33,6 +33,8 @@ pub(super) struct Problem<'a, E: Estimator> {
     constant: Vec<bool>,
     pub(super) pairs: Vec<(usize, usize)>,
     potential: Option<Arc<CountKnots>>,
+    /// The sorted pairs that have penalties, if not all have.
+    penalised: Option<Vec<(usize, usize)>>,
 }
 
 impl<'a, E: Estimator> Problem<'a, E> {
@@ -87,8 +89,13 @@ impl<'a, E: Estimator> Problem<'a, E> {
             }
             None => None,
         };
+        let penalised = match &fitter.penalised {
+            Support::Full => None,
+            some => Some(some.pairs(d)?),
+        };
         Ok(Self {
             potential,
+            penalised,
             fitter,
             data,
             all_known,
@@ -135,11 +142,23 @@ impl<'a, E: Estimator> Problem<'a, E> {
         }
     }
 
+    /// Returns `penalty` for the `pairs` that have penalties, 0 for others.
+    fn on_penalised<'p>(
+        &'p self,
+        pairs: &'p [(usize, usize)],
+        penalty: f64,
+    ) -> impl Iterator<Item = f64> + 'p {
+        pairs.iter().map(move |pair| match &self.penalised {
+            Some(penalised) if penalised.binary_search(pair).is_err() => 0.0,
+            _ => penalty,
+        })
+    }
+
     /// Returns the coordinates of (h of `units`, K of `pairs`); `share` as in
     /// [`minimize`](Self::minimize).
     pub(super) fn basis(&self, units: Range<usize>, pairs: &[(usize, usize)], share: f64) -> Basis {
-        let ridge = share * self.options().l2;
-        let basis = Basis::new(units, pairs, &self.means, ridge, |i| self.field(i));
+        let ridges = self.on_penalised(pairs, share * self.options().l2);
+        let basis = Basis::new(units, pairs, &self.means, ridges, |i| self.field(i));
         match &self.potential {
             None => basis,
             Some(potential) => {
@@ -168,9 +187,9 @@ impl<'a, E: Estimator> Problem<'a, E> {
                 basis.coordinates(&self.spin_params(start, earlier, &units, &pairs))
             }
         };
+        let lambda = basis.l1_weights(self.on_penalised(&pairs, share * self.options().l1));
         let penalised = self.penalised(units, pairs, share, &basis)?;
         let mut objective = Standardized::new(penalised, &basis);
-        let lambda = basis.l1_weights(share * self.options().l1);
         let observer = |progress: &mpf_core::Progress<'_>| observer(progress, &basis);
         let minimum = minimizer.minimize_l1(&mut objective, &start, &lambda, observer)?;
         let mut spins = vec![0.0; n_spin_params];
@@ -191,7 +210,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
         let ridge = basis
             .free_fields()
             .map(|free| if free { field_ridge } else { 0.0 })
-            .chain(pairs.iter().map(|_| share * options.l2))
+            .chain(self.on_penalised(&pairs, share * options.l2))
             .chain(std::iter::repeat_n(0.0, self.n_knots()))
             .collect();
         let estimator = &self.fitter.estimator;
@@ -310,6 +329,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             &self.pairs,
             self.data.n_effective(),
         ));
+        warnings.extend(self.potential.as_ref().and_then(|p| p.warning()));
         warnings.extend(Warning::not_converged(fit.stop, fit.kkt_residual));
         warnings
     }
@@ -352,13 +372,29 @@ pub(super) fn spin_params(
     fields.chain(couplings).collect()
 }
 
-/// Returns those of the sorted `pairs` that have `unit` as an end, in their order. O(d ln n).
+/// Returns those of the sorted `pairs` that have `unit` as an end, in their order. O(d ln n), and O(d) if
+/// all pairs are there: the place of the next one is then known.
 pub(super) fn pairs_of(pairs: &[(usize, usize)], unit: usize) -> Vec<(usize, usize)> {
     let (before, after) = pairs.split_at(pairs.partition_point(|pair| *pair < (unit, 0)));
-    let is_free = |pair: &(usize, usize)| before.binary_search(pair).is_ok();
+    // The place of the last pair, and how far it was from the one before.
+    let (mut last, mut stride) = (0, 0);
+    let is_free = |pair: &(usize, usize)| {
+        // A row of all pairs is shorter by one than the row before it.
+        let next = last + stride.max(1) - 1;
+        let found = match before.get(next) == Some(pair) {
+            true => Ok(next),
+            false => before.binary_search(pair),
+        };
+        if let Ok(place) = found {
+            (last, stride) = (place, place - last);
+        }
+        found.is_ok()
+    };
     let second = (0..unit).map(|i| (i, unit)).filter(is_free);
     let first = after.iter().copied().take_while(|pair| pair.0 == unit);
-    second.chain(first).collect()
+    let mut found: Vec<_> = second.collect();
+    found.extend(first);
+    found
 }
 
 #[cfg(test)]
@@ -372,5 +408,10 @@ mod tests {
         assert_eq!(pairs_of(&pairs, 1), [(0, 1), (1, 2), (1, 3)]);
         assert_eq!(pairs_of(&pairs, 0), [(0, 1), (0, 3)]);
         assert!(pairs_of(&pairs, 4).is_empty());
+        let all: Vec<_> = crate::support::pairs(9).collect();
+        for unit in 0..9 {
+            let plainly = all.iter().filter(|(i, j)| *i == unit || *j == unit);
+            assert!(pairs_of(&all, unit).iter().eq(plainly));
+        }
     }
 }

@@ -14,10 +14,11 @@
 //! Where φ follows from exp(−a) and no sum of |R| comes near overflow, the tables hold exp(R) and are
 //! multiplied, which saves the exponentials afterwards.
 
-use super::counts::{self, CountSums, Counts};
+use super::counts::{self, CountSums};
 use super::lanes::{Lanes, Scratch};
-use super::loss::{LaneLoss, Total};
-use super::{FlipMask, PANEL};
+use super::loss::{FlowRate, LaneLoss, Logistic, Total};
+use super::panel::{Panel, Partial};
+use super::{MarginLoss, PANEL};
 use crate::bits::Samples;
 use std::ops::Range;
 
@@ -95,44 +96,24 @@ fn bits_per_pass(n: usize) -> usize {
 
 /// One panel over some samples.
 pub(super) struct Task<'a> {
-    pub(super) samples: &'a Samples,
+    /// Its first unit is a multiple of the lanes of a row.
+    pub(super) panel: Panel<'a>,
     pub(super) passes: &'a Passes,
-    pub(super) mask: Option<&'a FlipMask>,
-    pub(super) counts: Option<&'a Counts>,
-    /// The first unit of the panel, a multiple of the lanes of a row, and how many it has.
-    pub(super) first: usize,
-    pub(super) n_units: usize,
-    /// R by column, and c, of the [`PANEL`] units that these are among.
-    pub(super) rows: &'a [[f64; PANEL]],
-    pub(super) offsets: &'a [f64; PANEL],
-    /// A multiple of 64 to start from.
-    pub(super) range: Range<usize>,
-    /// If exponentials may be multiplied instead of margins added: how many terms fit in a product.
-    pub(super) product: Option<usize>,
     /// Whether the product of two exponentials stays within range too.
     pub(super) square: bool,
 }
 
-/// The sums of a task.
-pub(super) struct Partial {
-    pub(super) value: f64,
-    pub(super) offsets: [f64; PANEL],
-    /// By column, a number for each unit.
-    pub(super) rows: Vec<f64>,
-    /// By number of active units, if they matter.
-    pub(super) counts: Vec<[f64; 2]>,
-}
-
 /// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: LaneLoss>(
+pub(super) fn sum<V: Lanes>(
     task: &Task<'_>,
-    loss: L,
+    loss: MarginLoss,
     scratch: &mut Scratch,
     grads: Vec<f64>,
 ) -> Partial {
-    let n_columns = task.rows.len();
-    let tile_rows = TILE.min(task.range.len()).next_multiple_of(GROUP);
+    let panel = &task.panel;
+    let n_columns = panel.rows.len();
+    let tile_rows = TILE.min(panel.range.len()).next_multiple_of(GROUP);
     let lines = V::lines(scratch);
     lines.resize(LINES * (TABLES * ROWS + tile_rows + n_columns), V::ZEROS);
     let (tables, rows) = lines.as_chunks_mut().0.split_at_mut(TABLES * ROWS);
@@ -140,28 +121,28 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     let tables = tables.as_chunks_mut().0;
     sums.fill([V::ZEROS; LINES]);
     let mut total = [V::splat(0.0); LINES];
-    let mut partial = Partial {
-        value: 0.0,
-        offsets: [0.0; PANEL],
-        rows: grads,
-        counts: Vec::new(),
-    };
-    let mut count_sums = task.counts.map_or_else(Vec::new, Counts::no_sums::<V>);
-    let mut start = task.range.start;
-    while start < task.range.end {
-        let n = TILE.min(task.range.end - start);
-        // The last panel may be half empty.
-        let is_narrow = task.n_units <= V::LANES;
+    let (mut partial, mut count_sums) = panel.begin::<V>(grads);
+    let is_narrow = is_narrow::<V>(panel);
+    let mut start = panel.range.start;
+    while start < panel.range.end {
+        let n = TILE.min(panel.range.end - start);
         if is_narrow {
             margins::<V, 1>(task, tables, start, &mut tile[..n]);
         } else {
             margins::<V, LINES>(task, tables, start, &mut tile[..n]);
         }
-        partial.value += slopes::<V, L>(task, loss, start, &mut tile[..n], &mut count_sums);
+        let rows = &mut tile[..n];
+        // The only part that knows φ: the others are compiled once for all losses.
+        partial.value += match loss {
+            MarginLoss::FlowRate { shift } => {
+                slopes::<V, _>(task, FlowRate { shift }, start, rows, &mut count_sums)
+            }
+            MarginLoss::Logistic => slopes::<V, _>(task, Logistic, start, rows, &mut count_sums),
+        };
         // The tile ends in zeros, up to a whole group.
         let padded = n.next_multiple_of(GROUP);
         tile[n..padded].fill([V::ZEROS; LINES]);
-        let words = task.samples.columns_from(start / 64);
+        let words = panel.samples.columns_from(start / 64);
         if is_narrow {
             gradient::<V, 1>(tile, n, words, tables, sums, &mut total);
         } else {
@@ -182,6 +163,13 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(
     }
     partial.counts = counts::finish::<V>(&count_sums);
     partial
+}
+
+/// Returns whether one line holds all units: the last panel may be half empty. Fits in `f32` have so
+/// many panels that theirs is not worth code of its own.
+#[inline(always)]
+fn is_narrow<V: Lanes>(panel: &Panel<'_>) -> bool {
+    V::LANES == 8 && panel.n_units <= 8
 }
 
 #[inline(always)]
@@ -210,11 +198,11 @@ fn combine<V: Lanes, const W: usize>(mut a: [V; W], b: [V; W], multiply: bool) -
 
 /// Returns R or c of the panel, or its exponential.
 #[inline(always)]
-fn terms<V: Lanes, const W: usize>(task: &Task<'_>, row: &[f64; PANEL]) -> [V; W] {
+fn terms<V: Lanes, const W: usize>(panel: &Panel<'_>, row: &[f64; PANEL]) -> [V; W] {
     let mut values = [V::splat(0.0); W];
     for (k, value) in values.iter_mut().enumerate() {
-        *value = V::round(&row[task.first % PANEL + V::LANES * k..]);
-        if task.product.is_some() {
+        *value = V::round(&row[panel.first % PANEL + V::LANES * k..]);
+        if panel.product.is_some() {
             *value = value.exp();
         }
     }
@@ -246,19 +234,19 @@ fn margins<V: Lanes, const W: usize>(
     start: usize,
     tile: &mut [Row<V>],
 ) {
-    let samples = start..start + tile.len();
-    let multiply = task.product.is_some();
+    let (panel, samples) = (&task.panel, start..start + tile.len());
+    let multiply = panel.product.is_some();
     let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); W];
     // The first table has the offsets, from which the sums begin.
-    let mut first = terms(task, task.offsets);
-    for (pass, rows) in task.rows.chunks(task.passes.width).enumerate() {
+    let mut first = terms(panel, panel.offsets);
+    for (pass, rows) in panel.rows.chunks(task.passes.width).enumerate() {
         let groups = rows.chunks(GROUP);
         let tables = &mut tables[..groups.len()];
         for (table, group) in tables.iter_mut().zip(groups) {
             // Columns that do not exist change nothing.
             let mut numbers = [neutral; GROUP];
             for (number, row) in numbers.iter_mut().zip(group) {
-                *number = terms(task, row);
+                *number = terms(panel, row);
             }
             tabulate::<V, W>(table, first, &numbers, multiply);
             first = neutral;
@@ -354,61 +342,33 @@ fn slopes<V: Lanes, L: LaneLoss>(
     tile: &mut [Row<V>],
     count_sums: &mut CountSums<V>,
 ) -> f64 {
-    let states = task.samples.states();
-    let (word, shift) = (task.first / 64, task.first % 64);
-    let present = u32::MAX >> (32 - task.n_units);
+    let panel = &task.panel;
     // The second line of a narrow panel was never written.
-    let is_narrow = task.n_units <= V::LANES;
+    let is_narrow = is_narrow::<V>(panel);
     let n_lines = if is_narrow { 1 } else { LINES };
-    let mut value = Total::<V>::new(task.product);
+    let mut value = Total::<V>::new(panel.product);
     let mut sum = 0.0;
     for (m, z) in tile.iter_mut().enumerate() {
         if m % 64 == 0 {
             // Sums in `f32` are short.
-            sum += std::mem::replace(&mut value, Total::new(task.product)).finish();
+            sum += std::mem::replace(&mut value, Total::new(panel.product)).finish();
         }
-        let m = start + m;
-        let on = (states.row(m)[word] >> shift) as u32;
-        let kept = match task.mask {
-            None => present,
-            Some(mask) => present & !(mask.row(m)[word] >> shift) as u32,
-        };
-        let counted = task.counts.map(|counts| (counts, counts.of(m)));
-        let kept = match counted {
-            None => kept,
-            Some((counts, n)) => kept & counts.kept(n, on),
-        };
-        let weight = V::splat(task.samples.weight(m));
+        let sample = panel.sample::<V>(start + m);
         let both: [V; LINES] = load(z);
-        let inverse = match task.product {
+        let inverse = match panel.product {
             Some(_) if is_narrow => [V::splat(1.0) / both[0]; LINES],
             Some(_) => reciprocals(both, task.square),
             None => both,
         };
         for (line, z) in z.iter_mut().take(n_lines).enumerate() {
-            let (on, kept) = (on >> (V::LANES * line), kept >> (V::LANES * line));
-            let slope = if task.product.is_some() {
-                let mut rate = V::select(on, both[line], inverse[line]);
-                if let Some((counts, n)) = counted {
-                    rate = rate * counts.shift::<V, true>(n, on);
-                }
-                value.add_of_rate(loss, rate, weight, kept)
+            let sample = sample.line(line);
+            let slope = if panel.product.is_some() {
+                let rate = V::select(sample.on, both[line], inverse[line]);
+                sample.slope_of_rate(loss, rate, &mut value, count_sums)
             } else {
-                // a = −s z.
-                let mut margin = both[line].flip(on);
-                if let Some((counts, n)) = counted {
-                    margin = margin + counts.shift::<V, false>(n, on);
-                }
-                let (phi, slope) = loss.value_and_slope(margin);
-                value.add(phi, weight, kept);
-                slope
+                sample.slope_of_sum(loss, both[line], &mut value, count_sums)
             };
-            // −s φ′: minus φ′ where the bit is set.
-            let slope = slope.keep(kept) * weight;
-            if let Some((_, n)) = counted {
-                counts::add(&mut count_sums[n], slope, on);
-            }
-            slope.flip(on).store(z);
+            slope.store(z);
         }
     }
     sum + value.finish()

@@ -3,7 +3,8 @@
 use super::choice::{Grid, LEAST_SINGLE, choose};
 use super::counts::Counts;
 use super::lanes::{Number, Scratch};
-use super::loss::{FlowRate, LaneLoss, Logistic, terms_per_product};
+use super::loss::terms_per_product;
+use super::panel::Panel;
 use super::patterns::{self, Patterns};
 use super::sparse::{self, SetBits};
 use super::{Algorithm, FlipMask, Kernel, MarginLoss, PANEL, Precision, Vectors, dense, row, simd};
@@ -266,9 +267,10 @@ impl<'a> MarginEngine<'a> {
 
     /// Returns F, and adds to G and r.
     pub(crate) fn add(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
-        match loss {
-            MarginLoss::FlowRate { shift } => self.add_up(FlowRate { shift }, precision),
-            MarginLoss::Logistic => self.add_up(Logistic, precision),
+        match self.algorithm() {
+            Algorithm::Dense | Algorithm::Sparse => self.evaluate_panels(loss, precision),
+            Algorithm::Patterns => self.evaluate_patterns(loss),
+            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
         }
     }
 
@@ -283,15 +285,6 @@ impl<'a> MarginEngine<'a> {
             *g *= scale;
         }
         sum * scale
-    }
-
-    fn add_up(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
-        match self.algorithm() {
-            Algorithm::Dense => self.evaluate_dense(loss, precision),
-            Algorithm::Sparse => self.evaluate_sparse(loss),
-            Algorithm::Patterns => self.evaluate_patterns(loss),
-            Algorithm::Rows | Algorithm::Auto => self.evaluate_rows(loss),
-        }
     }
 
     /// Returns whether sums in single precision are much faster, and within the range of `f32`.
@@ -338,94 +331,67 @@ impl<'a> MarginEngine<'a> {
         zeros
     }
 
-    fn evaluate_dense(&mut self, loss: impl LaneLoss, precision: Precision) -> f64 {
+    fn evaluate_panels(&mut self, loss: MarginLoss, precision: Precision) -> f64 {
+        let Layout::Panels { bits } = &self.layout else {
+            unreachable!("this algorithm has panels")
+        };
         let d = self.samples.n_units();
         let bound = self.margin_bound();
         let is_weighted = self.samples.weights().is_some();
-        let single = terms_per_product::<f32>(loss, bound, is_weighted);
-        // Sums of large margins would lose digits, and their exponentials leave the range.
-        let (precision, lanes, product) = match (precision, single) {
-            (Precision::Single, Some(terms)) => (Precision::Single, 16, Some(terms)),
-            _ => {
-                let product = terms_per_product::<f64>(loss, bound, is_weighted);
-                (Precision::Double, 8, product)
+        let single = match (bits, precision) {
+            (PanelBits::Dense(_), Precision::Single) => {
+                terms_per_product::<f32>(loss, bound, is_weighted)
             }
+            _ => None,
         };
-        let safe = match precision {
-            Precision::Single => f32::SAFE_EXPONENT,
-            Precision::Double => f64::SAFE_EXPONENT,
+        // Sums of large margins would lose digits in `f32`, and their exponentials leave the range.
+        let precision = single.map_or(Precision::Double, |_| Precision::Single);
+        let product = single.or_else(|| terms_per_product::<f64>(loss, bound, is_weighted));
+        let (safe, lanes) = match precision {
+            Precision::Single => (f32::SAFE_EXPONENT, 16),
+            Precision::Double => (f64::SAFE_EXPONENT, 8),
         };
-        let Layout::Panels {
-            bits: PanelBits::Dense(passes),
-        } = &self.layout
-        else {
-            unreachable!("this algorithm has passes")
+        let width = match bits {
+            PanelBits::Dense(_) => lanes * dense::LINES,
+            PanelBits::Sparse(_) => PANEL,
         };
-        let width = lanes * dense::LINES;
         let rows = self.rows.as_chunks::<PANEL>().0;
         let offsets = self.offsets.as_chunks::<PANEL>().0;
         let partials = self.on_grid(self.units.len().div_ceil(width), |part, range, scratch| {
             let first = part * width;
-            let panel = first / PANEL;
-            let task = dense::Task {
+            let number = first / PANEL;
+            let panel = Panel {
                 samples: &self.samples,
-                passes,
                 mask: self.mask.as_deref(),
                 counts: self.counts.as_ref(),
                 first,
                 n_units: width.min(self.units.len() - first),
-                rows: &rows[panel * d..(panel + 1) * d],
-                offsets: &offsets[panel],
+                rows: &rows[number * d..(number + 1) * d],
+                offsets: &offsets[number],
                 range,
                 product,
-                square: 2.0 * bound < safe,
             };
             let grads = self.zeros(width * d);
-            simd::dense_sum(self.vectors, precision, &task, loss, scratch, grads)
+            match bits {
+                PanelBits::Dense(passes) => {
+                    let task = dense::Task {
+                        panel,
+                        passes,
+                        square: 2.0 * bound < safe,
+                    };
+                    simd::dense_sum(self.vectors, precision, &task, loss, scratch, grads)
+                }
+                PanelBits::Sparse(set_bits) => {
+                    simd::sparse_sum(self.vectors, &panel, set_bits, loss, scratch, grads)
+                }
+            }
         });
         let mut value = 0.0;
         for (part, partial) in partials {
             value += partial.value;
             self.add_panel(part * width, width, &partial.offsets, &partial.rows);
-            self.add_shifts(&partial.counts);
-            self.pool().grads.push(partial.rows);
-        }
-        value
-    }
-
-    fn evaluate_sparse(&mut self, loss: impl LaneLoss) -> f64 {
-        let n_columns = self.samples.n_units();
-        let is_weighted = self.samples.weights().is_some();
-        let product = terms_per_product::<f64>(loss, self.margin_bound(), is_weighted);
-        let Layout::Panels {
-            bits: PanelBits::Sparse(set_bits),
-        } = &self.layout
-        else {
-            unreachable!("this algorithm has set bits")
-        };
-        let rows = self.rows.as_chunks::<PANEL>().0;
-        let offsets = self.offsets.as_chunks::<PANEL>().0;
-        let partials = self.on_grid(offsets.len(), |panel, range, scratch| {
-            let task = sparse::Task {
-                samples: &self.samples,
-                set_bits,
-                mask: self.mask.as_deref(),
-                counts: self.counts.as_ref(),
-                first: panel * PANEL,
-                n_units: PANEL.min(self.units.len() - panel * PANEL),
-                rows: &rows[panel * n_columns..(panel + 1) * n_columns],
-                offsets: &offsets[panel],
-                range,
-                product,
-            };
-            let grads = self.zeros(PANEL * n_columns);
-            simd::sparse_sum(self.vectors, &task, loss, scratch, grads)
-        });
-        let mut value = 0.0;
-        for (panel, partial) in partials {
-            value += partial.value;
-            self.add_panel(panel * PANEL, PANEL, &partial.offsets, &partial.rows);
-            self.add_shifts(&partial.counts);
+            let counts = partial.counts.as_flattened();
+            add(self.shift_grads.as_flattened_mut(), counts);
             self.pool().grads.push(partial.rows);
         }
         value
@@ -441,11 +407,7 @@ impl<'a> MarginEngine<'a> {
         }
     }
 
-    fn add_shifts(&mut self, counts: &[[f64; 2]]) {
-        add(self.shift_grads.as_flattened_mut(), counts.as_flattened());
-    }
-
-    fn evaluate_rows(&mut self, loss: impl LaneLoss) -> f64 {
+    fn evaluate_rows(&mut self, loss: MarginLoss) -> f64 {
         let Layout::Rows {
             neighbours, starts, ..
         } = &self.layout
@@ -473,7 +435,7 @@ impl<'a> MarginEngine<'a> {
         value
     }
 
-    fn evaluate_patterns(&mut self, loss: impl LaneLoss) -> f64 {
+    fn evaluate_patterns(&mut self, loss: MarginLoss) -> f64 {
         let Layout::Rows {
             starts,
             patterns: Some(patterns),

@@ -203,74 +203,87 @@ pub trait Lanes:
     }
 
     /// Returns eᵃ to about one unit in the last place; overflows to +∞, underflows to 0.
-    ///
-    /// a = n ln 2 + r with |r| ≤ ½ ln 2; eʳ by its Taylor polynomial, whose remainder is below an
-    /// eighth of the last place; 2ⁿ in two factors, so that neither leaves the range before the
-    /// result does.
     #[inline(always)]
     fn exp(self) -> Self {
-        // 1/k!, from k = 13 down to 0; every k! here is exact.
-        const TAYLOR: [f64; 14] = {
-            let mut coefficients = [1.0; 14];
-            let mut factorial = 1.0;
-            let mut k = 1;
-            while k < 14 {
-                factorial *= k as f64;
-                coefficients[13 - k] = 1.0 / factorial;
-                k += 1;
-            }
-            coefficients
-        };
-        let [lowest, highest] = Self::Number::EXP_ENDS;
-        let a = self
-            .at_least(Self::splat(lowest))
-            .at_most(Self::splat(highest));
-        let shift = Self::splat(1.5 * Self::Number::INTEGERS);
-        let n = a.times_plus(Self::splat(std::f64::consts::LOG2_E), shift) - shift;
-        let [high, low] = Self::Number::LN2;
-        let r = n.times_plus(Self::splat(-high), a);
-        let r = n.times_plus(Self::splat(-low), r);
-        let coefficients = &TAYLOR[13 - Self::Number::EXP_DEGREE..];
-        let mut p = Self::splat(coefficients[0]);
-        for c in &coefficients[1..] {
-            p = p.times_plus(r, Self::splat(*c));
-        }
-        let half = n.times_plus(Self::splat(0.5), shift);
-        let rest = n - (half - shift) + shift;
-        p * Self::power_of_two(half) * Self::power_of_two(rest)
+        exp(self)
     }
 
     /// Returns ln(1 + a) for 0 ≤ a ≤ 1, to about one unit in the last place.
-    ///
-    /// ln(1 + a) = 2 artanh y with y = a/(2 + a) ≤ ⅓, by the series Σ y^{2k+1}/(2k + 1); the
-    /// first term left out is below a quarter of the last place.
     #[inline(always)]
     fn ln_1p_unit(self) -> Self {
-        let y = self / (self + Self::splat(2.0));
-        let square = y * y;
-        let mut series = Self::splat(1.0 / (2 * Self::Number::LN_TERMS - 1) as f64);
-        for k in (1..Self::Number::LN_TERMS - 1).rev() {
-            series = series.times_plus(square, Self::splat(1.0 / (2 * k + 1) as f64));
-        }
-        let cubed = square * series;
-        let twice = y + y;
-        cubed.times_plus(twice, twice)
+        ln_1p_unit(self)
     }
 
     /// Returns ln(1 + a) for a ≥ 0, to a few units in the last place.
-    ///
-    /// With u = 1 + a as rounded, and u = f · 2ⁿ: n ln 2 + ln f + (a − (u − 1))/u.
     #[inline(always)]
     fn ln_1p(self) -> Self {
-        let one = Self::splat(1.0);
-        let u = self + one;
-        let lost = (self - (u - one)) / u;
-        let (exponent, fraction) = u.split();
-        let n = exponent - Self::splat(Self::Number::INTEGERS + Self::Number::BIAS);
-        let [high, low] = Self::Number::LN2;
-        let rest = n.times_plus(Self::splat(low), (fraction - one).ln_1p_unit() + lost);
-        n.times_plus(Self::splat(high), rest)
+        ln_1p(self)
     }
+}
+
+/// [`Lanes::exp`]:
+/// a = n ln 2 + r with |r| ≤ ½ ln 2; eʳ by its Taylor polynomial, whose remainder is below an
+/// eighth of the last place; 2ⁿ in two factors, so that neither leaves the range before the
+/// result does.
+#[inline(always)]
+fn exp<V: Lanes>(a: V) -> V {
+    // 1/k!, from k = 13 down to 0; every k! here is exact.
+    const TAYLOR: [f64; 14] = {
+        let mut coefficients = [1.0; 14];
+        let mut factorial = 1.0;
+        let mut k = 1;
+        while k < 14 {
+            factorial *= k as f64;
+            coefficients[13 - k] = 1.0 / factorial;
+            k += 1;
+        }
+        coefficients
+    };
+    let [lowest, highest] = V::Number::EXP_ENDS;
+    let a = a.at_least(V::splat(lowest)).at_most(V::splat(highest));
+    let shift = V::splat(1.5 * V::Number::INTEGERS);
+    let n = a.times_plus(V::splat(std::f64::consts::LOG2_E), shift) - shift;
+    let [high, low] = V::Number::LN2;
+    let r = n.times_plus(V::splat(-high), a);
+    let r = n.times_plus(V::splat(-low), r);
+    let coefficients = &TAYLOR[13 - V::Number::EXP_DEGREE..];
+    let mut p = V::splat(coefficients[0]);
+    for c in &coefficients[1..] {
+        p = p.times_plus(r, V::splat(*c));
+    }
+    let half = n.times_plus(V::splat(0.5), shift);
+    let rest = n - (half - shift) + shift;
+    p * V::power_of_two(half) * V::power_of_two(rest)
+}
+
+/// [`Lanes::ln_1p_unit`]:
+/// ln(1 + a) = 2 artanh y with y = a/(2 + a) ≤ ⅓, by the series Σ y^{2k+1}/(2k + 1); the
+/// first term left out is below a quarter of the last place.
+#[inline(always)]
+fn ln_1p_unit<V: Lanes>(a: V) -> V {
+    let y = a / (a + V::splat(2.0));
+    let square = y * y;
+    let mut series = V::splat(1.0 / (2 * V::Number::LN_TERMS - 1) as f64);
+    for k in (1..V::Number::LN_TERMS - 1).rev() {
+        series = series.times_plus(square, V::splat(1.0 / (2 * k + 1) as f64));
+    }
+    let cubed = square * series;
+    let twice = y + y;
+    cubed.times_plus(twice, twice)
+}
+
+/// [`Lanes::ln_1p`]:
+/// with u = 1 + a as rounded, and u = f · 2ⁿ: n ln 2 + ln f + (a − (u − 1))/u.
+#[inline(always)]
+fn ln_1p<V: Lanes>(a: V) -> V {
+    let one = V::splat(1.0);
+    let u = a + one;
+    let lost = (a - (u - one)) / u;
+    let (exponent, fraction) = u.split();
+    let n = exponent - V::splat(V::Number::INTEGERS + V::Number::BIAS);
+    let [high, low] = V::Number::LN2;
+    let rest = n.times_plus(V::splat(low), (fraction - one).ln_1p_unit() + lost);
+    n.times_plus(V::splat(high), rest)
 }
 
 /// A line of numbers in plain Rust; the compiler uses the vectors that the target has.
@@ -391,6 +404,22 @@ macro_rules! plain {
                     *chosen = if mask >> lane & 1 == 1 { yes } else { *chosen };
                 }
                 chosen
+            }
+
+            // Calls: these are long in plain Rust, and every copy takes its time to compile.
+            #[inline(never)]
+            fn exp(self) -> Self {
+                exp(self)
+            }
+
+            #[inline(never)]
+            fn ln_1p_unit(self) -> Self {
+                ln_1p_unit(self)
+            }
+
+            #[inline(never)]
+            fn ln_1p(self) -> Self {
+                ln_1p(self)
             }
 
             #[inline(always)]

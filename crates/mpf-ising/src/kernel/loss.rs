@@ -22,12 +22,17 @@ impl MarginLoss {
 
     /// Returns (φ(a), φ′(a)) of one margin. Overflow is ±∞; only a NaN gives NaN.
     pub fn value_and_slope(self, margin: f64) -> (f64, f64) {
-        let margin = Portable::splat(margin);
-        let (value, slope) = match self {
-            Self::FlowRate { shift } => FlowRate { shift }.value_and_slope(margin),
-            Self::Logistic => Logistic.value_and_slope(margin),
-        };
+        let (value, slope) = self.of_margins(Portable::splat(margin));
         (first(value), first(slope))
+    }
+
+    /// Returns (φ(a), φ′(a)) of the margins in all lanes.
+    #[inline(always)]
+    pub(super) fn of_margins<V: Lanes>(self, margins: V) -> (V, V) {
+        match self {
+            Self::FlowRate { shift } => FlowRate { shift }.value_and_slope(margins),
+            Self::Logistic => Logistic.value_and_slope(margins),
+        }
     }
 
     /// Returns φ″(a) ≥ 0, for standard errors; +∞ on overflow.
@@ -129,7 +134,7 @@ impl<V: Lanes> Total<V> {
 /// Returns how many terms a product can take while |a| ≤ `bound`, or `None` if the loss does not
 /// follow from exp(−a) or even one term may leave the range of `N`. Weights need a logarithm each.
 pub(super) fn terms_per_product<N: Number>(
-    loss: impl LaneLoss,
+    loss: MarginLoss,
     bound: f64,
     is_weighted: bool,
 ) -> Option<usize> {
@@ -139,7 +144,12 @@ pub(super) fn terms_per_product<N: Number>(
     if bound.is_nan() || bound >= N::SAFE_EXPONENT {
         return None;
     }
-    match loss.of_rate(Portable::splat(bound.exp()))?.0 {
+    let rate = Portable::splat(bound.exp());
+    let term = match loss {
+        MarginLoss::FlowRate { shift } => FlowRate { shift }.of_rate(rate),
+        MarginLoss::Logistic => Logistic.of_rate(rate),
+    };
+    match term?.0 {
         Term::Plain(_) => Some(1),
         Term::LnOnePlus(t) => {
             let terms = (N::SAFE_EXPONENT / first(t).ln_1p()) as usize;
@@ -242,7 +252,7 @@ mod tests {
     fn one_logarithm_serves_a_product_and_keeps_small_terms() {
         for exponent in [-599.0, -40.0, -1.0, 0.0, 3.0, 90.0, 299.0] {
             let bound = f64::abs(exponent / 2.0).max(1.0);
-            let most = terms_per_product::<f64>(Logistic, bound, false);
+            let most = terms_per_product::<f64>(MarginLoss::Logistic, bound, false);
             let mut total = Total::<Portable>::new(most);
             let one = Portable::splat(1.0);
             for _ in 0..100 {
@@ -254,12 +264,24 @@ mod tests {
             let off = total.finish() / expected - 1.0;
             assert!(off.abs() < 1e-13, "{exponent}: {off:e}");
         }
-        assert_eq!(terms_per_product::<f64>(Logistic, 1.0, true), Some(1));
-        assert_eq!(terms_per_product::<f64>(Logistic, 301.0, false), None);
-        assert_eq!(terms_per_product::<f64>(Logistic, f64::NAN, false), None);
-        assert_eq!(terms_per_product::<f32>(Logistic, 31.0, false), None);
         assert_eq!(
-            terms_per_product::<f64>(FlowRate { shift: 1.0 }, 1.0, false),
+            terms_per_product::<f64>(MarginLoss::Logistic, 1.0, true),
+            Some(1)
+        );
+        assert_eq!(
+            terms_per_product::<f64>(MarginLoss::Logistic, 301.0, false),
+            None
+        );
+        assert_eq!(
+            terms_per_product::<f64>(MarginLoss::Logistic, f64::NAN, false),
+            None
+        );
+        assert_eq!(
+            terms_per_product::<f32>(MarginLoss::Logistic, 31.0, false),
+            None
+        );
+        assert_eq!(
+            terms_per_product::<f64>(MarginLoss::FlowRate { shift: 1.0 }, 1.0, false),
             None
         );
     }

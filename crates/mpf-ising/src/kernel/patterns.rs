@@ -4,9 +4,8 @@
 //! patterns with x_i = 0 and with x_i = 1, so on a lattice (k ≤ 4) an evaluation costs the same for a
 //! thousand samples as for a billion.
 
-use super::FlipMask;
 use super::lanes::{Aligned, Lanes, Portable};
-use super::loss::LaneLoss;
+use super::{FlipMask, MarginLoss};
 use crate::bits::{Samples, get_bit};
 
 /// The most neighbours of a unit whose patterns are counted.
@@ -46,11 +45,11 @@ impl Patterns {
     }
 
     /// Returns Σ w φ of the unit and writes r and G of its row.
-    pub(super) fn sum<L: LaneLoss>(
+    pub(super) fn sum(
         &self,
         row: &[f64],
         offset: f64,
-        loss: L,
+        loss: MarginLoss,
         row_grad: &mut [f64],
         offset_grad: &mut f64,
     ) -> f64 {
@@ -69,7 +68,7 @@ impl Patterns {
             // a = −s z.
             let flip = if own == 1 { 255 } else { 0 };
             for ((z, weight), total) in z.as_chunks::<8>().0.iter().zip(weights).zip(&mut slopes) {
-                let (phi, slope) = loss.value_and_slope(Portable::round(z).flip(flip));
+                let (phi, slope) = loss.of_margins(Portable::round(z).flip(flip));
                 let weight = Portable::load(weight);
                 // φ may be infinite at a pattern that never occurs.
                 value = value + weighted(phi, weight);

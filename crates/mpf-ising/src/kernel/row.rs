@@ -3,10 +3,8 @@
 //! For node-wise fits, and for supports so thin that panels would be mostly zeros. The cost is
 //! proportional to samples × neighbours.
 
-use super::FlipMask;
-use super::TILE;
 use super::lanes::Lanes;
-use super::loss::LaneLoss;
+use super::{FlipMask, MarginLoss, TILE};
 use crate::bits::{Samples, get_bit};
 use std::ops::Range;
 
@@ -32,7 +30,7 @@ pub(super) struct Partial {
 
 /// Computes value and gradient of one task.
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
+pub(super) fn sum<V: Lanes>(task: &Task<'_>, loss: MarginLoss) -> Partial {
     let mut partial = Partial {
         value: 0.0,
         offset: 0.0,
@@ -78,7 +76,7 @@ pub(super) fn sum<V: Lanes, L: LaneLoss>(task: &Task<'_>, loss: L) -> Partial {
             for (line, (z, weight)) in z.iter_mut().zip(weights).enumerate() {
                 let (own, kept) = (part(own, line), part(kept[block], line));
                 let weight = V::round(weight);
-                let (phi, slope) = loss.value_and_slope(V::load(z).flip(own));
+                let (phi, slope) = loss.of_margins(V::load(z).flip(own));
                 values = phi.keep(kept).times_plus(weight, values);
                 let slope = slope.keep(kept).flip(own) * weight;
                 total = total + slope;

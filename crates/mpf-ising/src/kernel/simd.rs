@@ -8,8 +8,8 @@
 #[cfg(test)]
 use super::lanes;
 use super::lanes::{Lanes, Plain, Scratch};
-use super::loss::LaneLoss;
-use super::{Precision, dense, peak, row, sparse};
+use super::panel::{Panel, Partial};
+use super::{MarginLoss, Precision, dense, peak, row, sparse};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -81,18 +81,18 @@ impl fmt::Display for Vectors {
 /// Makes the safe function `$name`, which runs the generic `$kernel` with the vectors that are asked
 /// for, or the widest below them that the machine has.
 macro_rules! dispatch {
-    ($(#[$doc:meta])* $name:ident = $($kernel:ident)::+, $f64:tt, <$($loss:ident)?>($($arg:ident: $type:ty),*) -> $result:ty) => {
+    ($(#[$doc:meta])* $name:ident = $($kernel:ident)::+, $f64:tt, ($($arg:ident: $type:ty),*) -> $result:ty) => {
         $(#[$doc])*
-        pub(super) fn $name$(<$loss: LaneLoss>)?(vectors: Vectors, $($arg: $type),*) -> $result {
+        pub(super) fn $name(vectors: Vectors, $($arg: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,bmi2,fma")]
-                fn avx2$(<$loss: LaneLoss>)?($($arg: $type),*) -> $result {
-                    $($kernel)::+::<registers::avx2::$f64 $(, $loss)?>($($arg),*)
+                fn avx2($($arg: $type),*) -> $result {
+                    $($kernel)::+::<registers::avx2::$f64>($($arg),*)
                 }
                 #[target_feature(enable = "avx2,bmi2,fma,avx512f,avx512dq")]
-                fn avx512$(<$loss: LaneLoss>)?($($arg: $type),*) -> $result {
-                    $($kernel)::+::<registers::avx512::$f64 $(, $loss)?>($($arg),*)
+                fn avx512($($arg: $type),*) -> $result {
+                    $($kernel)::+::<registers::avx512::$f64>($($arg),*)
                 }
                 match vectors.min(Vectors::default()) {
                     // SAFETY: the machine has these and AVX-512 F and DQ, as was just detected.
@@ -103,7 +103,7 @@ macro_rules! dispatch {
                 }
             }
             let _ = vectors;
-            $($kernel)::+::<plain::$f64 $(, $loss)?>($($arg),*)
+            $($kernel)::+::<plain::$f64>($($arg),*)
         }
     };
 }
@@ -113,19 +113,19 @@ mod plain {
     pub(super) type F32 = super::Plain<f32, 16>;
 }
 
-dispatch!(dense_f64 = dense::sum, F64, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
-dispatch!(dense_f32 = dense::sum, F32, <L>(task: &dense::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> dense::Partial);
+dispatch!(dense_f64 = dense::sum, F64, (task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> Partial);
+dispatch!(dense_f32 = dense::sum, F32, (task: &dense::Task<'_>, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> Partial);
 dispatch!(
     /// [`sparse::sum`].
-    sparse_sum = sparse::sum, F64, <L>(task: &sparse::Task<'_>, loss: L, scratch: &mut Scratch, grads: Vec<f64>) -> sparse::Partial
+    sparse_sum = sparse::sum, F64, (panel: &Panel<'_>, set_bits: &sparse::SetBits, loss: MarginLoss, scratch: &mut Scratch, grads: Vec<f64>) -> Partial
 );
 dispatch!(
     /// [`row::sum`].
-    row_sum = row::sum, F64, <L>(task: &row::Task<'_>, loss: L) -> row::Partial
+    row_sum = row::sum, F64, (task: &row::Task<'_>, loss: MarginLoss) -> row::Partial
 );
 dispatch!(
     /// [`peak::multiply_adds`].
-    multiply_adds = peak::multiply_adds, F64, <>(factor: f64) -> f64
+    multiply_adds = peak::multiply_adds, F64, (factor: f64) -> f64
 );
 
 /// Work of another crate that is compiled once for every kind of vectors.
@@ -163,26 +163,26 @@ pub fn vectorised<W: VectorWork>(vectors: Vectors, work: W) -> W::Output {
 }
 
 #[cfg(test)]
-dispatch!(exp_f64 = lanes::exp_of_line, F64, <>(numbers: &mut [f64]) -> ());
+dispatch!(exp_f64 = lanes::exp_of_line, F64, (numbers: &mut [f64]) -> ());
 #[cfg(test)]
-dispatch!(exp_f32 = lanes::exp_of_line, F32, <>(numbers: &mut [f64]) -> ());
+dispatch!(exp_f32 = lanes::exp_of_line, F32, (numbers: &mut [f64]) -> ());
 #[cfg(test)]
-dispatch!(ln_1p_f64 = lanes::ln_1p_of_line, F64, <>(numbers: &mut [f64]) -> ());
+dispatch!(ln_1p_f64 = lanes::ln_1p_of_line, F64, (numbers: &mut [f64]) -> ());
 #[cfg(test)]
-dispatch!(ln_1p_f32 = lanes::ln_1p_of_line, F32, <>(numbers: &mut [f64]) -> ());
+dispatch!(ln_1p_f32 = lanes::ln_1p_of_line, F32, (numbers: &mut [f64]) -> ());
 
 #[cfg(test)]
-dispatch!(check_masks = lanes::check_masks, F64, <>(mask: u32) -> ());
+dispatch!(check_masks = lanes::check_masks, F64, (mask: u32) -> ());
 
 /// [`dense::sum`].
-pub(super) fn dense_sum<L: LaneLoss>(
+pub(super) fn dense_sum(
     vectors: Vectors,
     precision: Precision,
     task: &dense::Task<'_>,
-    loss: L,
+    loss: MarginLoss,
     scratch: &mut Scratch,
     grads: Vec<f64>,
-) -> dense::Partial {
+) -> Partial {
     match precision {
         Precision::Double => dense_f64(vectors, task, loss, scratch, grads),
         Precision::Single => dense_f32(vectors, task, loss, scratch, grads),

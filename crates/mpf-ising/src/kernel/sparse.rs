@@ -8,12 +8,12 @@
 //! most units are 0 and have their rate without an exponential, and only the few that are 1 need a
 //! reciprocal.
 
-use super::counts::{self, Counts};
+use super::counts;
 use super::lanes::{Lanes, Scratch};
-use super::loss::{LaneLoss, Total};
-use super::{FlipMask, PANEL, TILE};
+use super::loss::{FlowRate, LaneLoss, Logistic, Total};
+use super::panel::{Panel, Partial};
+use super::{MarginLoss, PANEL, TILE};
 use crate::bits::{Samples, for_each_set_bit};
-use std::ops::Range;
 
 /// Cache lines of `f64` in a panel.
 const LINES: usize = PANEL / 8;
@@ -101,120 +101,78 @@ impl SetBits {
     }
 }
 
-/// One panel over some samples.
-pub(super) struct Task<'a> {
-    pub(super) samples: &'a Samples,
-    pub(super) set_bits: &'a SetBits,
-    pub(super) mask: Option<&'a FlipMask>,
-    pub(super) counts: Option<&'a Counts>,
-    /// The first unit of the panel, a multiple of [`PANEL`], and how many it has.
-    pub(super) first: usize,
-    pub(super) n_units: usize,
-    /// R by column, and c.
-    pub(super) rows: &'a [[f64; PANEL]],
-    pub(super) offsets: &'a [f64; PANEL],
-    /// A multiple of [`TILE`] to start from.
-    pub(super) range: Range<usize>,
-    /// If exponentials may be multiplied instead of margins added: how many terms fit in a product.
-    pub(super) product: Option<usize>,
-}
-
-/// The sums of a task.
-pub(super) struct Partial {
-    pub(super) value: f64,
-    pub(super) offsets: [f64; PANEL],
-    /// By column, a number for each unit.
-    pub(super) rows: Vec<f64>,
-    /// By number of active units, if they matter.
-    pub(super) counts: Vec<[f64; 2]>,
-}
-
 /// A number for every unit of a panel.
 type Lines<V> = [<V as Lanes>::Line; LINES];
 
-/// Computes value and gradient of one task; `grads` are zeros for [`Partial::rows`].
+/// Computes value and gradient of a panel of [`PANEL`] units or, of the last, fewer; its samples begin
+/// at a multiple of [`TILE`]. `grads` are zeros for [`Partial::rows`].
 #[inline(always)]
-pub(super) fn sum<V: Lanes, L: LaneLoss>(
-    task: &Task<'_>,
+pub(super) fn sum<V: Lanes>(
+    panel: &Panel<'_>,
+    set_bits: &SetBits,
+    loss: MarginLoss,
+    scratch: &mut Scratch,
+    grads: Vec<f64>,
+) -> Partial {
+    match loss {
+        MarginLoss::FlowRate { shift } => {
+            sum_of::<V, _>(panel, set_bits, FlowRate { shift }, scratch, grads)
+        }
+        MarginLoss::Logistic => sum_of::<V, _>(panel, set_bits, Logistic, scratch, grads),
+    }
+}
+
+#[inline(always)]
+fn sum_of<V: Lanes, L: LaneLoss>(
+    panel: &Panel<'_>,
+    set_bits: &SetBits,
     loss: L,
     scratch: &mut Scratch,
     grads: Vec<f64>,
 ) -> Partial {
-    let mut partial = Partial {
-        value: 0.0,
-        offsets: [0.0; PANEL],
-        rows: grads,
-        counts: Vec::new(),
-    };
-    let mut count_sums = task.counts.map_or_else(Vec::new, Counts::no_sums::<V>);
-    let multiply = task.product.is_some();
+    let (mut partial, mut count_sums) = panel.begin::<V>(grads);
+    let multiply = panel.product.is_some();
     let lines = V::lines(scratch);
-    lines.resize(LINES * (2 * task.rows.len() + TILE), V::ZEROS);
-    let (rows, others) = lines.as_chunks_mut().0.split_at_mut(task.rows.len());
-    let (sums, tile) = others.split_at_mut(task.rows.len());
+    lines.resize(LINES * (2 * panel.rows.len() + TILE), V::ZEROS);
+    let (rows, others) = lines.as_chunks_mut().0.split_at_mut(panel.rows.len());
+    let (sums, tile) = others.split_at_mut(panel.rows.len());
     sums.fill([V::ZEROS; LINES]);
     // A loop, not a closure: only code that is inlined here becomes vector code.
-    for (lines, row) in rows.iter_mut().zip(task.rows) {
+    for (lines, row) in rows.iter_mut().zip(panel.rows) {
         *lines = terms::<V>(row, multiply);
     }
-    let first = terms::<V>(task.offsets, multiply);
-    let mut value = Total::<V>::new(task.product);
+    let first = terms::<V>(panel.offsets, multiply);
+    let mut value = Total::<V>::new(panel.product);
     let mut totals = [V::splat(0.0); LINES];
-    let (word, shift) = (task.first / 64, task.first % 64);
-    let present = u32::MAX >> (PANEL - task.n_units);
-    let mut start = task.range.start;
-    while start < task.range.end {
-        let n = TILE.min(task.range.end - start);
+    let mut start = panel.range.start;
+    while start < panel.range.end {
+        let n = TILE.min(panel.range.end - start);
         for (m, slopes) in tile[..n].iter_mut().enumerate() {
             let m = start + m;
-            let on = (task.samples.states().row(m)[word] >> shift) as u32;
-            let kept = match task.mask {
-                None => present,
-                Some(mask) => present & !(mask.row(m)[word] >> shift) as u32,
-            };
-            let counted = task.counts.map(|counts| (counts, counts.of(m)));
-            let kept = match counted {
-                None => kept,
-                Some((counts, n)) => kept & counts.kept(n, on),
-            };
-            let weight = V::splat(task.samples.weight(m));
-            let set = task.set_bits.of_sample(m);
+            let sample = panel.sample::<V>(m);
+            let set = set_bits.of_sample(m);
             let z = if multiply {
                 gather::<V, true>(rows, &first, set)
             } else {
                 gather::<V, false>(rows, &first, set)
             };
             for (line, z) in z.into_iter().enumerate() {
-                let (on, kept) = (on >> (8 * line), kept >> (8 * line));
+                let sample = sample.line(line);
                 let slope = if multiply {
-                    let mut rate = if on & 255 == 0 {
+                    let rate = if sample.on & 255 == 0 {
                         z
                     } else {
-                        V::select(on, V::splat(1.0) / z, z)
+                        V::select(sample.on, V::splat(1.0) / z, z)
                     };
-                    if let Some((counts, n)) = counted {
-                        rate = rate * counts.shift::<V, true>(n, on);
-                    }
-                    value.add_of_rate(loss, rate, weight, kept)
+                    sample.slope_of_rate(loss, rate, &mut value, &mut count_sums)
                 } else {
-                    let mut margin = z.flip(on);
-                    if let Some((counts, n)) = counted {
-                        margin = margin + counts.shift::<V, false>(n, on);
-                    }
-                    let (phi, slope) = loss.value_and_slope(margin);
-                    value.add(phi, weight, kept);
-                    slope
+                    sample.slope_of_sum(loss, z, &mut value, &mut count_sums)
                 };
-                let slope = slope.keep(kept) * weight;
-                if let Some((_, n)) = counted {
-                    counts::add(&mut count_sums[n], slope, on);
-                }
-                let slope = slope.flip(on);
                 totals[line] = totals[line] + slope;
                 slope.store(&mut slopes[line]);
             }
         }
-        gradient::<V>(task, start, tile, sums);
+        gradient::<V>(set_bits, start, tile, sums);
         start += TILE;
     }
     partial.value = value.finish();
@@ -261,14 +219,14 @@ fn gather<V: Lanes, const MULTIPLY: bool>(
 
 /// Adds Σ_m D x_j to every column's gradient.
 #[inline(always)]
-fn gradient<V: Lanes>(task: &Task<'_>, start: usize, tile: &[Lines<V>], rows: &mut [Lines<V>]) {
+fn gradient<V: Lanes>(set_bits: &SetBits, start: usize, tile: &[Lines<V>], rows: &mut [Lines<V>]) {
     let first = start / TILE * rows.len();
     for (unit, sum) in rows.iter_mut().enumerate() {
         let mut sums = [V::splat(0.0); LINES];
         for (s, g) in sums.iter_mut().zip(sum.iter()) {
             *s = V::load(g);
         }
-        for &place in task.set_bits.of_unit(first + unit) {
+        for &place in set_bits.of_unit(first + unit) {
             for (s, d) in sums.iter_mut().zip(&tile[place as usize]) {
                 *s = *s + V::load(d);
             }

@@ -10,7 +10,7 @@ use crate::fit::FitOptions;
 use crate::kernel::MarginLoss;
 use crate::support::Biases;
 use mpf_core::Cancel;
-use mpf_core::linalg::positive_definite_inverse;
+use mpf_core::linalg::positive_definite_inverse_until;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayViewMut1, s};
 use rayon::prelude::*;
@@ -31,11 +31,9 @@ const SHORT: f64 = 0.02;
 /// A step towards the minimum of the sum over samples.
 pub(super) struct NewtonStep {
     pub(super) to: SpinCouplings,
-    /// Whether it was not shortened.
-    pub(super) is_whole: bool,
-    /// Whether the minimum is near. An estimate that runs away makes steps of about the same length
-    /// for ever.
-    pub(super) is_short: bool,
+    /// Whether it ends at the minimum, near enough. An estimate that runs away makes steps of about
+    /// the same length for ever.
+    pub(super) is_last: bool,
 }
 
 /// H⁻¹, whole or by rows.
@@ -156,13 +154,13 @@ impl<'a> Scores<'a> {
         (0..self.neighbours.len())
             .into_par_iter()
             .map(|unit| {
-                self.check_cancel()?;
                 let list = &self.neighbours[unit];
                 let size = 1 + list.len();
                 let mut hessian = Array2::zeros((size, size));
                 let mut design = Array2::zeros((TILE, size));
                 let mut weighted = Array2::zeros((TILE, size));
                 for start in (0..n).step_by(TILE) {
+                    self.check_cancel()?;
                     let here = TILE.min(n - start);
                     for k in 0..here {
                         let m = start + k;
@@ -226,7 +224,7 @@ impl<'a> Scores<'a> {
                 joint[[places[a], places[b]]] += value;
             }
         }
-        positive_definite_inverse(joint.view()).map_err(|error| match error {
+        positive_definite_inverse_until(joint.view(), &self.cancel).map_err(|error| match error {
             mpf_core::Error::NotPositiveDefinite { pivot } if pivot < d => {
                 Error::Undetermined { i: pivot, j: pivot }
             }
@@ -234,6 +232,7 @@ impl<'a> Scores<'a> {
                 let (i, j) = self.pairs[pivot - d];
                 Error::Undetermined { i, j }
             }
+            mpf_core::Error::Cancelled => Error::Cancelled,
             other => other.into(),
         })
     }
@@ -244,16 +243,19 @@ impl<'a> Scores<'a> {
             .enumerate()
             .map(|(unit, hessian)| {
                 self.check_cancel()?;
-                positive_definite_inverse(hessian.view()).map_err(|error| match error {
-                    mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
-                        i: unit,
-                        j: if pivot == 0 {
-                            unit
-                        } else {
-                            self.neighbours[unit][pivot - 1]
+                positive_definite_inverse_until(hessian.view(), &self.cancel).map_err(|error| {
+                    match error {
+                        mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
+                            i: unit,
+                            j: if pivot == 0 {
+                                unit
+                            } else {
+                                self.neighbours[unit][pivot - 1]
+                            },
                         },
-                    },
-                    other => other.into(),
+                        mpf_core::Error::Cancelled => Error::Cancelled,
+                        other => other.into(),
+                    }
                 })
             })
             .collect()
@@ -300,14 +302,15 @@ impl<'a> Scores<'a> {
         let tiles: Vec<_> = (0..n.div_ceil(TILE))
             .into_par_iter()
             .map(|tile| {
+                self.check_cancel()?;
                 let mut rows = Array2::zeros((1, width));
                 let mut spins = vec![0.0; self.neighbours.len()];
                 for m in tile * TILE..n.min((tile + 1) * TILE) {
                     self.add_score(m, &mut spins, rows.row_mut(0));
                 }
-                rows
+                Ok(rows)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let mut slope = Array2::zeros((1, width));
         tiles.iter().for_each(|tile| slope += tile);
         slope /= n as f64;
@@ -326,14 +329,12 @@ impl<'a> Scores<'a> {
             if all.all(|v| v.is_finite()) && self.mean_loss(&to)? <= value + slack * value.abs() {
                 return Ok(NewtonStep {
                     to,
-                    is_whole: halvings == 0,
-                    is_short,
+                    is_last: is_short && halvings == 0,
                 });
             }
         }
-        Err(Error::NoErrorBars {
-            reason: "no step leads from the penalised estimate to the one without the penalty",
-        })
+        let (i, j) = self.largest();
+        Err(Error::Undetermined { i, j })
     }
 
     /// Returns the parameters less `length` times (h, K of the pairs).
@@ -372,8 +373,8 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns the free pair with the largest coupling, or unit 0 twice if there is none.
-    pub(super) fn largest(&self, spins: &SpinCouplings) -> (usize, usize) {
-        let size = |&(i, j): &(usize, usize)| spins.couplings[[i, j]].abs();
+    pub(super) fn largest(&self) -> (usize, usize) {
+        let size = |&(i, j): &(usize, usize)| self.spins.couplings[[i, j]].abs();
         let pairs = self.pairs.iter().copied();
         pairs
             .max_by(|a, b| size(a).total_cmp(&size(b)))

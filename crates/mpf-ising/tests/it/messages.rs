@@ -91,6 +91,7 @@ fn warning_messages() {
             couplings: vec![(4, 9, -12.3), (1, 2, 7.25)],
             limit: 4.95,
         },
+        Warning::PotentialNotIdentified { n_counts: 3 },
         Warning::NotConverged {
             stop: StopReason::IterationLimit,
             kkt_residual: 1.2e-3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import warnings
 from typing import Any
 
@@ -73,10 +74,16 @@ def as_matrix(X: Any, dtype: Any = None, accept_sparse: bool = True) -> Any:
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported")
         return X.tocsr()
+    if isinstance(X, (str, os.PathLike)):
+        raise ValueError(f"X={str(X)!r}: give an array; numpy.load and pandas.read_csv read files")
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     array = np.asarray(X)
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported")
     if array.dtype.kind not in "biuf":
+        if hasattr(X, "isna"):  # pandas has a missing entry that is no number
+            array = np.where(X.isna(), np.nan, array)
         array = array.astype(np.float64)  # numbers as text or objects, or an error that says so
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float64)

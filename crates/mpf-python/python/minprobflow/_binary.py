@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from . import _native
 from ._base import HAS_SKLEARN, Data, Estimator, names_of, warn, weights_of
-from ._options import seed, words
+from ._options import count, seed, words
 from ._progress import Bar
 
 if HAS_SKLEARN:
@@ -30,6 +31,17 @@ def kind(model: _native.Model) -> str:
     if model.hidden is not None:
         return "RBM"
     return "Ising" if model.potential is None else "KPairwise"
+
+
+def pairs_of(support: Any) -> list[tuple[int, int]]:
+    """Returns the pairs of columns that a coupling joins."""
+    try:
+        return [(operator.index(i), operator.index(j)) for i, j in support]
+    except (TypeError, ValueError):
+        raise ValueError(
+            "support holds pairs of column numbers, such as [(0, 1), (2, 5)]; "
+            "those of a matrix are numpy.argwhere(numpy.triu(matrix, 1))"
+        ) from None
 
 
 class BinaryModel(DensityMixin, Estimator):
@@ -66,9 +78,7 @@ class BinaryModel(DensityMixin, Estimator):
         try:
             matrix = self._check(X, reset=True)
             data = Data(matrix, names_of(X), weights_of(sample_weight, matrix.shape[0]))
-            pairs = self.support
-            if pairs is not None:
-                pairs = [(int(i), int(j)) for i, j in np.asarray(pairs)]
+            pairs = None if self.support is None else pairs_of(self.support)
             with Bar(self.verbose) as show:
                 made = self._run(_native.fit, data, self._words(), pairs, self._threads, show)
         except BaseException:
@@ -120,7 +130,8 @@ class BinaryModel(DensityMixin, Estimator):
         Options are those of ``mpf sample``: ``sampler``, ``chains``, ``burn_in``, ``thin``.
         """
         self._fitted()
-        given = ["-n", str(n_samples), *words({**options, "seed": seed(random_state)})]
+        n = count("n_samples", n_samples)
+        given = ["-n", str(n), *words({**options, "seed": seed(random_state)})]
         draws, warnings = self.model_.sample(given, self._threads)
         warn(warnings)
         return 2 * draws.astype(np.int8) - 1 if self.spins else draws

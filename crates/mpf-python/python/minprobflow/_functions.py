@@ -248,6 +248,8 @@ def dca(
     >>> found.pairs[0]["i"], found.pairs[0]["j"]
     ('1', '3')
     """
+    if not isinstance(family, (str, os.PathLike)):
+        raise TypeError("dca takes the name of a file: fit an array of states with Potts")
     found = _native.dca(os.fspath(family), words(options), threads(n_jobs))
     contacts = Contacts(found)
     if contacts.numbers["stop"] in ("iteration-limit", "evaluation-limit", "unbounded"):

@@ -56,7 +56,8 @@ class LaplaceICA(TransformerMixin, Estimator):
     log_likelihood_ : float
         The mean of ln p over the whitened data.
     mean_, whitening_, n_iter_, stop_reason_, warnings_ :
-        The mean, the whitening transform and how the fit went.
+        The mean, the whitening transform and how the fit went. Minimum probability flow runs to the end
+        of its schedule, and maximum likelihood creeps in the end: "iteration limit reached" is usual.
 
     Examples
     --------

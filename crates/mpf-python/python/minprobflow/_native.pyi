@@ -9,10 +9,10 @@ from ._base import Data
 
 __version__: str
 
-Show = Callable[[str, int | None, int | None, str | None], None] | None
+_Show = Callable[[str, int | None, int | None, str | None], None] | None
 
 class Model:
-    def __init__(self, couplings: np.ndarray, names: list[str]) -> None: ...
+    def __new__(cls, couplings: np.ndarray, names: list[str]) -> Model: ...
     @classmethod
     def read(cls, path: str, assumed: str | None) -> Model: ...
     @classmethod
@@ -41,7 +41,7 @@ def fit(
     options: list[str],
     support: list[tuple[int, int]] | None,
     n_threads: int,
-    show: Show,
+    show: _Show,
 ) -> tuple[Model, list[str], list[str]]: ...
 def diagnose(data: Data, options: list[str], n_threads: int) -> tuple[str, list[str]]: ...
 def compare(data: Data, options: list[str], n_threads: int) -> tuple[str, str, str]: ...
@@ -58,7 +58,7 @@ def fit_potts(
     gap: int | None,
     options: list[str],
     n_threads: int,
-    show: Show,
+    show: _Show,
 ) -> tuple[np.ndarray, np.ndarray, float, int, str, bool]: ...
 def potts_sample(
     theta: np.ndarray, shape: tuple[int, ...], n: int, seed: int, n_threads: int
@@ -74,6 +74,6 @@ def fit_ica(
     max_seconds: float | None,
     seed: int,
     n_threads: int,
-    show: Show,
+    show: _Show,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, int, str, list[str]]: ...
 def ica_sample(filters: np.ndarray, n: int, seed: int) -> np.ndarray: ...

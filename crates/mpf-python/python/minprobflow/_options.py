@@ -47,9 +47,9 @@ def threads(n_jobs: int | None) -> int:
     """
     if n_jobs is None:
         return 0
-    if n_jobs == 0 or n_jobs > 1024:
-        raise ValueError(f"n_jobs={n_jobs}: ask for 1 to 1024 threads, or for -1, all cores")
-    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+    if not isinstance(n_jobs, numbers.Integral) or n_jobs == 0 or n_jobs > 1024:
+        raise ValueError(f"n_jobs={n_jobs!r}: ask for 1 to 1024 threads, or for -1, all cores")
+    return int(n_jobs) if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
 def seed(random_state: Any) -> int | None:

@@ -22,6 +22,11 @@ def plot_couplings(model: Any, ax: Any = None, **options: Any) -> Any:
 
     Of an RBM these are the weights -W between visible and hidden units, of a Potts model ``scores_``.
     Red pairs of units tend to agree, blue ones to differ. Options go to ``imshow``.
+
+    >>> import numpy as np
+    >>> ax = plot_couplings(np.array([[0.0, -3.0], [-3.0, 0.0]]))
+    >>> float(ax.images[0].get_array()[0, 1])
+    1.5
     """
     fitted = _estimator(model)
     fitted._fitted()
@@ -46,6 +51,11 @@ def plot_fit(model: Any, X: Any, ax: Any = None, **options: Any) -> Any:
     """Draws the means and covariances of a model against those of X; returns the axes.
 
     The numbers, with bars of two standard errors, and the options are those of ``report``.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).integers(0, 2, (500, 3), dtype=np.uint8)
+    >>> [text.get_text() for text in plot_fit(np.zeros((3, 3)), X).get_legend().get_texts()]
+    ['covariances', 'means']
     """
     numbers = report(model, X, **options).numbers
     ax = _axes(ax)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -201,7 +202,13 @@ class Potts(DensityMixin, Estimator):
     def from_file(cls, path: str | os.PathLike[str]) -> Any:
         """Reads what ``mpf dca -o model.npz`` or ``to_file`` wrote."""
         self = cls()
-        with np.load(path) as arrays:
+        try:
+            loaded = np.load(path)
+        except (ValueError, EOFError, zipfile.BadZipFile):
+            loaded = np.empty(0)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path}: this is no Potts model: `mpf dca -o model.npz` writes one")
+        with loaded as arrays:
             missing = {"scores", "fields", "couplings"} - set(arrays.files)
             if missing:
                 raise ValueError(f"{path}: this is no Potts model: it has no {sorted(missing)[0]}")
