@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel into a fresh virtual environment and runs its tests, the notebook among them. Prints
 # SKIPPED where there is no Python from 3.10 on, or no package index. PYTHON names another interpreter,
-# PROFILE another profile of cargo.
+# PROFILE another profile of cargo, MPF_PROGRAM and MPF_FILTERS the programs to compare with.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -40,7 +40,9 @@ cargo clippy --locked --quiet -- -D warnings
 pip install --no-compile "$(echo "$folder"/dist/*.whl)[test]"
 
 # The programs that the tests compare with; the tests of the workspace have built them.
-cargo build --locked --quiet --manifest-path ../../Cargo.toml --workspace --bin mpf --example filters
+if [ -z "${MPF_PROGRAM:-}" ] || [ -z "${MPF_FILTERS:-}" ]; then
+    cargo build --locked --quiet --manifest-path ../../Cargo.toml --workspace --bin mpf --example filters
+fi
 export MPF_PROGRAM=${MPF_PROGRAM:-$CARGO_TARGET_DIR/debug/mpf}
 export MPF_FILTERS=${MPF_FILTERS:-$CARGO_TARGET_DIR/debug/examples/filters}
 "$folder/venv/bin/python" -m pytest --quiet --durations=5 tests

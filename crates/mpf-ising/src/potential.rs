@@ -380,6 +380,9 @@ fn flatten(couplings: &Couplings, log_z: &mut [f64]) {
             sweeps += sweeps.div_ceil(2);
         }
     }
+    // Z_0 = 1: corrections leave the whole sum undetermined.
+    let first = log_z[0];
+    log_z.iter_mut().for_each(|z| *z -= first);
 }
 
 /// A chain over all numbers of active units.

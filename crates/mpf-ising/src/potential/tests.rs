@@ -282,7 +282,7 @@ fn particles_find_the_sums_over_states() {
             let states = (0..256usize).filter(|x| x.count_ones() as usize == n);
             let z: f64 = states.map(|x| p[x]).sum();
             let expected = z.ln() + exact.log_z();
-            // 256 particles, of which a step keeps a good part: some per cent.
+            // Chains of a last round of some 1200 sweeps: about a tenth.
             assert!((found - expected).abs() < 0.3, "{n}: {found} {expected}");
         }
     }
