@@ -5,7 +5,7 @@
 //! writing   20 matrices of d × d, most of them as text
 //! held out  beside the data, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
-//! sandwich  joint: 6 matrices of p × p, with the pieces that the factor is made of;  node-wise: two Hessians per unit
+//! sandwich  joint: 6 matrices of p × p;  node-wise: two Hessians per unit
 //!           then the inverse, and scores of 64 blocks on every thread
 //! bootstrap a fit on every thread beside the couplings of every resample; then these in both conventions
 //! ```
