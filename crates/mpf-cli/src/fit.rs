@@ -36,8 +36,8 @@ pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
 pub use progress::{Show, Step};
 
-/// Seconds to write one coupling of a model, at most.
-const WRITING: f64 = 3e-7;
+/// Seconds to write one coupling of a model, roughly.
+const WRITING: f64 = 1.5e-7;
 /// An expected time that is off by more than this factor is announced again.
 const OFF: f64 = 1.5;
 
@@ -108,7 +108,7 @@ fn run_until(
     // The model is written within the limit, too.
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let writing = WRITING * (raster.states.n_units() as f64).powi(2);
-    let left = limit - start.elapsed().as_secs_f64() - writing.min(0.5 * limit);
+    let left = limit - start.elapsed().as_secs_f64() - writing.min(0.25 * limit);
     let cancel = &cancel.within(left.max(0.0));
     let support = match &args.support {
         None => Support::Full,

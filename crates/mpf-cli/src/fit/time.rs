@@ -483,14 +483,11 @@ fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
     (rate > 0.0 && rate.is_finite()).then_some(end + left.max(0.0))
 }
 
-/// Returns the seconds of the fastest of some runs, others of which may have been disturbed.
-fn fastest<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
-    let seconds = (0..runs).map(|_| {
-        let clock = Instant::now();
-        drop(run());
-        clock.elapsed().as_secs_f64()
-    });
-    seconds.fold(f64::INFINITY, f64::min)
+/// Returns the mean seconds of some runs: other programs slow the fit down as they do these.
+fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
+    let clock = Instant::now();
+    (0..runs).for_each(|_| drop(run()));
+    clock.elapsed().as_secs_f64() / runs as f64
 }
 
 /// Returns the seconds of a sum over the states of `d` units, from that over those of fewer.
@@ -498,7 +495,7 @@ fn seconds_of_states(d: usize) -> Result<f64, Failure> {
     const FEWER: usize = 14;
     let few = d.min(FEWER);
     let none = Couplings::new(Array2::zeros((few, few)))?;
-    let tried = fastest(2, || Exact::new(&none));
+    let tried = average(2, || Exact::new(&none));
     Ok(tried * (d as f64 / few as f64) * ((d - few) as f64).exp2())
 }
 
@@ -518,10 +515,10 @@ fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failur
     let threads = rayon::current_num_threads() as f64;
     let small = SMALL as f64;
     let matrix = Array2::<f64>::eye(SMALL);
-    let inverse = fastest(3, || positive_definite_inverse(matrix.view()));
+    let inverse = average(3, || positive_definite_inverse(matrix.view()));
     let tile = Array2::<f64>::ones((TILE, SMALL));
-    let product = fastest(3, || tile.t().dot(&tile)) / (TILE as f64 * small * small);
-    let bits = fastest(3, || {
+    let product = average(3, || tile.t().dot(&tile)) / (TILE as f64 * small * small);
+    let bits = average(3, || {
         let rows = samples.states().rows().take(TILE);
         rows.map(|row| {
             (0..n_units)
@@ -546,10 +543,9 @@ fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failur
 }
 
 /// Times sweeps of one chain over a model with the means of `samples` and couplings too weak to
-/// matter. The fastest of some batches counts: others may have been disturbed.
+/// matter.
 fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failure> {
-    const BATCHES: usize = 20;
-    const ENOUGH: Duration = Duration::from_micros(100);
+    const ENOUGH: Duration = Duration::from_millis(5);
     const WEAK: f64 = 1e-9;
     let d = samples.n_units();
     let mut j = Array2::zeros((d, d));
@@ -565,15 +561,12 @@ fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failur
     let gibbs = Gibbs::new(&Couplings::new(j)?)?;
     let mut rng = stream(0, 0);
     let mut state = gibbs.state(samples.states().row(0))?;
-    let batches = (0..BATCHES).map(|_| {
-        let (clock, mut sweeps) = (Instant::now(), 0.0);
-        while clock.elapsed() < ENOUGH {
-            gibbs.step(&mut state, &mut rng);
-            sweeps += 1.0;
-        }
-        clock.elapsed().as_secs_f64() / sweeps
-    });
-    Ok(batches.fold(f64::INFINITY, f64::min))
+    let (clock, mut sweeps) = (Instant::now(), 0.0);
+    while clock.elapsed() < ENOUGH {
+        gibbs.step(&mut state, &mut rng);
+        sweeps += 1.0;
+    }
+    Ok(clock.elapsed().as_secs_f64() / sweeps)
 }
 
 #[cfg(test)]
