@@ -1,9 +1,9 @@
 //! The number of active units: K-pairwise models beside the default Ising model.
 //!
 //! Fitted to the first half of a data set and judged by the second: the L1 distance of P(n), how many of
-//! the n ≤ 15 are within two standard errors of the second half's P(n) (its own errors, from blocks; the first
-//! half has as large ones), and the log-likelihood. The last but one column is what the model adds where no
-//! sample of the first half is.
+//! the n ≤ 15 are within two standard errors of the second half's P(n) (its own, from blocks; then those of both
+//! halves, as the model has the errors of the first), and the log-likelihood. The last but one column is what
+//! the model adds where no sample of the first half is.
 
 use super::{Args, recipe};
 use crate::Result;
@@ -45,11 +45,16 @@ pub(super) fn table(
         let (n, d) = (states.n_samples(), states.n_units());
         let (training, test) = (states.slice(0..n / 2), states.slice(n / 2..n));
         let (seen, expected) = (shares(&training), shares(&test));
-        let errors = errors(&test)?;
+        let (first, second) = (errors(&training)?, errors(&test)?);
         let near = |shares: &[f64]| {
-            let is_near = |n: &usize| (shares[*n] - expected[*n]).abs() <= 2.0 * errors[*n];
-            let near = (0..=MOST.min(d)).filter(is_near).count();
-            format!("{near} of {}", MOST.min(d) + 1)
+            let count = |error: &dyn Fn(usize) -> f64| {
+                let off = |n: usize| (shares[n] - expected[n]).abs();
+                (0..second.len())
+                    .filter(|&n| off(n) <= 2.0 * error(n))
+                    .count()
+            };
+            let both = count(&|n| first[n].hypot(second[n]));
+            format!("{}, {both} of {}", count(&|n| second[n]), second.len())
         };
         let mut ising = None;
         for model in MODELS {
@@ -98,7 +103,7 @@ pub(super) fn table(
         "data",
         "model",
         "L1 of P(n)",
-        "n ≤ 15 within two errors",
+        "n ≤ 15 within two errors: of the second half, of both",
         "nats per sample above Ising",
         "P(n not seen)",
         "R-hat",
