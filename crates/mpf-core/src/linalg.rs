@@ -172,8 +172,8 @@ fn cholesky(a: ArrayView2<'_, f64>, cancel: &Cancel) -> Result<Vec<Vec<f64>>> {
             })
             .collect();
         for (at, &i) in rows.iter().enumerate() {
-            let lanes = solved[at / PANEL].iter();
-            let mut row: Vec<f64> = lanes.map(|lane| lane[at % PANEL]).collect();
+            let mut row = Vec::with_capacity(i + 1);
+            row.extend(solved[at / PANEL].iter().map(|lane| lane[at % PANEL]));
             for k in start..i {
                 let known: f64 = row.iter().zip(&factor[k]).map(|(a, b)| a * b).sum();
                 row.push((a[[i, k]] - known) / factor[k][k]);

@@ -5,7 +5,7 @@
 //! writing   20 matrices of d × d, most of them as text
 //! held out  beside the data, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
-//! sandwich  joint: 6 matrices of p × p;  node-wise: two Hessians per unit
+//! sandwich  joint: 4 matrices of p × p;  node-wise: two Hessians per unit
 //!           then the inverse, and scores of 64 blocks on every thread
 //! bootstrap a fit on every thread beside the couplings of every resample; then these in both conventions
 //! ```
@@ -135,7 +135,7 @@ impl FitArgs {
                 let hessians = product(&[8, d, row, row]);
                 let (inverse, inverting) = match last.steps(samples.n_units(), &recipe.options).0 {
                     "units" => (hessians, hessians),
-                    _ => (product(&[8, p, p]), product(&[6, 8, p, p])),
+                    _ => (product(&[8, p, p]), product(&[4, 8, p, p])),
                 };
                 let blocks = samples.n_observed() as u64 / self.block_length.unwrap_or(1) as u64;
                 let width = d.saturating_mul(row);
