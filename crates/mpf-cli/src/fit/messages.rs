@@ -139,8 +139,12 @@ pub(super) fn summary(
     if let Some(value) = record.value {
         let _ = writeln!(
             text,
-            "objective {value:.6}, KKT residual {:.1e}, λ₂ = {}",
+            "objective {value:.6}, KKT residual {:.1e}, {}λ₂ = {}",
             record.kkt_residual.unwrap_or_default(),
+            match record.l1 {
+                0.0 => String::new(),
+                l1 => format!("λ₁ = {}, ", digits(l1)),
+            },
             digits(record.l2)
         );
     }
@@ -293,6 +297,18 @@ pub(super) fn doubts(trained: &Trained) -> Vec<String> {
         doubts.push(format!(
             "the penalty that was chosen is the {end} that was tried: a {other} one may be better"
         ));
+    }
+    let is_shrunk = trained.options.l1 > 0.0 || trained.options.l2.is_some_and(|l2| l2 > 0.0);
+    if is_shrunk
+        && let Some(errors) = &trained.errors
+        && errors.corrected.is_none()
+    {
+        doubts.push(
+            "the bootstrap does not take the penalty back: its error bars are around couplings that \
+             the penalty has shrunk, and miss the truth more often than they say; use --errors \
+             sandwich, or no penalty"
+                .to_owned(),
+        );
     }
     if let Some(held_out) = &trained.held_out
         && held_out.gain.value < -held_out.gain.standard_error

@@ -304,6 +304,34 @@ fn conversions_are_exact() {
 }
 
 #[test]
+fn error_bars_around_shrunken_couplings_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    data()
+        .write_npy(File::create(path.join("a.npy")).unwrap())
+        .unwrap();
+    for (penalty, errors, is_named) in [
+        ("--l1 0.05", "bootstrap --resamples 4", true),
+        ("--l2 0.2", "bootstrap --resamples 4", true),
+        ("", "bootstrap --resamples 4", false),
+        ("--l2 0", "bootstrap --resamples 4", false),
+        ("--l1 0.05", "sandwich", false),
+    ] {
+        let arguments = format!("fit a.npy {penalty} --errors {errors} -o m.json");
+        let outcome = mpf(path, &arguments);
+        let warns = outcome.stderr.contains("does not take the penalty back");
+        assert_eq!(warns, is_named, "{arguments}: {}", outcome.stderr);
+        let has_l1 = outcome.stdout.contains("λ₁ = 0.05");
+        assert_eq!(
+            has_l1,
+            penalty.contains("l1"),
+            "{arguments}: {}",
+            outcome.stdout
+        );
+    }
+}
+
+#[test]
 fn methods_and_options() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
