@@ -13,7 +13,6 @@
 use crate::data::DataRecord;
 use crate::failure::Failure;
 use mpf_core::Fnv1a;
-use mpf_ising::internal::last_word_mask;
 use mpf_ising::{RowSource, States};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -390,23 +389,8 @@ impl PackedFile {
         let first = block * layout.rows_per_block as u64;
         let within = (rows.start.max(first) - first) as usize
             ..(rows.end.min(first + n_rows as u64) - first) as usize;
-        let beyond = !last_word_mask(layout.n_units);
-        let mut row = vec![0u64; layout.n_units.div_ceil(64)];
-        let last = row.len() - 1;
-        for packed in bits
-            .chunks_exact(width)
-            .skip(within.start)
-            .take(within.len())
-        {
-            for (word, bytes) in row.iter_mut().zip(packed.chunks(8)) {
-                let mut whole = [0; 8];
-                whole[..bytes.len()].copy_from_slice(bytes);
-                *word = u64::from_le_bytes(whole);
-            }
-            if row[last] & beyond != 0 {
-                return Err(wrong("has bits beyond the last unit"));
-            }
-            states.push(&row);
+        if !states.push_bytes(&bits[within.start * width..within.end * width]) {
+            return Err(wrong("has bits beyond the last unit"));
         }
         if layout.has_counts {
             let numbers = numbers.as_chunks::<8>().0[within].iter();

@@ -228,6 +228,42 @@ impl States {
         self.n_samples += 1;
     }
 
+    /// Appends samples of ⌈d/8⌉ bytes each, unit u in bit u mod 8 of byte u / 8. Returns whether no bit
+    /// beyond the last unit is set; if one is, nothing is appended.
+    ///
+    /// # Panics
+    /// For bytes that are no whole number of samples.
+    #[must_use]
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> bool {
+        let (width, words) = (self.n_units.div_ceil(8), self.words_per_row());
+        assert!(bytes.len().is_multiple_of(width), "bytes of whole samples");
+        let (n, start) = (bytes.len() / width, self.bits.len());
+        self.bits.resize(start + n * words, 0);
+        let mut last_words = 0;
+        let rows = self.bits[start..].chunks_exact_mut(words);
+        for (row, packed) in rows.zip(bytes.chunks_exact(width)) {
+            let (whole, rest) = packed.as_chunks::<8>();
+            for (word, bytes) in row.iter_mut().zip(whole) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            if !rest.is_empty() {
+                row[words - 1] = match packed.last_chunk() {
+                    // One read, of bytes before the rest too.
+                    Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+                    None => rest.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b)),
+                };
+            }
+            last_words |= row[words - 1];
+        }
+        let are_valid = last_words & !last_word_mask(self.n_units) == 0;
+        if are_valid {
+            self.n_samples += n;
+        } else {
+            self.bits.truncate(start);
+        }
+        are_valid
+    }
+
     /// Makes room for `n` more samples.
     pub(crate) fn reserve(&mut self, n: usize) {
         self.bits.reserve_exact(n * self.words_per_row());
@@ -352,18 +388,17 @@ fn transpose(states: &States) -> Vec<u64> {
 /// Transposes a 64 × 64 bit matrix in place: bit j of word i changes places with bit i of word j.
 /// Six rounds that swap ever smaller off-diagonal blocks.
 fn transpose_64(block: &mut [u64; 64]) {
-    let mut width = 32;
     let mut mask = 0x0000_0000_FFFF_FFFFu64;
-    while width != 0 {
-        let mut k = 0;
-        while k < 64 {
-            let swap = ((block[k] >> width) ^ block[k + width]) & mask;
-            block[k] ^= swap << width;
-            block[k + width] ^= swap;
-            k = (k + width + 1) & !width;
+    for width in [32, 16, 8, 4, 2, 1] {
+        for pair in block.chunks_exact_mut(2 * width) {
+            let (low, high) = pair.split_at_mut(width);
+            for (low, high) in low.iter_mut().zip(high) {
+                let swap = ((*low >> width) ^ *high) & mask;
+                *low ^= swap << width;
+                *high ^= swap;
+            }
         }
-        width >>= 1;
-        mask ^= mask << width;
+        mask ^= mask << (width / 2);
     }
 }
 
@@ -406,6 +441,27 @@ mod tests {
                 assert_eq!(states, other);
             }
             assert_eq!(states.to_spins(), x.mapv(|v| 2 * v as i8 - 1));
+        }
+    }
+
+    #[test]
+    fn bytes_are_samples_unless_a_bit_has_no_unit() {
+        for d in [1, 7, 8, 56, 57, 63, 64, 65, 100, 128] {
+            let states = States::from_binary(random(9, d, 0.4, d as u64).view()).unwrap();
+            let bytes_of = |row: &[u64]| -> Vec<u8> {
+                let all = row.iter().flat_map(|word| word.to_le_bytes());
+                all.take(d.div_ceil(8)).collect()
+            };
+            let mut bytes: Vec<u8> = states.rows().flat_map(bytes_of).collect();
+            let mut read = States::new(d).unwrap();
+            assert!(read.push_bytes(&bytes[..2 * d.div_ceil(8)]));
+            assert!(read.push_bytes(&bytes[2 * d.div_ceil(8)..]));
+            assert_eq!(read, states, "{d}");
+            if d % 8 > 0 {
+                bytes[4 * d.div_ceil(8) - 1] |= 0x80;
+                assert!(!read.push_bytes(&bytes));
+                assert_eq!(read, states, "{d}");
+            }
         }
     }
 

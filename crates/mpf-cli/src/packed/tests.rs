@@ -1,5 +1,6 @@
 use super::*;
 use mpf_core::rng::stream;
+use mpf_ising::internal::last_word_mask;
 use rand::RngExt;
 
 fn random(n: usize, d: usize, seed: u64) -> States {

@@ -49,6 +49,9 @@ pub struct Kernel {
 const CHUNK: usize = 8192;
 /// About as many tasks as keep a large machine busy; more would only take memory.
 const TASKS: usize = 256;
+/// About as many tasks as keep two threads evenly busy with a tile of a stream, after which they wait
+/// for each other.
+const TILE_TASKS: usize = 32;
 /// The part of all couplings below which rows beat panels.
 const THIN_BELOW: f64 = 1.0 / 8.0;
 /// The fewest units of fits in single precision: others take moments, and a change of their path would
@@ -113,6 +116,13 @@ pub(super) struct Grid {
 impl Grid {
     pub(super) fn new(n: usize, n_parts: usize) -> Self {
         let chunks = n_chunks(n, n_parts);
+        Self { n, n_parts, chunks }
+    }
+
+    /// The grid of a tile of a stream: cut finer where there are few parts.
+    pub(super) fn of_tile(n: usize, n_parts: usize) -> Self {
+        let fine = TILE_TASKS.div_ceil(n_parts).min(n / dense::TILE);
+        let chunks = n_chunks(n, n_parts).max(fine);
         Self { n, n_parts, chunks }
     }
 

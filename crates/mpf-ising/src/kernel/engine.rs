@@ -302,7 +302,10 @@ impl<'a> MarginEngine<'a> {
         n_parts: usize,
         task: impl Fn(usize, Range<usize>, &mut Scratch) -> T + Sync,
     ) -> Vec<(usize, T)> {
-        let grid = Grid::new(self.samples.n_distinct(), n_parts);
+        let grid = match &self.samples {
+            Held::Borrowed(samples) => Grid::new(samples.n_distinct(), n_parts),
+            Held::Shared(tile) => Grid::of_tile(tile.n_distinct(), n_parts),
+        };
         let run = |number: usize| {
             let (part, range) = grid.task(number);
             let mut scratch = self.pool().scratch.pop().unwrap_or_default();
