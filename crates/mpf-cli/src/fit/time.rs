@@ -442,7 +442,7 @@ impl Point {
     /// Returns the seconds of so many iterations like those so far.
     fn seconds_of(self, iterations: usize) -> f64 {
         // The start is evaluated too.
-        self.seconds * (iterations + 1) as f64 / (self.iteration + 1) as f64
+        self.seconds * (iterations as f64 + 1.0) / (self.iteration as f64 + 1.0)
     }
 }
 
