@@ -22,7 +22,7 @@ use crate::method::{Method, MethodOptions, OwnObjective};
 use crate::objectives::Objectives;
 use crate::recipe::{Recipe, Trained, TrainingData, or_time_limit};
 use crate::sample_scores::sample_scores;
-use mpf_core::Cancel;
+use mpf_core::{Cancel, StopReason};
 use mpf_ising::internal::n_blocks;
 use mpf_ising::{BlockMean, FoldAssignment, Folds, Lattice, Samples, States, block_mean};
 use mpf_samplers::AnnealedOptions;
@@ -42,7 +42,8 @@ pub struct TournamentOptions {
     /// How ln Z is estimated otherwise; `None` for no likelihood then. Default: as
     /// [`AnnealedOptions`].
     pub annealed: Option<AnnealedOptions>,
-    /// The handle that stops the run between fits.
+    /// The handle that stops the run between fits. Contenders that have not ended when its time is over
+    /// drop out.
     pub cancel: Cancel,
 }
 
@@ -262,7 +263,7 @@ impl Tournament {
             };
             match compete() {
                 Ok(entrant) => comparison.entrants.push(entrant),
-                Err(_) if options.cancel.is_cancelled() => {
+                Err(_) if options.cancel.reason() == Some(StopReason::Cancelled) => {
                     return Err(mpf_ising::Error::Cancelled.into());
                 }
                 Err(error) => comparison.dropouts.push(Dropout {

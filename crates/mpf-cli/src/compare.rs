@@ -4,6 +4,7 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::figures;
+use crate::fit::in_time;
 use crate::memory::{self, FitBytes, MemoryLimit, product};
 use crate::methods::{AUTO, MethodArgs, ModelName, Strength, find};
 use crate::output::{self, ForceArg};
@@ -65,9 +66,15 @@ pub fn run(
     }
     let inputs = [args.data.data.as_path()];
     output::check(&inputs, &output::reports(&args.output), args.force)?;
-    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
-    raster.notes.iter().for_each(|note| console.note(note));
-    let comparison = compare(args, methods, &raster, cancel)?;
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let cancel = &cancel.within(limit);
+    let (raster, comparison) = Raster::read(&args.data, args.memory.bytes(), cancel)
+        .and_then(|raster| {
+            raster.notes.iter().for_each(|note| console.note(note));
+            let comparison = compare(args, methods, &raster, cancel)?;
+            Ok((raster, comparison))
+        })
+        .map_err(|failure| in_time(failure, cancel, limit))?;
     for entrant in &comparison.entrants {
         if let Some(first) = entrant.warnings.first() {
             console.warning(&format!("{}: {first}", entrant.name));
@@ -89,7 +96,10 @@ pub(crate) fn report(
     raster: &Raster,
     cancel: &Cancel,
 ) -> Result<[String; 3], Failure> {
-    let comparison = compare(args, methods, raster, cancel)?;
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let cancel = &cancel.within(limit);
+    let comparison = compare(args, methods, raster, cancel);
+    let comparison = comparison.map_err(|failure| in_time(failure, cancel, limit))?;
     let page = page(&comparison, raster, &plot(&comparison)?);
     Ok([
         page,
@@ -162,6 +172,9 @@ fn compare(
     });
     bar.finish_and_clear();
     let comparison = comparison?;
+    if comparison.entrants.is_empty() && cancel.is_cancelled() {
+        return Err(Failure::interrupted());
+    }
     if comparison.entrants.is_empty() {
         let why = comparison.dropouts.iter().map(|d| d.error.to_string());
         let why = format!(

@@ -198,7 +198,7 @@ fn check_files(args: &DcaArgs) -> Result<(), Failure> {
 }
 
 fn read_distances(path: &Path, args: &DcaArgs) -> Result<Distances, Failure> {
-    let text = String::from_utf8(memory::read_file(path)?)
+    let text = String::from_utf8(memory::read_file(path, None)?)
         .map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
     let is_pdb = matches!(output::extension(path).as_str(), "pdb" | "ent");
     let distances = if is_pdb {

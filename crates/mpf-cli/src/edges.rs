@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// Reads the free couplings. Fields are separated by commas, tabs or blanks; lines that
-/// begin with `#` are comments, and a first line that names no units is a header.
+/// begin with `#` are comments, and a first line that names no units is a header. `limit` is that of
+/// memory.
 ///
 /// # Errors
 /// A [`Failure`] with the line that is wrong.
-pub fn read(path: &Path, names: &[String]) -> Result<Support, Failure> {
-    let text = String::from_utf8(memory::read_file(path)?)
+pub fn read(path: &Path, names: &[String], limit: Option<u64>) -> Result<Support, Failure> {
+    let text = String::from_utf8(memory::read_file(path, limit)?)
         .map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
     parse(&text, names).map_err(|(line, why)| {
         Failure::at(path, format!("line {line}: {why}"))

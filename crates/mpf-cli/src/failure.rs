@@ -89,10 +89,10 @@ impl Failure {
         Self::system(format!("cannot draw a figure: {error}"))
     }
 
-    /// A time limit that left no time for a model.
+    /// A time limit that left no time for a result.
     pub fn too_late(seconds: f64) -> Self {
         Self::system(format!(
-            "--max-seconds {seconds} passed before there was a model: nothing was written"
+            "--max-seconds {seconds} passed before there was a result: nothing was written"
         ))
         .hint("give it more time; with --checkpoint the work is kept")
     }

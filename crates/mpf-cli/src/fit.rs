@@ -83,7 +83,7 @@ pub fn run(
 }
 
 /// Says so if it was the time limit that stopped the work.
-fn in_time(failure: Failure, cancel: &Cancel, limit: f64) -> Failure {
+pub(crate) fn in_time(failure: Failure, cancel: &Cancel, limit: f64) -> Failure {
     let is_asked = cancel.reason() == Some(StopReason::Cancelled);
     match failure.code == INTERRUPTED && limit.is_finite() && !is_asked {
         true => Failure::too_late(limit),
@@ -112,7 +112,7 @@ fn run_until(
     let cancel = &cancel.within(left.max(0.0));
     let support = match &args.support {
         None => Support::Full,
-        Some(path) => edges::read(path, &raster.names_or_numbers())?,
+        Some(path) => edges::read(path, &raster.names_or_numbers(), args.memory.bytes())?,
     };
     if args.options.model.has_hidden_units() {
         return run_machine(args, &raster, console, cancel);
@@ -209,6 +209,7 @@ fn make(
     console: Console,
     show: Show<'_>,
 ) -> Result<Made, Failure> {
+    args.check_samples(recipe, samples)?;
     let states = args.states(raster)?;
     let needed = args.check_memory(recipe, raster, samples, states.as_ref())?;
     let cancel = &recipe.options.minimizer.cancel;

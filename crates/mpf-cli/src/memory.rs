@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Bytes of the program without data: its code and its threads.
-const PROGRAM: u64 = 10_000_000;
+const PROGRAM: u64 = 13_500_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 /// Bytes of a chain: its generator, its state and its list of draws.
@@ -158,14 +158,16 @@ impl Room {
     }
 }
 
-/// Reads a whole file, or standard input for `-`, of which a quarter of the memory may be taken: what
-/// is made of it takes more. A pipe or device is read no further.
+/// Reads a whole file, or standard input for `-`, of at most a quarter of `limit` or, without one, of
+/// the memory that the machine has left: what is made of it takes more. A pipe or device is read no
+/// further.
 ///
 /// # Errors
 /// A [`Failure`] for a file that cannot be read, or is larger.
-pub fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
     let unreadable = |e: io::Error| Failure::unreadable(path, &e);
-    let most = Room::new(None).bytes / 4;
+    let room = Room::new(limit);
+    let most = room.bytes / 4;
     let file: Box<dyn Read> = if data::is_standard(path) {
         Box::new(io::stdin())
     } else {
@@ -175,9 +177,10 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
     if read.map_err(unreadable)? as u64 > most {
         return Err(Failure::input(format!(
-            "{}: it has more than {}, a quarter of the memory that this machine has left",
+            "{}: it has more than {}, a quarter of what {}",
             path.display(),
-            in_words(most)
+            in_words(most),
+            room.whose
         ))
         .hint("is it the right file?"));
     }

@@ -204,8 +204,8 @@ pub struct MethodArgs {
     /// Most iterations [default: 10000; of RBMs 1000 for each start]
     #[arg(long, value_name = "N")]
     pub max_iterations: Option<usize>,
-    /// Most seconds of the whole fit: it stops there, and steps after it are left out; with
-    /// `compare`, of every fit by every method
+    /// Most seconds of the whole command: a fit stops there, and steps after it are left out;
+    /// `compare` leaves out the methods that have not ended by then
     #[arg(long, value_name = "S", value_parser = not_negative)]
     pub max_seconds: Option<f64>,
     /// Seed of everything random

@@ -193,7 +193,7 @@ impl Model {
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
         Form::of(path)?;
-        Self::from_bytes(path, &memory::read_file(path)?, assumed)
+        Self::from_bytes(path, &memory::read_file(path, None)?, assumed)
     }
 
     /// Reads a model from the bytes of a file; the name of `path` decides the form.

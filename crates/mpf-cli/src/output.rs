@@ -63,10 +63,14 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
             false => (*path, Identity::of(path)),
         })
         .collect();
+    for (path, identity) in &inputs {
+        refuse_hidden(path, identity)?;
+    }
     let mut others: Vec<(&Path, Identity)> = Vec::new();
     for output in outputs {
         let path = output.path;
         let identity = Identity::of(path);
+        refuse_hidden(path, &identity)?;
         if let Some((input, _)) = inputs.iter().find(|(_, other)| other.is(&identity)) {
             return Err(Failure::input(format!(
                 "{} would be overwritten: {} is read by this command",
@@ -106,6 +110,22 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
         }
     }
     Ok(())
+}
+
+/// Refuses names that this program gives to locks and temporary files, which it replaces and removes.
+fn refuse_hidden(path: &Path, identity: &Identity) -> Result<(), Failure> {
+    let name = identity.path.file_name().unwrap_or_default();
+    if !name
+        .as_encoded_bytes()
+        .starts_with(files::TEMPORARY.as_bytes())
+    {
+        return Ok(());
+    }
+    let why = format!(
+        "names that begin with {} are temporary files of mpf",
+        files::TEMPORARY
+    );
+    Err(Failure::at(path, why).hint("rename it"))
 }
 
 /// What a path is, whatever its spelling.
@@ -313,6 +333,38 @@ mod tests {
         let failure = check(&[], &[standard(Kind::Checkpoint)], ASK).unwrap_err();
         assert!(failure.message.contains("--checkpoint -"), "{failure}");
         assert!(check(&[Path::new("-")], &[standard(Kind::Report)], ASK).is_ok());
+    }
+
+    /// The lock of a checkpoint `c`, and what a write of `m.json` would take for a file that a killed
+    /// program left behind.
+    #[test]
+    fn files_with_names_of_temporary_ones_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [".mpf-c.lock", ".mpf-m.json.abc123"] {
+            write(&at(name), "0,1\n");
+            let other = at("other.json");
+            let other = Output {
+                path: &other,
+                kind: Kind::Model,
+            };
+            let path = at(name);
+            let same = Output {
+                path: &path,
+                ..other
+            };
+            for failure in [
+                check(&[&path], &[other], ASK).unwrap_err(),
+                check(&[], &[same], ForceArg { force: true }).unwrap_err(),
+            ] {
+                assert!(failure.message.contains("temporary files"), "{failure}");
+            }
+        }
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(".mpf-c.lock", at("x.csv")).unwrap();
+            assert!(check(&[&at("x.csv")], &[], ASK).is_err());
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, flip_mask};
 use crate::kernel::{self, Kernel};
 use linear::linear_units;
-use mpf_core::{Cancel, FlowForm, Objective};
+use mpf_core::{Cancel, FlowForm, Objective, StopReason};
 use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -260,7 +260,8 @@ impl Preflight {
         Self::cancellable(samples, names, &Cancel::new())
     }
 
-    /// As [`Preflight::new`], until `cancel` is set.
+    /// As [`Preflight::new`], until `cancel` is set. If its time is over, findings that are not made yet
+    /// are left out: they are no reason to lose a fit.
     ///
     /// # Errors
     /// Also [`Error::Cancelled`].
@@ -304,8 +305,10 @@ impl Preflight {
         }
         let mut twins = vec![false; d];
         for (k, &i) in varies.iter().enumerate() {
-            if cancel.is_cancelled() {
-                return Err(Error::Cancelled);
+            match cancel.reason() {
+                None => {}
+                Some(StopReason::TimeLimit) => break,
+                Some(_) => return Err(Error::Cancelled),
             }
             for &j in &varies[k + 1..] {
                 for (first, second, relation) in relations(samples.joint_values(i, j), i, j) {

@@ -91,6 +91,7 @@ pub struct Trained {
 pub(crate) fn or_time_limit(error: Error) -> Error {
     match error {
         Error::Ising(mpf_ising::Error::Cancelled)
+        | Error::Core(mpf_core::Error::Cancelled)
         | Error::Sampler(mpf_samplers::Error::Cancelled) => Error::TimeLimit,
         other => other,
     }

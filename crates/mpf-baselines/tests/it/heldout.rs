@@ -4,6 +4,7 @@ use mpf_baselines::{
     Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Plan,
     Polish, Recipe, Tournament, TournamentOptions,
 };
+use mpf_core::Cancel;
 use mpf_core::rng::stream;
 use mpf_ising::{Boundary, Exact, FoldAssignment, Folds, Lattice, Samples, States, Support};
 use mpf_samplers::{AnnealedOptions, ExactLattice};
@@ -250,4 +251,12 @@ fn the_time_limit_of_a_contender_is_that_of_all_its_steps() {
     );
     assert!(found.dropouts.iter().all(|d| d.error == Error::TimeLimit));
     assert_eq!(found.entrants.len() + found.dropouts.len(), 3);
+    // The limit of all of them.
+    let tournament = Tournament::new(TournamentOptions {
+        cancel: Cancel::new().within(0.0),
+        ..Default::default()
+    });
+    let found = tournament.run(&contenders, &states, |_, _| {}).unwrap();
+    assert!(found.entrants.is_empty());
+    assert!(found.dropouts.iter().all(|d| d.error == Error::TimeLimit));
 }

@@ -1,5 +1,6 @@
 //! The options of `mpf fit`, and the recipe that they ask for.
 
+use super::time::{has_penalty, n_determined};
 use crate::checkpoint::CheckpointArgs;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
@@ -10,7 +11,7 @@ use clap::{Args, ValueEnum};
 use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Refine, Takes};
 use mpf_core::Cancel;
 use mpf_ising::internal::n_blocks;
-use mpf_ising::{ErrorBars, FoldAssignment, PathOptions, Penalty, Rule, States, Support};
+use mpf_ising::{ErrorBars, FoldAssignment, PathOptions, Penalty, Rule, Samples, States, Support};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -165,6 +166,10 @@ impl FitArgs {
             let why = format!("--resamples {few}: a spread needs at least two of them");
             return Err(Failure::input(why).hint("200 give standard errors to 5 %"));
         }
+        if self.block_length == Some(0) {
+            return Err(Failure::input("--block-length 0: a block has samples")
+                .hint("use 1 for independent samples"));
+        }
         if !(0.0..=0.9).contains(&self.held_out) {
             let why = format!("--held-out {}: a part of the samples", self.held_out);
             return Err(Failure::input(why).hint("give a fraction from 0 to 0.9, such as 0.2"));
@@ -284,6 +289,27 @@ impl FitArgs {
                 "--errors sandwich: {n_parameters} parameters, and a joint fit may have {limit}"
             );
             return Err(Failure::input(why).hint("add --nodewise, or use --errors bootstrap"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a sandwich for which the penalty cannot be taken back.
+    pub(super) fn check_samples(&self, recipe: &Recipe, samples: &Samples) -> Result<(), Failure> {
+        if self.errors != ErrorsName::Sandwich || !has_penalty(recipe) {
+            return Ok(());
+        }
+        let d = samples.n_units();
+        let n_parameters = match recipe.last(d).steps(d, &recipe.options).0 {
+            "units" => d,
+            _ => d + n_determined(recipe, samples)?,
+        };
+        if n_parameters as f64 >= samples.total_weight() {
+            let why = format!(
+                "--errors sandwich: {n_parameters} parameters, and only {} samples",
+                samples.n_observed()
+            );
+            let hint = "use --errors bootstrap; rows by themselves (--nodewise) have fewer";
+            return Err(Failure::input(why).hint(hint));
         }
         Ok(())
     }

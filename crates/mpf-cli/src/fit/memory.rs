@@ -5,12 +5,13 @@
 //! writing   20 matrices of d × d, most of them as text
 //! held out  beside the data, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
-//! sandwich  joint: 4 matrices of p × p;  node-wise: two Hessians per unit
-//!           then the inverse, and scores of 64 blocks on every thread
+//! sandwich  joint: 3 matrices of p × p;  node-wise: two Hessians per unit
+//!           then the inverse, scores of 64 blocks on every thread, and the sums of 64 of these
 //! bootstrap a fit on every thread beside the couplings of every resample; then these in both conventions
 //! ```
 
 use super::FitArgs;
+use super::time::n_determined;
 use crate::data::Raster;
 use crate::failure::Failure;
 use crate::memory::{self, FitBytes, product};
@@ -79,7 +80,7 @@ impl FitArgs {
             room,
             "use fewer --folds, or give a penalty; --memory-limit sets another limit",
         )?;
-        let errors = self.bytes_of_errors(recipe, bytes, samples);
+        let errors = self.bytes_of_errors(recipe, bytes, samples)?;
         memory::check(
             "the error bars",
             errors,
@@ -120,28 +121,38 @@ impl FitArgs {
     }
 
     /// Returns the bytes of a process that computes the error bars.
-    fn bytes_of_errors(&self, recipe: &Recipe, bytes: FitBytes, samples: &Samples) -> u64 {
+    fn bytes_of_errors(
+        &self,
+        recipe: &Recipe,
+        bytes: FitBytes,
+        samples: &Samples,
+    ) -> Result<u64, Failure> {
         let d = samples.n_units() as u64;
-        let n_couplings = recipe.options.support.most_pairs(samples.n_units()) as u64;
         let threads = rayon::current_num_threads() as u64;
         let data = bytes.raster.saturating_add(bytes.samples);
-        match recipe.errors {
+        Ok(match recipe.errors {
             ErrorBarsBy::Nothing => 0,
             ErrorBarsBy::Sandwich => {
+                let n_couplings = n_determined(recipe, samples)? as u64;
                 let last = recipe.last(samples.n_units());
                 let p = d + n_couplings;
                 // A unit's bias and couplings.
                 let row = 1 + n_couplings.saturating_mul(2).div_ceil(d);
                 let hessians = product(&[8, d, row, row]);
-                let (inverse, inverting) = match last.steps(samples.n_units(), &recipe.options).0 {
-                    "units" => (hessians, hessians),
-                    _ => (product(&[8, p, p]), product(&[4, 8, p, p])),
-                };
                 let blocks = samples.n_observed() as u64 / self.block_length.unwrap_or(1) as u64;
                 let width = d.saturating_mul(row);
-                let row = width.saturating_mul(2).saturating_add(p);
+                // Influences, and in a joint fit scores of all parameters, beside the scores of rows.
+                let (inverse, inverting, row) =
+                    match last.steps(samples.n_units(), &recipe.options).0 {
+                        "units" => (hessians, hessians, width.saturating_add(p)),
+                        _ => (
+                            product(&[8, p, p]),
+                            product(&[3, 8, p, p]),
+                            width.saturating_add(3 * p),
+                        ),
+                    };
                 let scores = product(&[8, TILE.min(blocks), row, threads]);
-                let sums = product(&[8, blocks.div_ceil(TILE), width]);
+                let sums = product(&[8, TILE.min(blocks.div_ceil(TILE)), width]);
                 let second = inverse.saturating_add(scores).saturating_add(sums);
                 data.saturating_add(second.max(hessians.saturating_add(inverting)))
             }
@@ -156,7 +167,7 @@ impl FitArgs {
                 let most = couplings.saturating_add(fits.max(couplings));
                 data.saturating_add(most)
             }
-        }
+        })
     }
 }
 

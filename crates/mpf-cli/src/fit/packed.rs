@@ -115,7 +115,7 @@ fn open(
     let files = Arc::new(PackedFiles::open(&paths)?);
     let support = match &args.support {
         None => Support::Full,
-        Some(path) => edges::read(path, &names(&files))?,
+        Some(path) => edges::read(path, &names(&files), args.memory.bytes())?,
     };
     let recipe = recipe(args, methods, &files, support, cancel)?;
     let settings = settings::settings(args, &files.record(), &recipe.options.support);

@@ -3,47 +3,45 @@
 //!
 //! ```text
 //! fit          tried until it ends or time is up; then the residual falls on at the same rate
-//! penalty      the path is tried on some of the samples, which ends it sooner: at the λ that is best
-//!              for M samples, which is proportional to 1/M (λ₂) or 1/√M (λ₁)
+//! penalty      one λ in the middle is tried, then the next: every fold has such a step for every λ
 //! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
 //! ln Z         2·10⁵ sweeps of annealing, or a sum over 2^d states
-//! polishing    4000 sweeps an update, for all data and for the part
+//! polishing    updates of 4000 chains, for all data and for the part
 //! sandwich     a fit without the penalty, and three Hessians: a product and an inverse each
 //! ```
 //!
-//! Sweeps, products, inverses and sums are timed. When the fit has ended, the steps that are fits are
+//! Sweeps, updates, products, inverses and sums are timed. When the fit has ended, the steps that are fits are
 //! known better: [`Expected::update`].
 
 use crate::failure::Failure;
 use mpf_baselines::{
-    Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Polish, Recipe, Takes,
+    Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Methods, Polish, Recipe, Takes,
 };
 use mpf_core::linalg::positive_definite_inverse;
 use mpf_core::rng::stream;
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
-    Couplings, Exact, FitProgress, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States,
-    Support,
+    Couplings, Exact, FitProgress, PathOptions, Penalty, Preflight, Samples, States, Support,
 };
 use mpf_samplers::{Gibbs, Sampler};
 use ndarray::Array2;
 use std::time::{Duration, Instant};
 
-/// Evaluations of a fit whose trial says nothing, and those that a trial should have.
-const PLAIN: f64 = 60.0;
+/// Iterations of a fit whose trial says nothing, and those that a trial should have to say something.
+const PLAIN: usize = 60;
+const TELLING: usize = 12;
+/// The evaluations that a trial should have time for, and its seconds.
 const TRIED: f64 = 30.0;
-/// The part of all fits that a trial may take, and its least and most seconds.
-const TRIAL: f64 = 0.1;
-const TRIAL_SECONDS: (f64, f64) = (0.05, 0.3);
+const TRIAL_SECONDS: f64 = 0.3;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
 /// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
-/// The seconds of the trial of a path, and the evaluations of all samples that it should have.
-const PATH_SECONDS: f64 = 0.5;
-const PATH_TRIED: f64 = 600.0;
-/// Chains that polishing sweeps in an update.
-const POLISHED: f64 = 4000.0;
+/// The part of the λ's of a path that is tried before the score rises for good.
+const TRIED_LAMBDAS: f64 = 0.8;
+/// Chains that polishing sweeps in an update, and those that are tried.
+const POLISHED: usize = 4000;
+const POLISHING_TRIED: usize = 1024;
 /// Sweeps of annealed importance sampling.
 const ANNEALING: f64 = 2e5;
 /// The most units whose states are enumerated, and that are annealed.
@@ -84,7 +82,7 @@ impl Expected {
             recipe,
             samples,
             states: states.unwrap_or(samples.states()),
-            evaluation: preflight.seconds / PLAIN,
+            evaluation: preflight.seconds / PLAIN as f64,
             most: TRIAL_OF_LIMIT * limit,
         };
         let fits = match &recipe.choose {
@@ -104,14 +102,15 @@ impl Expected {
         } else {
             (0.0, 0.0)
         };
-        let updates = |n: usize| {
-            let once = n as f64 * POLISHED * sweep;
-            if is_judged { 2.0 * once + log_z } else { once }
+        let updates = |n: usize| -> Result<f64, Failure> {
+            let once = n as f64 * trial.seconds_per_update()?;
+            Ok(if is_judged { 2.0 * once + log_z } else { once })
         };
         let (polished, polishing) = match recipe.polish {
-            Polish::Updates(n) => (updates(n), 0.0),
+            Polish::Updates(0) => (0.0, 0.0),
+            Polish::Updates(n) => (updates(n)?, 0.0),
             Polish::IfDrifting if recipe.last(d).describe().is_local => {
-                (0.0, updates(Polish::DEFAULT_UPDATES))
+                (0.0, updates(Polish::DEFAULT_UPDATES)?)
             }
             Polish::IfDrifting => (0.0, 0.0),
         };
@@ -152,7 +151,7 @@ impl Expected {
     }
 }
 
-fn has_penalty(recipe: &Recipe) -> bool {
+pub(super) fn has_penalty(recipe: &Recipe) -> bool {
     let options = &recipe.options;
     recipe.choose.is_some() || options.l1 > 0.0 || options.l2 != Some(0.0)
 }
@@ -166,6 +165,16 @@ struct Fits {
     last: f64,
     /// One like the last, of other samples.
     again: f64,
+}
+
+impl Fits {
+    fn equal(seconds: f64) -> Self {
+        Self {
+            all: seconds,
+            last: seconds,
+            again: seconds,
+        }
+    }
 }
 
 /// Returns the seconds that the fit of a machine is expected to take, with its starts and the one of a
@@ -182,7 +191,7 @@ pub(super) fn of_machine(
     };
     let minimizer = &mut trial.minimizer;
     let cancel = minimizer.cancel.clone();
-    let most = TRIAL_SECONDS.1.min(TRIAL_OF_LIMIT * limit);
+    let most = TRIAL_SECONDS.min(TRIAL_OF_LIMIT * limit);
     minimizer.cancel = cancel.within(most);
     minimizer.checkpoint = Checkpoint::default();
     let mut trace = Vec::new();
@@ -234,36 +243,39 @@ impl Trial<'_> {
         &self.recipe.options.minimizer.cancel
     }
 
-    /// Returns the options of a trial of so many seconds.
-    fn options(&self, method: &dyn Method, options: &MethodOptions, seconds: f64) -> MethodOptions {
+    /// Returns whether a trial has time for more than setting up.
+    fn has_time(&self) -> bool {
+        3.0 * self.evaluation < self.most
+    }
+
+    /// Returns the options of a trial.
+    fn options(&self, method: &dyn Method, options: &MethodOptions) -> MethodOptions {
         let mut options = options.clone();
         if method.describe().takes.contains(&Takes::Penalties) {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
         }
         options.minimizer.checkpoint = Checkpoint::default();
-        options.minimizer.cancel = self.cancel().within(seconds.min(self.most));
+        options.minimizer.cancel = self.cancel().within(TRIAL_SECONDS.min(self.most));
         options
     }
 
-    /// Returns the part of the samples of which `evaluations` take so many seconds: evenly spaced, and
-    /// `fewest` at least.
-    fn part(&self, evaluations: f64, seconds: f64, fewest: usize) -> Result<States, Failure> {
+    /// Returns `wanted` of the samples, or all of them: evenly spaced.
+    fn part(&self, wanted: usize) -> Result<Samples, Failure> {
         let n = self.states.n_samples();
-        let share = seconds / (evaluations * self.evaluation);
-        let wanted = ((n as f64 * share) as usize).max(fewest).clamp(1, n);
+        let wanted = wanted.clamp(1, n);
         let mut part = States::new(self.states.n_units())?;
         for k in 0..wanted {
-            part.push(
-                self.states
-                    .row((k as f64 * n as f64 / wanted as f64) as usize),
-            );
+            let at = (k as f64 * n as f64 / wanted as f64) as usize;
+            part.push(self.states.row(at));
         }
-        Ok(part)
+        Ok(Samples::new(&part)?)
     }
 
-    /// Returns how many times longer work on all samples takes than on `part`.
-    fn scale(&self, part: &Samples) -> f64 {
-        self.samples.n_distinct() as f64 / part.n_distinct() as f64
+    /// Returns the samples of which a trial has time for some evaluations.
+    fn some(&self) -> Result<Samples, Failure> {
+        let share = TRIAL_SECONDS / (TRIED * self.evaluation);
+        let wanted = (self.states.n_samples() as f64 * share) as usize;
+        self.part(wanted.max(TRIAL_SAMPLES))
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -277,54 +289,40 @@ impl Trial<'_> {
     fn fits(&self) -> Result<Fits, Failure> {
         let (recipe, options) = (self.recipe, &self.recipe.options);
         let last = recipe.last(self.samples.n_units());
-        let resamples = match recipe.errors {
-            ErrorBarsBy::Bootstrap(resamples) => resamples as f64,
-            _ => 0.0,
-        };
-        // The end of a fit with a potential is slower than its beginning.
-        let (least, most) = TRIAL_SECONDS;
-        let seconds = match options.potential {
-            Some(_) => most,
-            None => (TRIAL * PLAIN * self.evaluation * (2.0 + resamples)).clamp(least, most),
-        };
-        let part = Samples::new(&self.part(TRIED, seconds, TRIAL_SAMPLES)?)?;
+        let some = self.some()?;
         if std::ptr::addr_eq(last, recipe.method) {
-            let (all, again, _) = self.fit(last, options, &part, seconds)?;
-            return Ok(Fits {
-                all,
-                last: all,
-                again,
-            });
+            let (fits, _) = self.fit(last, options, &some)?;
+            return Ok(fits);
         }
-        let (first, _, start) = self.fit(recipe.method, &Recipe::rough(options), &part, seconds)?;
+        let (first, start) = self.fit(recipe.method, &Recipe::rough(options), &some)?;
         let refining = MethodOptions {
             start,
             ..options.clone()
         };
-        let (last, again, _) = self.fit(last, &refining, &part, seconds)?;
+        let (last, _) = self.fit(last, &refining, &some)?;
         Ok(Fits {
-            all: first + last,
-            last,
-            again,
+            all: first.all + last.all,
+            ..last
         })
     }
 
-    /// Tries one fit; returns the seconds of the whole, of one that starts from the answer to other
-    /// samples, and how far it got.
+    /// Tries one fit; also returns how far it got.
     fn fit(
         &self,
         method: &dyn Method,
         options: &MethodOptions,
         part: &Samples,
-        seconds: f64,
-    ) -> Result<(f64, f64, Option<Couplings>), Failure> {
+    ) -> Result<(Fits, Option<Couplings>), Failure> {
         let d = self.samples.n_units();
         if method.describe().takes.contains(&Takes::Damping) {
             let seconds = PER_ROTATION * (d as f64).powi(3);
-            return Ok((seconds, seconds, None));
+            return Ok((Fits::equal(seconds), None));
         }
-        let scale = self.scale(part);
-        let options = self.options(method, options, seconds);
+        if !self.has_time() {
+            return Ok((Fits::equal(PLAIN as f64 * self.evaluation), None));
+        }
+        let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
+        let options = self.options(method, options);
         let mut trace = Vec::new();
         let clock = Instant::now();
         let fit = method.fit(part, &options, &mut |at| trace.push(Point::new(at)));
@@ -336,102 +334,80 @@ impl Trial<'_> {
         let minimizer = &options.minimizer;
         let tolerance = minimizer.gradient_tolerance;
         let (what, total) = method.steps(d, &options);
+        let whole = match (total, trace.last()) {
+            _ if is_whole => seconds,
+            (_, None) => PLAIN as f64 * self.evaluation / scale,
+            (Some(total), Some(at)) => at.seconds_of(total),
+            (None, Some(at)) => {
+                let plain = at.seconds_of(PLAIN);
+                let end = seconds_to(tolerance, &trace).unwrap_or(plain);
+                end.min(at.seconds_of(minimizer.max_iterations))
+            }
+        };
+        let all = scale * whole.max(seconds);
         // Of fits that do not go down to a tolerance, the start does not matter.
-        let again = match (what, trace.first()) {
+        let part = match (what, trace.first()) {
             ("iterations", Some(first)) if options.potential.is_none() => {
                 part_of_fit(tolerance, first.residual, self.samples.n_effective())
             }
             _ => 1.0,
         };
-        if is_whole {
-            let whole = scale * seconds;
-            return Ok((whole, again * whole, couplings));
-        }
-        let whole = match total {
-            Some(total) => trace.last().map(|at| at.seconds_of(total)),
-            None => seconds_to(tolerance, &trace),
+        let fits = Fits {
+            all,
+            last: all,
+            again: part * all,
         };
-        let most = match (what, trace.last()) {
-            ("units" | "updates", _) | (_, None) => f64::INFINITY,
-            (_, Some(at)) => at.seconds_of(minimizer.max_iterations),
-        };
-        let whole = whole.map_or(PLAIN * self.evaluation, |whole| scale * whole);
-        let whole = whole.max(seconds).min(scale * most);
-        Ok((whole, again * whole, couplings))
+        Ok((fits, couplings))
     }
 
-    /// Tries the choice of a penalty on some of the samples, with two folds.
+    /// Tries a step along a path of penalties, near λ = 1/√M, where noise ends. Fits of all data and of
+    /// the folds, of which each leaves out one part, are as much work as one of all data for every fold.
     fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
-        const FOLDS: usize = 2;
         let method = self.recipe.last(self.samples.n_units());
-        let states = self.part(PATH_TRIED, PATH_SECONDS, TRIAL_SAMPLES)?;
-        let part = Samples::new(&states)?;
-        let options = self.options(method, &self.recipe.options, PATH_SECONDS);
-        let path = PenaltyPath::new(PathOptions {
-            n_folds: FOLDS,
-            ..choose.clone()
-        })?;
-        let (clock, mut ends) = (Instant::now(), Vec::new());
-        let found = method.cross_validate(&path, &states, &options, &mut |_| {
-            ends.push(clock.elapsed().as_secs_f64());
-        });
-        self.check()?;
-        let begins = [0.0].iter().chain(&ends);
-        let steps: Vec<f64> = ends.iter().zip(begins).map(|(end, at)| end - at).collect();
-        let n_folds = choose.n_folds as f64;
-        // All data and the folds, of which each leaves out one part.
-        let work = self.scale(&part) * n_folds / FOLDS as f64;
-        let share = self.states.n_samples() as f64 / states.n_samples() as f64;
-        let best = found.ok().and_then(|found| {
-            let chosen = found.chosen().lambda;
-            found.path.iter().position(|point| point.lambda == chosen)
-        });
-        let n_lambdas = lambdas_tried(choose, best, share);
-        let all = seconds_of_path(choose, &steps, n_lambdas).map_or_else(
-            || PLAIN * self.evaluation * n_folds * n_lambdas / 4.0,
-            |seconds| work * seconds,
-        );
-        // The last fits are the longest.
-        let last = 2.0 * all / (n_lambdas * n_folds);
+        let some = self.some()?;
+        let mut options = self.recipe.options.clone();
+        let lambda = 1.0 / self.samples.n_effective().sqrt();
+        let ratio = choose.smallest.powf(1.0 / choose.n_lambdas as f64);
+        let set = |options: &mut MethodOptions, lambda: f64| match choose.penalty {
+            Penalty::L1 => options.l1 = lambda,
+            Penalty::L2 => options.l2 = Some(lambda),
+        };
+        set(&mut options, lambda);
+        let (fits, start) = self.fit(method, &options, &some)?;
+        set(&mut options, ratio * lambda);
+        options.start = start;
+        let (step, _) = self.fit(method, &options, &some)?;
+        let n_fits = TRIED_LAMBDAS * (choose.n_lambdas * choose.n_folds) as f64;
         Ok(Fits {
-            all,
-            last,
-            again: last,
+            all: n_fits * step.all,
+            ..fits
         })
     }
-}
 
-/// Returns ln of the ratio of two successive λ's.
-fn log_ratio(path: &PathOptions) -> f64 {
-    -path.smallest.ln() / (path.n_lambdas.max(2) - 1) as f64
-}
-
-/// Returns how many λ's are tried for `share` times the samples of a trial in which the one of index
-/// `best` was chosen.
-fn lambdas_tried(path: &PathOptions, best: Option<usize>, share: f64) -> f64 {
-    let most = path.n_lambdas as f64;
-    let Some(best) = best else {
-        return most;
-    };
-    let power = match path.penalty {
-        Penalty::L1 => 0.5,
-        Penalty::L2 => 1.0,
-    };
-    let further = power * share.ln() / log_ratio(path);
-    (best as f64 + 1.0 + further + path.patience as f64).clamp(1.0, most)
-}
-
-/// Returns the seconds of `n_lambdas` steps like `steps`, the first of them. Those beyond take longer with
-/// the root of 1/λ, as the condition of a ridge does. `None` without any step.
-fn seconds_of_path(path: &PathOptions, steps: &[f64], n_lambdas: f64) -> Option<f64> {
-    let known = steps.len().min(n_lambdas.ceil() as usize);
-    let first: f64 = steps[..known].iter().sum();
-    let some = &steps[steps.len().saturating_sub(3)..];
-    let last = some.iter().sum::<f64>() / some.len() as f64;
-    let growth = (0.5 * log_ratio(path)).exp();
-    let beyond = (n_lambdas.ceil() as usize).saturating_sub(known) as i32;
-    let rest = (1..=beyond).map(|k| last * growth.powi(k)).sum::<f64>();
-    (known > 0).then_some(first + rest)
+    /// Tries two updates of polishing.
+    fn seconds_per_update(&self) -> Result<f64, Failure> {
+        const UPDATES: usize = 2;
+        if !self.has_time() {
+            return Ok(0.0);
+        }
+        let chains = POLISHED.min(self.states.n_samples());
+        let tried = chains.min(POLISHING_TRIED);
+        let part = self.part(tried)?;
+        let Some(method) = Methods::default().find("cd") else {
+            return Ok(0.0);
+        };
+        let options = MethodOptions {
+            updates: UPDATES,
+            support: self.recipe.options.support.clone(),
+            ..Default::default()
+        };
+        let options = self.options(method, &options);
+        let clock = Instant::now();
+        let _ = method.fit(&part, &options, &mut |_| {});
+        self.check()?;
+        let seconds = clock.elapsed().as_secs_f64() / UPDATES as f64;
+        Ok(seconds * chains as f64 / tried as f64)
+    }
 }
 
 /// Returns the part of a fit, from a residual of `first` down to `tolerance`, that one takes which starts
@@ -465,14 +441,15 @@ impl Point {
 
     /// Returns the seconds of so many iterations like those so far.
     fn seconds_of(self, iterations: usize) -> f64 {
-        self.seconds * iterations as f64 / self.iteration.max(1) as f64
+        // The start is evaluated too.
+        self.seconds * (iterations as f64 + 1.0) / (self.iteration as f64 + 1.0)
     }
 }
 
 /// Returns when the residual falls to `tolerance`, if it goes on as in the second half of the trial: by
-/// the same factor in the same time. `None` if it did not fall there.
+/// the same factor in the same time. `None` if it did not fall there, and after few iterations.
 fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
-    let end = trace.last()?.seconds;
+    let end = trace.last().filter(|at| at.iteration >= TELLING)?.seconds;
     let lowest = |before: f64| {
         let points = trace.iter().filter(|at| at.seconds <= before);
         points.map(|at| at.residual).fold(f64::INFINITY, f64::min)
@@ -508,8 +485,7 @@ fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failur
     let means = samples.means();
     let varying = means.iter().filter(|m| **m > 0.0 && **m < 1.0).count();
     let d = varying.max(1) as f64;
-    let share = d / n_units as f64;
-    let n_couplings = share * share * recipe.options.support.most_pairs(n_units) as f64;
+    let n_couplings = n_determined(recipe, samples)? as f64;
     let row = 1.0 + 2.0 * n_couplings / d;
     let n = samples.n_observed() as f64;
     let threads = rayon::current_num_threads() as f64;
@@ -540,6 +516,15 @@ fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failur
     };
     let influences = n * influences * product / threads / HESSIANS;
     Ok(products + inverses + influences)
+}
+
+/// Returns how many couplings have error bars by the sandwich.
+pub(super) fn n_determined(recipe: &Recipe, samples: &Samples) -> Result<usize, Failure> {
+    let pairs = recipe.options.support.pairs(samples.n_units())?;
+    Ok(pairs
+        .iter()
+        .filter(|(i, j)| samples.determine(*i, *j))
+        .count())
 }
 
 /// Times sweeps of one chain over a model with the means of `samples` and couplings too weak to
@@ -585,7 +570,7 @@ mod tests {
         let whole = seconds_to(1e-6, &trace).unwrap();
         assert!((whole - 0.6).abs() < 1e-9, "{whole}");
         assert_eq!(seconds_to(0.5, &trace), Some(0.2));
-        assert_eq!(trace[20].seconds_of(200), 2.0);
+        assert_eq!(trace[20].seconds_of(209), 2.0);
         let still: Vec<Point> = trace
             .iter()
             .map(|at| Point {
@@ -595,31 +580,7 @@ mod tests {
             .collect();
         assert_eq!(seconds_to(1e-6, &still), None);
         assert_eq!(seconds_to(1e-6, &[]), None);
-    }
-
-    #[test]
-    fn paths_of_more_samples_are_longer() {
-        let ridge = PathOptions {
-            penalty: Penalty::L2,
-            n_lambdas: 31,
-            smallest: 1e-3,
-            patience: 3,
-            ..Default::default()
-        };
-        // Ten steps a decade: a tenth of the samples ends ten steps sooner, or five with λ₁.
-        assert!((lambdas_tried(&ridge, Some(5), 10.0) - 19.0).abs() < 1e-9);
-        let lasso = PathOptions {
-            penalty: Penalty::L1,
-            ..ridge.clone()
-        };
-        assert!((lambdas_tried(&lasso, Some(5), 10.0) - 14.0).abs() < 1e-9);
-        assert_eq!(lambdas_tried(&ridge, Some(30), 10.0), 31.0);
-        assert_eq!(lambdas_tried(&ridge, None, 10.0), 31.0);
-        // The fourth step is longer than the third by the root of a tenth of a decade.
-        let seconds = seconds_of_path(&ridge, &[1.0; 3], 4.0).unwrap();
-        assert!((seconds - 3.0 - 10f64.powf(0.05)).abs() < 1e-9);
-        assert_eq!(seconds_of_path(&ridge, &[1.0, 2.0, 4.0], 2.0), Some(3.0));
-        assert_eq!(seconds_of_path(&ridge, &[], 4.0), None);
+        assert_eq!(seconds_to(1e-6, &trace[..TELLING]), None);
     }
 
     #[test]

@@ -152,6 +152,15 @@ fn names_and_numbers_that_cannot_work_are_found_before_the_work() {
         );
         assert!(!path.join("m.json").exists());
     }
+    // 820 parameters, or fewer if some pairs are not determined, and 200 samples.
+    for (options, expected) in [
+        ("--block-length 0", "a block has samples"),
+        ("--errors sandwich", "only 200 samples"),
+    ] {
+        let outcome = mpf(path, &format!("fit r.npy --method pl {options} -o m.json"));
+        assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
+    }
     for option in ["--tolerance", "--max-seconds", "--memory-limit"] {
         for number in ["inf", "nan", "-1"] {
             let outcome = mpf(path, &format!("{fit} -o m.json {option}={number}"));
@@ -279,6 +288,23 @@ fn the_time_limit_is_that_of_all_steps() {
         outcome.stderr
     );
     assert!(!path.join("m.json").exists());
+}
+
+#[test]
+fn a_comparison_ends_at_the_time_limit() {
+    let folder = folder(2000);
+    for options in [
+        "--methods cd --updates 100000000 --max-seconds 2",
+        "--max-seconds 0",
+    ] {
+        let outcome = mpf(folder.path(), &format!("compare r.npy {options}"));
+        assert_eq!(outcome.code, 1, "{options}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("passed before there was a result"),
+            "{options}: {}",
+            outcome.stderr
+        );
+    }
 }
 
 /// Tuning a ladder of many units hears nothing: the program ends all the same.

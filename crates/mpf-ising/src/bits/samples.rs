@@ -276,6 +276,12 @@ impl Samples {
         }
     }
 
+    /// Returns whether all joint values of two units occur. Otherwise the samples do not determine their
+    /// coupling: without a penalty it has no finite optimum.
+    pub fn determine(&self, i: usize, j: usize) -> bool {
+        self.joint_values(i, j) == 0b1111
+    }
+
     /// Returns which of the four joint values (x_i, x_j) = 00, 10, 01, 11 occur, as a bit each.
     pub(crate) fn joint_values(&self, i: usize, j: usize) -> u8 {
         let n = self.n_distinct();

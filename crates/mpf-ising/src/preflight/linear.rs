@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::bits::Samples;
 use crate::error::Error;
-use mpf_core::Cancel;
+use mpf_core::{Cancel, StopReason};
 use rayon::prelude::*;
 
 /// A unit is linear in others if they explain its variance up to this share.
@@ -37,7 +37,8 @@ struct Factor {
     rows: Vec<Vec<f64>>,
 }
 
-/// Returns the units among `units` that are linear functions of earlier ones.
+/// Returns the units among `units` that are linear functions of earlier ones; those found in time, if
+/// `cancel` has a limit.
 pub(super) fn linear_units(
     samples: &Samples,
     units: &[usize],
@@ -48,8 +49,10 @@ pub(super) fn linear_units(
     let mut factor = Factor::default();
     let mut found = Vec::new();
     for step in units.chunks(STEP) {
-        if cancel.is_cancelled() {
-            return Err(Error::Cancelled);
+        match cancel.reason() {
+            None => {}
+            Some(StopReason::TimeLimit) => break,
+            Some(_) => return Err(Error::Cancelled),
         }
         let panels = step.par_chunks(PANEL);
         let solved: Vec<Vec<Lane>> = panels.map(|p| factor.solve(p, covariance)).collect();
@@ -219,5 +222,9 @@ mod tests {
         let samples = Samples::new(&states).unwrap();
         let outcome = linear_units(&samples, &[0, 1], &stopped);
         assert!(matches!(outcome, Err(Error::Cancelled)));
+        // A limit of time leaves out the rest.
+        let late = Cancel::new().within(0.0);
+        let outcome = linear_units(&samples, &[0, 1], &late);
+        assert!(outcome.is_ok_and(|found| found.is_empty()));
     }
 }

@@ -17,6 +17,8 @@ use rayon::prelude::*;
 
 /// Samples, or blocks, that are multiplied together.
 const TILE: usize = 64;
+/// Tiles whose sums are held at a time.
+const HELD_TILES: usize = 64;
 
 /// The most often that a Newton step is halved.
 const MOST_HALVINGS: usize = 12;
@@ -135,6 +137,26 @@ impl<'a> Scores<'a> {
     fn check_cancel(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Computes the parts of `n_tiles` tiles in parallel, and adds them in their order. Few are held at a
+    /// time.
+    fn add_up<T: Send>(
+        &self,
+        n_tiles: usize,
+        of_tile: impl Fn(usize) -> T + Sync,
+        mut add: impl FnMut(T),
+    ) -> Result<()> {
+        for first in (0..n_tiles).step_by(HELD_TILES) {
+            let some = first..n_tiles.min(first + HELD_TILES);
+            let parts = some.into_par_iter().map(|tile| {
+                self.check_cancel()?;
+                Ok(of_tile(tile))
+            });
+            let parts: Vec<T> = parts.collect::<Result<_>>()?;
+            parts.into_iter().for_each(&mut add);
         }
         Ok(())
     }
@@ -299,20 +321,16 @@ impl<'a> Scores<'a> {
     pub(super) fn newton_step(&self, inverse: &Inverse) -> Result<NewtonStep> {
         let n = self.states.n_samples();
         let width = self.starts[self.neighbours.len()];
-        let tiles: Vec<_> = (0..n.div_ceil(TILE))
-            .into_par_iter()
-            .map(|tile| {
-                self.check_cancel()?;
-                let mut rows = Array2::zeros((1, width));
-                let mut spins = vec![0.0; self.neighbours.len()];
-                for m in tile * TILE..n.min((tile + 1) * TILE) {
-                    self.add_score(m, &mut spins, rows.row_mut(0));
-                }
-                Ok(rows)
-            })
-            .collect::<Result<_>>()?;
-        let mut slope = Array2::zeros((1, width));
-        tiles.iter().for_each(|tile| slope += tile);
+        let mut slope = Array2::<f64>::zeros((1, width));
+        let of_tile = |tile: usize| {
+            let mut rows = Array2::zeros((1, width));
+            let mut spins = vec![0.0; self.neighbours.len()];
+            for m in tile * TILE..n.min((tile + 1) * TILE) {
+                self.add_score(m, &mut spins, rows.row_mut(0));
+            }
+            rows
+        };
+        self.add_up(n.div_ceil(TILE), of_tile, |tile| slope += &tile)?;
         slope /= n as f64;
         let (h, k) = self.influences(&slope, inverse, &self.joint_places());
         let changes = h.iter().chain(&k);
@@ -399,30 +417,20 @@ impl<'a> Scores<'a> {
         };
         let tiles = n_blocks.div_ceil(TILE);
         // At a penalised minimum the scores do not average to zero.
-        let sums: Vec<_> = (0..tiles)
-            .into_par_iter()
-            .map(|tile| {
-                self.check_cancel()?;
-                Ok(scores(tile).sum_axis(ndarray::Axis(0)))
-            })
-            .collect::<Result<_>>()?;
         let mut mean = ndarray::Array1::<f64>::zeros(width);
-        sums.iter().for_each(|sum| mean += sum);
+        let sum = |tile| scores(tile).sum_axis(ndarray::Axis(0));
+        self.add_up(tiles, sum, |sum| mean += &sum)?;
         mean /= n as f64;
-        let partials: Vec<Squares> = (0..tiles)
-            .into_par_iter()
-            .map(|tile| {
-                self.check_cancel()?;
-                let mut rows = scores(tile);
-                for (k, mut row) in rows.rows_mut().into_iter().enumerate() {
-                    let length = part(n, n_blocks, tile * TILE + k).len();
-                    row.scaled_add(-(length as f64), &mean);
-                }
-                Ok(self.squared_influences(&rows, inverse, &places))
-            })
-            .collect::<Result<_>>()?;
         let mut total = Squares::zeros(self);
-        partials.iter().for_each(|part| total.add(part));
+        let squares = |tile| {
+            let mut rows = scores(tile);
+            for (k, mut row) in rows.rows_mut().into_iter().enumerate() {
+                let length = part(n, n_blocks, tile * TILE + k).len();
+                row.scaled_add(-(length as f64), &mean);
+            }
+            self.squared_influences(&rows, inverse, &places)
+        };
+        self.add_up(tiles, squares, |part| total.add(&part))?;
         if !total.is_finite() {
             return Err(Error::NoErrorBars {
                 reason: "the slopes of single samples overflow at couplings so large",

@@ -55,7 +55,7 @@ impl<E: Estimator> Fitter<E> {
         pairs.retain(|&(i, j)| varies(i) && varies(j));
         let (mut free, undetermined): (Vec<_>, Vec<_>) = pairs
             .into_iter()
-            .partition(|&(i, j)| samples.joint_values(i, j) == 0b1111);
+            .partition(|&(i, j)| samples.determine(i, j));
         let at_once = match self.options().mode {
             Mode::Joint => d + free.len(),
             Mode::NodeWise => d,
