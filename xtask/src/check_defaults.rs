@@ -14,7 +14,8 @@ use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Boundary, Couplings, Exact, Lattice, States, mosaic_couplings};
 use mpf_report::text::duration;
 use mpf_samplers::{
-    AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs, annealed_log_z,
+    AnnealedEstimate, AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs,
+    annealed_log_z,
 };
 use ndarray::Array2;
 use rand_distr::{Distribution, Normal};
@@ -179,22 +180,32 @@ fn score(
     let seconds = clock.elapsed().as_secs_f64();
     let energy: f64 = test.rows().map(|row| couplings.energy(row)).sum();
     let energy = energy / test.n_samples() as f64;
-    let (log_z, error) = if couplings.n_units() <= Exact::MAX_UNITS {
-        (Exact::new(&couplings)?.log_z(), 0.0)
-    } else {
-        let annealed = AnnealedOptions {
-            n_levels: args.levels,
-            cancel: cancel.clone(),
-            ..Default::default()
-        };
-        let found = annealed_log_z(&couplings, &annealed)?;
-        (found.log_z, found.standard_error)
-    };
+    let found = log_z(&couplings, &annealed(args, cancel))?;
     let bits = std::f64::consts::LN_2;
     Ok(Score {
-        bits: (energy + log_z) / bits,
-        error: error / bits,
+        bits: (energy + found.log_z) / bits,
+        error: found.standard_error / bits,
         seconds,
+    })
+}
+
+fn annealed(args: &Args, cancel: &Cancel) -> AnnealedOptions {
+    AnnealedOptions {
+        n_levels: args.levels,
+        cancel: cancel.clone(),
+        ..Default::default()
+    }
+}
+
+/// Enumerates up to 24 units, and anneals beyond.
+fn log_z(couplings: &Couplings, annealed: &AnnealedOptions) -> Result<AnnealedEstimate> {
+    if couplings.n_units() > Exact::MAX_UNITS {
+        return Ok(annealed_log_z(couplings, annealed)?);
+    }
+    Ok(AnnealedEstimate {
+        log_z: Exact::new(couplings)?.log_z(),
+        standard_error: 0.0,
+        effective_chains: f64::INFINITY,
     })
 }
 

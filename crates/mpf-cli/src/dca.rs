@@ -228,7 +228,6 @@ fn most_sequences(text: &[u8]) -> u64 {
 }
 
 fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure> {
-    let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
     let alphabet = args.alphabet.as_deref().map(|name| match name {
         "protein" => Ok(Alphabet::protein()),
         "rna" => Ok(Alphabet::rna()),
@@ -272,7 +271,18 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
         sequences.saturating_add(product(&[3, text.len() as u64])),
         "read fewer sequences; --memory-limit sets another limit",
     )?;
-    Alignment::read(&text, &options).map_err(wrong)
+    Alignment::read(&text, &options).map_err(|error| {
+        let is_letter = matches!(error, mpf_potts::Error::Letter { .. });
+        let failure = Failure::at(&args.family, error);
+        if is_letter {
+            failure.hint(
+                "--alphabet takes protein, rna, dna, binary or the letters themselves, the gap first: \
+                 --alphabet -ABC",
+            )
+        } else {
+            failure
+        }
+    })
 }
 
 /// Returns the options of the fit, whose memory was checked.

@@ -5,15 +5,17 @@
 //! halves, as the model has the errors of the first), and the log-likelihood. The last but one column is what
 //! the model adds where no sample of the first half is.
 
-use super::{Args, recipe};
+use super::{Args, annealed, log_z, recipe};
 use crate::Result;
 use crate::output::markdown_table;
-use mpf_baselines::{Measure, Recipe, block_length, log_scores};
+use mpf_baselines::{Recipe, block_length};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{CountPotential, States, block_mean};
-use mpf_samplers::{ChainOptions, ChainRunner, Gibbs};
+use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, Gibbs};
 use serde::{Deserialize, Serialize};
 
+/// Chains of the annealing: as many as it takes to know ln Z better than the mean of the samples.
+const CHAINS: usize = 1000;
 /// The largest number that is compared by itself.
 const MOST: usize = 15;
 
@@ -27,9 +29,9 @@ const MODELS: [&str; 3] = [
 #[derive(Serialize, Deserialize)]
 struct Found {
     shares: Vec<f64>,
-    /// ln p of every sample of the second half, or its pseudolikelihood.
+    /// ln p of every sample of the second half.
     scores: Vec<f64>,
-    /// The error of ln Z, if there is one.
+    /// The error of ln Z, if it can be believed.
     error: Option<f64>,
     rhat: f64,
 }
@@ -59,7 +61,7 @@ pub(super) fn table(
         let mut ising = None;
         for model in MODELS {
             let found = checkpoint.unit(format!("{name}: counts, {model}"), |_| {
-                find(model, &training, &test, args.draws, cancel)
+                find(model, &training, &test, args, cancel)
             })?;
             if cancel.is_cancelled() {
                 return Ok(None);
@@ -115,7 +117,7 @@ fn find(
     model: &str,
     training: &States,
     test: &States,
-    draws: usize,
+    args: &Args,
     cancel: &Cancel,
 ) -> Result<Found> {
     let mut recipe = recipe("default", cancel);
@@ -126,13 +128,17 @@ fn find(
         recipe = Recipe::alone(recipe.method, recipe.options);
     }
     let couplings = recipe.fit(training)?.fit.couplings;
-    let (scores, measure) = log_scores(&couplings, test, 0, cancel)?;
-    let error = match measure {
-        Measure::LogLikelihood { log_z } => Some(log_z.standard_error),
-        Measure::Pseudolikelihood => None,
-    };
+    let log_z = log_z(
+        &couplings,
+        &AnnealedOptions {
+            n_chains: CHAINS,
+            ..annealed(args, cancel)
+        },
+    )?;
+    let scores = test.rows().map(|row| -couplings.energy(row) - log_z.log_z);
+    let is_reliable = log_z.effective_chains >= 10.0;
     let chains = ChainOptions {
-        n_draws: draws / 8,
+        n_draws: args.draws / 8,
         n_chains: 8,
         thinning: 10,
         cancel: cancel.clone(),
@@ -141,8 +147,8 @@ fn find(
     let run = ChainRunner::new(chains)?.run(&Gibbs::new(&couplings)?)?;
     Ok(Found {
         shares: shares(&run.pooled()),
-        scores,
-        error,
+        scores: scores.collect(),
+        error: is_reliable.then_some(log_z.standard_error),
         rhat: run.diagnose(&couplings)?.n_active.rhat,
     })
 }

@@ -26,7 +26,12 @@ pub struct DcaArgs {
     #[arg(long, value_name = "NAME", help_heading = "Alignment")]
     pub(super) focus: Option<String>,
     /// protein, rna, dna, binary, or the letters themselves, the gap first; by default guessed
-    #[arg(long, value_name = "LETTERS", help_heading = "Alignment")]
+    #[arg(
+        long,
+        value_name = "LETTERS",
+        allow_hyphen_values = true,
+        help_heading = "Alignment"
+    )]
     pub(super) alphabet: Option<String>,
     /// Sequences that differ in at most this part of the sites share a weight; -1 gives all the
     /// weight 1
