@@ -55,7 +55,6 @@ pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         Some(path) => console.beside(path)?,
         None => console,
     };
-    args.check()?;
     check_files(args)?;
     explore(args, console, cancel, |outcome| {
         let summary = outcome.summary(args);
@@ -113,6 +112,7 @@ pub(crate) fn fit_codes(
     show: impl Fn(FitProgress) + Sync,
 ) -> Result<Fit, Failure> {
     let wrong = |error: mpf_potts::Error| Failure::input(error.to_string());
+    args.check()?;
     let weights = weights.map_or_else(
         || sequence_weights(codes, n_sites, args.theta),
         <[f64]>::to_vec,
@@ -133,6 +133,7 @@ fn explore<T>(
     cancel: &Cancel,
     deliver: impl FnOnce(&Outcome<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    args.check()?;
     let distances = args.structure.as_deref();
     let distances = distances
         .map(|path| read_distances(path, args))
@@ -228,6 +229,7 @@ fn most_sequences(text: &[u8]) -> u64 {
 }
 
 fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure> {
+    let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
     let alphabet = args.alphabet.as_deref().map(|name| match name {
         "protein" => Ok(Alphabet::protein()),
         "rna" => Ok(Alphabet::rna()),
@@ -271,17 +273,12 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
         sequences.saturating_add(product(&[3, text.len() as u64])),
         "read fewer sequences; --memory-limit sets another limit",
     )?;
-    Alignment::read(&text, &options).map_err(|error| {
-        let is_letter = matches!(error, mpf_potts::Error::Letter { .. });
-        let failure = Failure::at(&args.family, error);
-        if is_letter {
-            failure.hint(
-                "--alphabet takes protein, rna, dna, binary or the letters themselves, the gap first: \
-                 --alphabet -ABC",
-            )
-        } else {
-            failure
-        }
+    Alignment::read(&text, &options).map_err(|error| match error {
+        mpf_potts::Error::Letter { .. } => wrong(error).hint(
+            "--alphabet takes protein, rna, dna, binary or the letters themselves, the gap first: \
+             --alphabet -ABC",
+        ),
+        _ => wrong(error),
     })
 }
 

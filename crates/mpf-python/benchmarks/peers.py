@@ -1,10 +1,10 @@
 """Measures the packages that a Python user would take, beside this one, in one run.
 
-    python benchmarks/peers.py [--quick] [--only PART]
+    python benchmarks/peers.py [--quick] [--only PART] [X.npy ...]
 
 Prints the time of each fit and its held-out log-likelihood, in nats per sample. A package that is not
 installed is left out: `pip install scikit-learn python-picard coniii`. The program `mpf`, if MPF_PROGRAM
-names it, fits the same data as the package.
+names it, fits the same data as the package, and the files that are named.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def ica(quick: bool, picards: bool = False) -> None:
         row("scikit-learn, FastICA", seconds, likelihood(fitted.components_))
 
 
-def program(quick: bool) -> None:
+def program(quick: bool, files: list[str]) -> None:
     """Compares fits of the package with those of the program, which also reads and writes files."""
     mpf = os.environ.get("MPF_PROGRAM")
     if not mpf:
@@ -243,21 +243,18 @@ def program(quick: bool) -> None:
     quietly = {"check": True, "capture_output": True}
     start = statistics.median(timed(lambda: subprocess.run([mpf, "--version"], **quietly))[1] for _ in range(9))
     print(f"\nSeconds of the same fit, medians of alternating runs; the program without its start, {start:.4f} s\n")
-    print(f"| {'':34} | {'mpf fit':>9} | {'Python':>9} | ratio |")
-    print(f"| {'-' * 34} | {'-' * 8}: | {'-' * 8}: | ----: |")
-    for n_units, n_samples, options in [
-        (20, 20_000, {}),
-        (60, 20_000, {"method": "mpf", "held_out": 0, "polish": 0}),
-        (200, 50_000, {"method": "mpf", "held_out": 0, "polish": 0}),
-    ][: 2 if quick else 3]:
-        X = np.random.default_rng(0).random((n_samples, n_units)) < 0.3
-        X[:, 1::2] ^= X[:, ::2] & (np.random.default_rng(1).random((n_samples, n_units // 2)) < 0.3)
-        X = X.astype(np.uint8)
+    print(f"| {'':40} | {'mpf fit':>9} | {'Python':>9} | ratio |")
+    print(f"| {'-' * 40} | {'-' * 8}: | {'-' * 8}: | ----: |")
+    alone = {"method": "mpf", "held_out": 0, "polish": 0}
+    synthetic = [(20, 20_000, {}), (60, 20_000, alone), (200, 50_000, alone)][: 2 if quick else 3]
+    data = [(Path(file).stem, np.load(file), {}) for file in files]
+    data += [("synthetic", pairs(n_samples, n_units), options) for n_units, n_samples, options in synthetic]
+    for name, X, options in data:
         with tempfile.TemporaryDirectory() as folder:
-            data, model = Path(folder) / "x.npy", Path(folder) / "m.json"
-            np.save(data, X)
+            file, model = Path(folder) / "x.npy", Path(folder) / "m.json"
+            np.save(file, X)
             words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-            command = [mpf, "fit", str(data), "-o", str(model), "--force", "--quiet", *words]
+            command = [mpf, "fit", str(file), "-o", str(model), "--force", "--quiet", *words]
             theirs, ours = [], []
             for _ in range(3 if quick else 7):
                 theirs.append(timed(lambda: subprocess.run(command, **quietly))[1] - start)
@@ -265,8 +262,15 @@ def program(quick: bool) -> None:
                 ours.append(seconds)
             assert fitted.couplings_.tobytes() == Ising.from_file(model).couplings_.tobytes()
         a, b = statistics.median(theirs), statistics.median(ours)
-        name = f"{n_units} units, {n_samples} samples{', MPF alone' if options else ', default'}"
-        print(f"| {name:34} | {a:9.3f} | {b:9.3f} | {b / a:5.2f} |")
+        name = f"{name}, {X.shape[0]} x {X.shape[1]}, {'MPF alone' if options else 'default'}"
+        print(f"| {name:40} | {a:9.3f} | {b:9.3f} | {b / a:5.2f} |", flush=True)
+
+
+def pairs(n_samples: int, n_units: int) -> np.ndarray:
+    """Returns units of which every second depends on the one before it."""
+    X = np.random.default_rng(0).random((n_samples, n_units)) < 0.3
+    X[:, 1::2] ^= X[:, ::2] & (np.random.default_rng(1).random((n_samples, n_units // 2)) < 0.3)
+    return X.astype(np.uint8)
 
 
 PARTS = {
@@ -274,13 +278,14 @@ PARTS = {
     "rbm": machines,
     "ica": ica,
     "picard": lambda quick: ica(quick, picards=True),
-    "program": program,
+    "program": lambda quick: program(quick, arguments.files),
 }
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less data")
     parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("files", nargs="*", help="data that the program and the package fit")
     arguments = parser.parse_args()
     print(f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     for title, work in PARTS.items():

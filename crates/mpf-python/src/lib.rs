@@ -21,6 +21,8 @@ mod _native {
     #[cfg(debug_assertions)]
     #[pymodule_export]
     use super::run::_panic;
+    #[pymodule_export]
+    use super::run::in_python;
 
     use super::*;
 

@@ -4,6 +4,7 @@ use mpf_cli::embed::{FAILED, Failure, Step};
 use mpf_core::Cancel;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +17,22 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// What stands in Python for options that have no parameter of their name, or one of other form.
-const INSTEAD: [(&str, &str); 8] = [
+const INSTEAD: [(&str, &str); 15] = [
+    ("--assume", "assume=\"binary\" or \"spins\""),
     ("--binarize", "binarize=True, or a threshold"),
+    ("--checkpoint", "in the program `mpf` alone"),
     ("--counts", "sample_weight"),
+    ("--drop", "numpy.delete(X, column, axis=1)"),
     ("--force", "force=True"),
     ("--levels", "levels=(a, b)"),
-    ("--missing", "missing=\"drop\" or \"mask\""),
+    (
+        "--missing",
+        "missing=\"drop\" or \"mask\", and a missing entry is NaN",
+    ),
+    ("--model ising", "Ising"),
+    ("--model k-pairwise", "KPairwise"),
+    ("--model rbm", "RBM"),
+    ("--nodewise", "nodewise=True"),
     ("--seed", "random_state"),
     ("--spins", "spins=True"),
     ("--transpose", "X.T"),
@@ -32,20 +43,34 @@ pub fn hide_bars() {
     mpf_cli::embed::hide_bars();
 }
 
+/// Adds what the options in a message of the command line are in Python, where that is not their name.
+#[pyfunction]
+pub fn in_python(message: String) -> String {
+    let special = INSTEAD
+        .iter()
+        .filter(|(option, _)| message.contains(option));
+    let special = special.map(|(option, python)| format!("{option} is {python}"));
+    let words = message.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    let parameters = words.filter_map(|word| {
+        let name = word.strip_prefix("--").filter(|name| name.contains('-'))?;
+        Some(format!("{word} is {}", name.replace('-', "_")))
+    });
+    let all: BTreeSet<String> = special.chain(parameters).collect();
+    match all.is_empty() {
+        true => message,
+        false => {
+            let all = Vec::from_iter(all).join("; ");
+            format!("{message}\nin Python: {all}")
+        }
+    }
+}
+
 /// Makes a Python exception, with the words of the command line.
 pub fn exception(failure: &Failure) -> PyErr {
-    let mut text = match &failure.hint {
+    let text = in_python(match &failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
         None => failure.message.clone(),
-    };
-    let instead: Vec<String> = INSTEAD
-        .iter()
-        .filter(|(option, _)| text.contains(option))
-        .map(|(option, python)| format!("{option} is {python}"))
-        .collect();
-    if !instead.is_empty() {
-        text = format!("{text}\nin Python: {}", instead.join("; "));
-    }
+    });
     match failure.code {
         mpf_cli::embed::INTERRUPTED => PyKeyboardInterrupt::new_err(text),
         FAILED if text.starts_with("cannot write") => PyOSError::new_err(text),

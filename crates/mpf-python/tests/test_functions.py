@@ -1,9 +1,7 @@
 """Functions, plots, doctests and types."""
 
-import ast
 import doctest
 import importlib
-import inspect
 import os
 import pathlib
 import re
@@ -110,18 +108,31 @@ def test_types_are_right():
     assert done.returncode == 0, done.stdout
 
 
-def test_the_stubs_name_what_is_there():
-    native = minprobflow._native
-    stubs = ast.parse((pathlib.Path(minprobflow.__file__).parent / "_native.pyi").read_text()).body
-    (model,) = [node for node in stubs if isinstance(node, ast.ClassDef)]
-    for owner, body, others in ((native, stubs, {model.name}), (native.Model, model.body, set())):
-        written = {node.name: [a.arg for a in node.args.args] for node in body if isinstance(node, ast.FunctionDef)}
-        for name, arguments in written.items():
-            there = owner if name == "__new__" else getattr(owner, name)
-            if callable(there):
-                found = [argument for argument in arguments if argument not in ("self", "cls")]
-                assert [p for p in inspect.signature(there).parameters if p != "self"] == found, name
-        assert {name for name in dir(owner) if name[0] != "_"} == others | {n for n in written if n[0] != "_"}
+def test_the_stubs_are_right(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "mypy.ini").write_text("[mypy]\nignore_missing_imports = True\n")
+    # PyO3 lists every name there, also that of a test.
+    (tmp_path / "allowed").write_text("minprobflow._native.__all__\n")
+    command = [sys.executable, "-m", "mypy.stubtest", "minprobflow._native"]
+    options = ["--mypy-config-file", "mypy.ini", "--allowlist", "allowed"]
+    done = subprocess.run(command + options, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_parameters_have_types(tmp_path):
+    """Of the user's code, although scikit-learn has none."""
+    pytest.importorskip("mypy")
+    code = """
+from minprobflow import Ising, KPairwise
+Ising(l2="auto", n_jobs=2).l2
+Ising(magic=1)
+Ising(max_iterations="many")
+KPairwise(nodewise=True)
+"""
+    (tmp_path / "user.py").write_text(code)
+    command = [sys.executable, "-m", "mypy", "--ignore-missing-imports", "user.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert re.findall(r"user.py:(\d): error", done.stdout) == ["4", "5", "6"], done.stdout
 
 
 def test_the_lock_file_agrees_with_that_of_the_workspace():
@@ -133,6 +144,25 @@ def test_the_lock_file_agrees_with_that_of_the_workspace():
     shared = {name for name, _ in theirs}
     assert {package for package in ours if package[0] in shared} <= set(theirs)
     assert len(shared & {name for name, _ in ours}) > 100
+
+
+def test_the_profiles_are_those_of_the_workspace():
+    """So that a fit takes the time of the program. Cargo reads profiles from one file alone."""
+    tomllib = pytest.importorskip("tomllib")
+    folders = [pathlib.Path(__file__).parents[k] for k in (1, 3)]
+    ours, theirs = [tomllib.loads((folder / "Cargo.toml").read_text())["profile"] for folder in folders]
+    crates = re.findall(r'^name = "(.*)"', (folders[0] / "Cargo.lock").read_text(), re.MULTILINE)
+
+    def settings(profile, crate, is_member):
+        plain = {key: value for key, value in profile.items() if key not in ("package", "build-override")}
+        others = {} if is_member else profile["package"].get("*", {})
+        return plain | others | profile["package"].get(crate, {})
+
+    assert ours.keys() == theirs.keys() == {"dev", "release"}
+    for profile in ours:
+        for crate in set(crates) - {"mpf-python"}:
+            is_member = crate.startswith("mpf-")
+            assert settings(ours[profile], crate, False) == settings(theirs[profile], crate, is_member), crate
 
 
 READMES = [pathlib.Path(__file__).parents[k] / "README.md" for k in (1, 3)]

@@ -241,10 +241,17 @@ def test_wrong_options_are_refused(X):
     with pytest.raises(ValueError, match="no --missing mask"):
         RBM(missing="mask").fit(holes)
     assert RBM(hidden=1, missing="drop").fit(holes).weights_.shape == (1, 6)
-    for parameters in ({"n_states": 1}, {"n_states": 77}, {"l2": -1}, {"method": "magic"}):
+    for parameters in ({"n_states": 1}, {"n_states": 77}, {"l2": -1}, {"method": "magic"}, {"theta": 1}):
         with pytest.raises(ValueError):
             Potts(**parameters).fit(X)
-    for parameters in ({"method": "magic"}, {"whiten": "magic"}, {"max_seconds": -1.0}, {"max_iterations": 3}):
+    for parameters in (
+        {"method": "magic"},
+        {"method": 3},
+        {"whiten": "magic"},
+        {"max_seconds": -1.0},
+        {"max_seconds": "long"},
+        {"max_iterations": 3},
+    ):
         with pytest.raises(ValueError):
             LaplaceICA(**parameters).fit(np.random.default_rng(0).normal(size=(50, 2)))
     for weights in ([1, 2], -np.ones(len(X)), np.full(len(X), np.nan), np.zeros(len(X))):
@@ -261,12 +268,21 @@ def test_errors_say_what_to_do_in_python(X):
         (lambda: Ising().fit("x.npy"), "numpy.load"),
         (lambda: Ising().fit(np.ma.array(X, mask=X > 0)), 'missing="drop"'),
         (lambda: Ising().fit(X).sample(-1), "whole number from 1"),
+        (lambda: report(Ising().fit(X), X, truth=LaplaceICA()), "truth=LaplaceICA"),
+        (lambda: Potts().fit(X + 31), "states are 0, 1, 2, ... up to 31"),
         (lambda: compare(X, magic=1), "found\nhint: `mpf compare --help` lists the options"),
+        (lambda: Ising(held_out=2).fit(X), "in Python: --held-out is held_out$"),
+        (lambda: Ising(l1=0.1, method="tap").fit(X), "--l1"),
+        (lambda: Ising(errors="sandwich", method="pl", neighbours="non-data").fit(X), "neighbours"),
     ):
         with pytest.raises(ValueError, match=words):
             work()
+    with pytest.raises(RuntimeError, match="--checkpoint is in the program `mpf` alone; --max-seconds is max_seconds$"):
+        Ising(max_seconds=0).fit(X)
     with pytest.raises(TypeError, match="Potts"):
         dca(X)
+    with pytest.raises(TypeError, match="no parameter output: the result has a method save"):
+        report(Ising().fit(X), X, output="report.html")
 
 
 def test_pandas_has_missing_entries_of_its_own(X):

@@ -67,6 +67,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("dca letter.fasta -o s.csv", "column 3"),
         ("dca letter.fasta -o s.csv", "--alphabet -ABC"),
         ("dca f.fasta --alphabet -ABC -o s.csv", "\"-ABC\""),
+        ("dca f.fasta --theta 1 -o s.csv", "--theta is 1"),
         ("dca f.fasta --focus zebra -o s.csv", "zebra"),
         ("dca f.fasta --alphabet AA -o s.csv", "twice"),
         ("dca f.fasta --l2=-1 -o s.csv", "--l2"),

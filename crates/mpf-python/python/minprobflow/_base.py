@@ -6,25 +6,45 @@ import inspect
 import io
 import os
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ._options import threads
+from ._native import in_python
+from ._options import threads, words
+from ._progress import Bar
 
-try:
-    from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import validate_data
+HAS_SKLEARN = False
+if not TYPE_CHECKING:  # scikit-learn has no types
+    try:
+        from sklearn.base import BaseEstimator, DensityMixin, TransformerMixin
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import validate_data
 
-    HAS_SKLEARN = True
-except ImportError:
-    HAS_SKLEARN = False
+        HAS_SKLEARN = True
+    except ImportError:
+        pass
 
-    class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
+if not HAS_SKLEARN:
+    validate_data: Any = None
+
+    class NotFittedError(ValueError, AttributeError):
         """An estimator is used before it is fitted."""
 
-    class BaseEstimator:  # type: ignore[no-redef]
+    class DensityMixin:
+        """Without scikit-learn there is nothing to mix in."""
+
+    class TransformerMixin:
+        """Fits and transforms at once."""
+
+        def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+            """Fits X and returns its sources."""
+            return self.fit(X).transform(X)  # type: ignore[attr-defined]
+
+    class BaseEstimator:
         """Parameters are the arguments of ``__init__``, kept under their names."""
 
         @classmethod
@@ -56,7 +76,7 @@ class FitWarning(UserWarning):
 def warn(messages: list[str]) -> None:
     """Warns of every message, at the line of the user."""
     for message in messages:
-        warnings.warn(message, FitWarning, stacklevel=3)
+        warnings.warn(in_python(message), FitWarning, stacklevel=3)
 
 
 def is_sparse(X: Any) -> bool:
@@ -158,11 +178,16 @@ def weights_of(sample_weight: Any, n_samples: int) -> np.ndarray | None:
     return weights
 
 
-class Estimator(BaseEstimator):
-    """The base of all estimators."""
+@dataclass(kw_only=True, repr=False, eq=False)
+class Estimator(DensityMixin, BaseEstimator):
+    """The base of all estimators: their parameters are the fields of data classes."""
 
-    n_features_in_: int
-    feature_names_in_: np.ndarray
+    random_state: Any = None
+    n_jobs: int | None = None
+    verbose: bool = False
+
+    #: Parameters that are no options of the program.
+    _python: ClassVar[tuple[str, ...]] = ("random_state", "n_jobs", "verbose")
 
     def _check(self, X: Any, reset: bool, dtype: Any = None, accept_sparse: bool = True) -> Any:
         """Returns X as a matrix, after a look at its columns."""
@@ -172,9 +197,9 @@ class Estimator(BaseEstimator):
         if HAS_SKLEARN:
             validate_data(self, X=X if names_of(X) else matrix, reset=reset, skip_check_array=True)
         elif reset:
-            self.n_features_in_ = matrix.shape[1]
+            self.n_features_in_: int = matrix.shape[1]
             if names_of(X):
-                self.feature_names_in_ = np.array(names_of(X), dtype=object)
+                self.feature_names_in_: np.ndarray = np.array(names_of(X), dtype=object)
         elif matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting "
@@ -182,19 +207,24 @@ class Estimator(BaseEstimator):
             )
         return matrix
 
-    def _run(self, work: Any, *arguments: Any) -> Any:
-        """Calls Rust, and says that a missing entry is NaN here."""
+    @contextmanager
+    def _fitting(self) -> Iterator[Any]:
+        """Shows progress; removes the results of an earlier fit, and what a failed one has left."""
+        self._forget()
         try:
-            return work(*arguments)
-        except ValueError as error:
-            if "the entry is missing" in str(error):
-                raise ValueError(f"{error}\nA missing entry of X is NaN.") from None
+            with Bar(self.verbose) as show:
+                yield show
+        except BaseException:
+            self._forget()
             raise
 
     def _forget(self) -> None:
-        """Removes the results of an earlier fit, so that an interrupted one leaves none."""
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
+
+    def _options(self) -> list[str]:
+        """Returns the parameters that are options of the program."""
+        return words({k: v for k, v in self.get_params().items() if k not in self._python})
 
     def _fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
@@ -207,11 +237,19 @@ class Estimator(BaseEstimator):
         return hasattr(self, "stop_reason_")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.target_tags.required = False
         return tags
 
     @property
     def _threads(self) -> int:
-        return threads(getattr(self, "n_jobs", None))
+        return threads(self.n_jobs)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Returns ln p(x) of every row."""
+        raise NotImplementedError
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Returns the mean of ``score_samples``."""
+        return float(np.mean(self.score_samples(X)))

@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 import operator
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import _native
-from ._base import HAS_SKLEARN, Data, Estimator, names_of, warn, weights_of
-from ._options import count, seed, words
-from ._progress import Bar
-
-if HAS_SKLEARN:
-    from sklearn.base import DensityMixin
-else:
-
-    class DensityMixin:  # type: ignore[no-redef]
-        """Without scikit-learn there is nothing to mix in."""
-
+from ._base import Data, Estimator, names_of, warn, weights_of
+from ._options import asked, count, seed, words
 
 #: Options that say how X is to be read.
 READING = ("spins", "levels", "binarize")
@@ -44,16 +36,27 @@ def pairs_of(support: Any) -> list[tuple[int, int]]:
         ) from None
 
 
-class BinaryModel(DensityMixin, Estimator):
+@dataclass(kw_only=True, repr=False, eq=False)
+class BinaryModel(Estimator):
     """The base of models that ``mpf fit`` fits."""
 
-    #: What ``kind`` calls its models.
-    _kind = ""
-    support: Any = None
-    spins: bool
+    method: str | None = None
+    l2: float | str | None = None
+    updates: int | None = None
+    sweeps: int | None = None
+    spins: bool = False
+    levels: tuple[float, float] | None = None
+    binarize: float | bool | None = None
     missing: str | None = None
-    random_state: Any
-    findings_: list[str]
+    held_out: float | None = None
+    block_length: int | None = None
+    tolerance: float | None = None
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    memory_limit: float | None = None
+    force: bool = False
+
+    _python = (*Estimator._python, "support", "semi_restricted")
 
     def _model_name(self) -> str:
         """Returns the word after ``--model``."""
@@ -61,10 +64,7 @@ class BinaryModel(DensityMixin, Estimator):
 
     def _words(self) -> list[str]:
         """Returns the options of the fit."""
-        python = ("support", "semi_restricted", "random_state", "n_jobs", "verbose")
-        given = {k: v for k, v in self.get_params().items() if k not in python}
-        options = words({**given, "seed": seed(self.random_state)})
-        return [f"--model={self._model_name()}", *options]
+        return [f"--model={self._model_name()}", *self._options(), *words({"seed": seed(self.random_state)})]
 
     def _data_words(self) -> list[str]:
         return words({name: getattr(self, name) for name in READING})
@@ -74,19 +74,15 @@ class BinaryModel(DensityMixin, Estimator):
 
         ``sample_weight`` says how often each row occurred. Ctrl-C leaves the estimator unfitted.
         """
-        self._forget()
-        try:
+        with self._fitting() as show:
             matrix = self._check(X, reset=True)
             data = Data(matrix, names_of(X), weights_of(sample_weight, matrix.shape[0]))
-            pairs = None if self.support is None else pairs_of(self.support)
-            with Bar(self.verbose) as show:
-                made = self._run(_native.fit, data, self._words(), pairs, self._threads, show)
-        except BaseException:
-            self._forget()
-            raise
+            support = getattr(self, "support", None)
+            pairs = None if support is None else pairs_of(support)
+            made = _native.fit(data, self._words(), pairs, self._threads, show)
         model, notes, findings = made
         self._take(model)
-        self.findings_ = notes + findings
+        self.findings_: list[str] = notes + findings
         warn(self.warnings_)
         return self
 
@@ -113,16 +109,10 @@ class BinaryModel(DensityMixin, Estimator):
         self._fitted()
         data = Data(self._check(X, reset=False))
         seed_ = seed(self.random_state) or 0
-        scores, measure = self._run(
-            self.model_.score, data, self._data_words(), seed_, self._threads
-        )
+        scores, measure = self.model_.score(data, self._data_words(), seed_, self._threads)
         if "pseudolikelihood" in measure:
             warn(["ln Z cannot be estimated reliably: the score is the pseudolikelihood"])
         return scores
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Returns the mean of ``score_samples``."""
-        return float(np.mean(self.score_samples(X)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None, **options: Any) -> np.ndarray:
         """Draws states of the model, of 0 and 1, or -1 and +1 with ``spins``.
@@ -131,7 +121,7 @@ class BinaryModel(DensityMixin, Estimator):
         """
         self._fitted()
         n = count("n_samples", n_samples)
-        given = ["-n", str(n), *words({**options, "seed": seed(random_state)})]
+        given = ["-n", str(n), *asked(options, seed=seed(random_state))]
         draws, warnings = self.model_.sample(given, self._threads)
         warn(warnings)
         return 2 * draws.astype(np.int8) - 1 if self.spins else draws
@@ -145,7 +135,7 @@ class BinaryModel(DensityMixin, Estimator):
     def from_file(cls, path: str | os.PathLike[str], assume: str | None = None) -> Any:
         """Reads a model file of ``mpf``; ``assume`` is the convention of a bare matrix."""
         model = _native.Model.read(os.fspath(path), assume)
-        if kind(model) != cls._kind:
+        if kind(model) not in [base.__name__ for base in cls.__mro__]:
             raise ValueError(
                 f"{path}: this is no model for {cls.__name__}: use {kind(model)}.from_file"
             )

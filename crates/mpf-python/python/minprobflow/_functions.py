@@ -15,7 +15,7 @@ from . import _native
 from ._base import Data, as_matrix, names_of, warn, weights_of
 from ._binary import READING, kind
 from ._ising import Ising, KPairwise
-from ._options import seed, threads, words
+from ._options import asked, seed, threads
 from ._rbm import RBM
 
 
@@ -125,7 +125,10 @@ def compare(
     n_jobs: int | None = None,
     **options: Any,
 ) -> Comparison:
-    """Scores methods on held-out parts of X, as ``mpf compare`` does; options are its options.
+    """Scores methods on held-out parts of X, as ``mpf compare`` does.
+
+    Options are those of ``mpf compare``: ``folds``, ``model`` ("k-pairwise"), ``hidden``, ``refine``, ``l1``,
+    ``l2``, ``spins``, ``binarize``, ``max_seconds``, ...
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).integers(0, 2, (200, 3), dtype=np.uint8)
@@ -133,7 +136,7 @@ def compare(
     >>> sorted(entrant["name"] for entrant in found.entrants)
     ['PL', 'PL, plain', 'independent']
     """
-    given = words({"methods": methods, "seed": seed(random_state), **options})
+    given = asked(options, methods=methods, seed=seed(random_state))
     page, table, numbers = _native.compare(_data(X, sample_weight), given, threads(n_jobs))
     return Comparison(page, table, json.loads(numbers))
 
@@ -167,6 +170,8 @@ def penalty_path(
 def sample(model: Any, n_samples: int, random_state: Any = None, **options: Any) -> np.ndarray:
     """Draws states of a fitted estimator, of a model file, or of couplings J.
 
+    Options are those of ``mpf sample``: ``sampler``, ``chains``, ``burn_in``, ``thin``.
+
     >>> import numpy as np
     >>> draws = sample(np.array([[0.0, -3.0], [-3.0, 0.0]]), 1000)
     >>> bool(draws.all(axis=1).mean() > 0.9)
@@ -193,12 +198,14 @@ def diagnose(
 ) -> Diagnosis:
     """Looks at data before a fit, as ``mpf fit`` does: size, and what they cannot determine.
 
+    Options say how X is read: ``spins``, ``levels``, ``binarize``, ``missing``.
+
     >>> import numpy as np
     >>> diagnose(np.array([[0, 1], [0, 0], [0, 1]])).findings[0][:18]
     'unit 0 is always 0'
     """
     data = _data(X, sample_weight)
-    numbers, findings = _native.diagnose(data, words(options), threads(n_jobs))
+    numbers, findings = _native.diagnose(data, asked(options), threads(n_jobs))
     return Diagnosis(json.loads(numbers), findings)
 
 
@@ -215,7 +222,8 @@ def report(
     """Compares a model with data, as ``mpf evaluate`` does: a page, and numbers.
 
     ``model`` and ``truth`` are estimators, model files or couplings J. In a notebook the report shows
-    itself; ``save`` writes it. Options are those of ``mpf evaluate``.
+    itself; ``save`` writes it. Options are those of ``mpf evaluate``: ``sampler``, ``draws``,
+    ``block_length``.
 
     >>> import numpy as np
     >>> from minprobflow import Ising
@@ -223,14 +231,15 @@ def report(
     >>> report(Ising(held_out=0).fit(X), X).verdict
     'agrees'
     """
-    fitted = _estimator(model)
-    if not hasattr(fitted, "model_"):
-        raise ValueError("a report needs a fitted Ising, KPairwise or RBM model")
+    fitted, true = _estimator(model), None if truth is None else _estimator(truth)
+    for name, found in (("model", fitted), ("truth", true)):
+        if found is not None and not hasattr(found, "model_"):
+            raise ValueError(f"{name}={found!r}: a report needs a fitted Ising, KPairwise or RBM model")
     reading = {name: getattr(fitted, name) for name in READING}
-    given = words({**reading, "seed": seed(random_state), **options})
-    true = None if truth is None else _estimator(truth).model_
+    given = asked(options, seed=seed(random_state), **reading)
     data = _data(X, sample_weight)
-    page, numbers = _native.evaluate(fitted.model_, data, true, given, threads(n_jobs))
+    true_model = None if true is None else true.model_
+    page, numbers = _native.evaluate(fitted.model_, data, true_model, given, threads(n_jobs))
     return Report(page, json.loads(numbers))
 
 
@@ -250,7 +259,7 @@ def dca(
     """
     if not isinstance(family, (str, os.PathLike)):
         raise TypeError("dca takes the name of a file: fit an array of states with Potts")
-    found = _native.dca(os.fspath(family), words(options), threads(n_jobs))
+    found = _native.dca(os.fspath(family), asked(options), threads(n_jobs))
     contacts = Contacts(found)
     if contacts.numbers["stop"] in ("iteration-limit", "evaluation-limit", "unbounded"):
         warn([f"the fit did not converge: {contacts.numbers['stop']}"])

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import _native
-from ._base import HAS_SKLEARN, Estimator, warn
-from ._options import count, limit, seed
-from ._progress import Bar
-
-if HAS_SKLEARN:
-    from sklearn.base import TransformerMixin
-else:
-
-    class TransformerMixin:  # type: ignore[no-redef]
-        """Fits and transforms at once."""
-
-        def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-            """Fits X and returns its sources."""
-            return self.fit(X).transform(X)  # type: ignore[attr-defined]
+from ._base import Estimator, TransformerMixin, warn
+from ._options import count, limit, number, seed
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class LaplaceICA(TransformerMixin, Estimator):
     """Filters W of p(x) = exp(-sum_k |W_k (x - mean)|) |det W| / 2^d, with as many sources as columns.
 
@@ -71,24 +61,10 @@ class LaplaceICA(TransformerMixin, Estimator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        method: str | None = None,
-        whiten: str | None = None,
-        max_iterations: int | None = None,
-        max_seconds: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.method = method
-        self.whiten = whiten
-        self.max_iterations = max_iterations
-        self.max_seconds = max_seconds
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    method: str | None = None
+    whiten: str | None = None
+    max_iterations: int | None = None
+    max_seconds: float | None = None
 
     def _numbers(self, X: Any, reset: bool) -> np.ndarray:
         matrix = self._check(X, reset, dtype=np.float64, accept_sparse=False)
@@ -100,23 +76,17 @@ class LaplaceICA(TransformerMixin, Estimator):
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Learns the filters of the rows of X."""
-        self._forget()
-        try:
-            matrix = self._numbers(X, reset=True)
-            with Bar(self.verbose) as show:
-                found = _native.fit_ica(
-                    matrix,
-                    self.method,
-                    self.whiten,
-                    limit("max_iterations", self.max_iterations),
-                    self.max_seconds,
-                    seed(self.random_state) or 0,
-                    self._threads,
-                    show,
-                )
-        except BaseException:
-            self._forget()
-            raise
+        with self._fitting() as show:
+            found = _native.fit_ica(
+                self._numbers(X, reset=True),
+                None if self.method is None else str(self.method),
+                None if self.whiten is None else str(self.whiten),
+                limit("max_iterations", self.max_iterations),
+                number("max_seconds", self.max_seconds),
+                seed(self.random_state) or 0,
+                self._threads,
+                show,
+            )
         self.filters_, self.mean_, self.whitening_, inverse = found[:4]
         self.log_likelihood_, self.n_iter_, self.stop_reason_, self.warnings_ = found[4:]
         self.components_ = self.filters_ @ self.whitening_
@@ -139,10 +109,6 @@ class LaplaceICA(TransformerMixin, Estimator):
         sources = self.transform(X)
         volume = np.linalg.slogdet(self.components_)[1]
         return volume - sources.shape[1] * np.log(2) - np.abs(sources).sum(axis=1)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Returns the mean of ``score_samples``."""
-        return float(np.mean(self.score_samples(X)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws rows of the model."""

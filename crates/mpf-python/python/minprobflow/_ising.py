@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,29 @@ PARAMETERS = """
 """
 
 
-class Ising(BinaryModel):
+@dataclass(kw_only=True, repr=False, eq=False)
+class PairwiseModel(BinaryModel):
+    """The parameters of models of pairs."""
+
+    refine: str | None = None
+    l1: float | str | None = None
+    rule: str | None = None
+    folds: int | None = None
+    neighbours: str | None = None
+    support: Any = None
+    polish: int | str | None = None
+    errors: str | None = None
+    resamples: int | None = None
+    precision: str | None = None
+
+    def to_spins(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns h and K of p(s) = exp(sum h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s = -1 or +1."""
+        self._fitted()
+        return self.model_.spins()
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Ising(PairwiseModel):
     __doc__ = f"""An Ising model, p(x) = exp(-x'Jx)/Z of x in {{0,1}}^d, fitted as ``mpf fit`` does.
     {PARAMETERS}
     Examples
@@ -88,83 +111,15 @@ class Ising(BinaryModel):
     (3, 4)
     """
 
-    def __init__(
-        self,
-        *,
-        method: str | None = None,
-        refine: str | None = None,
-        l1: float | str | None = None,
-        l2: float | str | None = None,
-        rule: str | None = None,
-        folds: int | None = None,
-        neighbours: str | None = None,
-        nodewise: bool = False,
-        support: Any = None,
-        spins: bool = False,
-        levels: tuple[float, float] | None = None,
-        binarize: float | bool | None = None,
-        missing: str | None = None,
-        held_out: float | None = None,
-        polish: int | str | None = None,
-        errors: str | None = None,
-        resamples: int | None = None,
-        block_length: int | None = None,
-        tolerance: float | None = None,
-        precision: str | None = None,
-        max_iterations: int | None = None,
-        max_seconds: float | None = None,
-        damping: float | None = None,
-        updates: int | None = None,
-        sweeps: int | None = None,
-        memory_limit: float | None = None,
-        force: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.method = method
-        self.refine = refine
-        self.l1 = l1
-        self.l2 = l2
-        self.rule = rule
-        self.folds = folds
-        self.neighbours = neighbours
-        self.nodewise = nodewise
-        self.support = support
-        self.spins = spins
-        self.levels = levels
-        self.binarize = binarize
-        self.missing = missing
-        self.held_out = held_out
-        self.polish = polish
-        self.errors = errors
-        self.resamples = resamples
-        self.block_length = block_length
-        self.tolerance = tolerance
-        self.precision = precision
-        self.max_iterations = max_iterations
-        self.max_seconds = max_seconds
-        self.damping = damping
-        self.updates = updates
-        self.sweeps = sweeps
-        self.memory_limit = memory_limit
-        self.force = force
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    _kind = "Ising"
+    nodewise: bool = False
+    damping: float | None = None
 
     def _model_name(self) -> str:
         return "ising"
 
-    def to_spins(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns h and K of p(s) = exp(sum h_i s_i + sum_{i<j} K_ij s_i s_j)/Z, s = -1 or +1."""
-        self._fitted()
-        return self.model_.spins()
 
-
-class KPairwise(Ising):
+@dataclass(kw_only=True, repr=False, eq=False)
+class KPairwise(PairwiseModel):
     __doc__ = f"""An Ising model with a potential of the number of active units.
 
     p(x) = exp(-x'Jx - V(sum x))/Z, fitted as ``mpf fit --model k-pairwise`` does.
@@ -184,72 +139,7 @@ class KPairwise(Ising):
     (6,)
     """
 
-    def __init__(
-        self,
-        *,
-        smooth_potential: float | None = None,
-        method: str | None = None,
-        refine: str | None = None,
-        l1: float | str | None = None,
-        l2: float | str | None = None,
-        rule: str | None = None,
-        folds: int | None = None,
-        neighbours: str | None = None,
-        support: Any = None,
-        spins: bool = False,
-        levels: tuple[float, float] | None = None,
-        binarize: float | bool | None = None,
-        missing: str | None = None,
-        held_out: float | None = None,
-        polish: int | str | None = None,
-        errors: str | None = None,
-        resamples: int | None = None,
-        block_length: int | None = None,
-        tolerance: float | None = None,
-        precision: str | None = None,
-        max_iterations: int | None = None,
-        max_seconds: float | None = None,
-        updates: int | None = None,
-        sweeps: int | None = None,
-        memory_limit: float | None = None,
-        force: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            method=method,
-            refine=refine,
-            l1=l1,
-            l2=l2,
-            rule=rule,
-            folds=folds,
-            neighbours=neighbours,
-            support=support,
-            spins=spins,
-            levels=levels,
-            binarize=binarize,
-            missing=missing,
-            held_out=held_out,
-            polish=polish,
-            errors=errors,
-            resamples=resamples,
-            block_length=block_length,
-            tolerance=tolerance,
-            precision=precision,
-            max_iterations=max_iterations,
-            max_seconds=max_seconds,
-            updates=updates,
-            sweeps=sweeps,
-            memory_limit=memory_limit,
-            force=force,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.smooth_potential = smooth_potential
-
-    _kind = "KPairwise"
+    smooth_potential: float | None = None
 
     def _model_name(self) -> str:
         return "k-pairwise"

@@ -1,7 +1,7 @@
 """The part in Rust."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import final
 
 import numpy as np
 
@@ -11,6 +11,7 @@ __version__: str
 
 _Show = Callable[[str, int | None, int | None, str | None], None] | None
 
+@final
 class Model:
     def __new__(cls, couplings: np.ndarray, names: list[str]) -> Model: ...
     @classmethod
@@ -77,3 +78,4 @@ def fit_ica(
     show: _Show,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, int, str, list[str]]: ...
 def ica_sample(filters: np.ndarray, n: int, seed: int) -> np.ndarray: ...
+def in_python(message: str) -> str: ...

@@ -30,6 +30,34 @@ def words(parameters: Mapping[str, Any]) -> list[str]:
     return options
 
 
+#: Options of the program that a function has no use for, and what to write instead.
+_ELSEWHERE = {
+    "checkpoint": "only the program keeps checkpoints",
+    "counts": "give sample_weight",
+    "json": "the result has numbers",
+    "output": "the result has a method save",
+    "quiet": "nothing is printed",
+    "seed": "give random_state",
+    "threads": "give n_jobs",
+    "verbose": "only fits show progress",
+}
+
+
+def asked(given: Mapping[str, Any], **others: Any) -> list[str]:
+    """Returns the options that the caller of a function gives, and others unless they are given.
+
+    >>> asked({"folds": 3})
+    ['--folds=3']
+    >>> asked({"output": "report.html"})
+    Traceback (most recent call last):
+    TypeError: there is no parameter output: the result has a method save
+    """
+    for name in given:
+        if name in _ELSEWHERE:
+            raise TypeError(f"there is no parameter {name}: {_ELSEWHERE[name]}")
+    return words({**others, **given})
+
+
 def _text(value: Any) -> str:
     """Returns a number with all of its digits, NumPy's among them."""
     if isinstance(value, numbers.Integral):
@@ -83,3 +111,10 @@ def count(name: str, value: Any, least: int = 1) -> int:
 def limit(name: str, value: Any) -> int | None:
     """Returns a whole number, or None."""
     return None if value is None else count(name, value, 0)
+
+
+def number(name: str, value: Any) -> float | None:
+    """Returns a number, or None."""
+    if value is None or isinstance(value, numbers.Real):
+        return None if value is None else float(value)
+    raise ValueError(f"{name}={value!r}: give a number")

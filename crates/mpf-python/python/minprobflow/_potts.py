@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import _native
-from ._base import HAS_SKLEARN, Estimator, as_matrix, is_sparse, warn, weights_of
-from ._binary import DensityMixin
-from ._options import count, limit, seed, words
-from ._progress import Bar
+from ._base import Estimator, as_matrix, is_sparse, warn, weights_of
+from ._options import count, limit, seed
 
 
-class Potts(DensityMixin, Estimator):
+@dataclass(kw_only=True, repr=False, eq=False)
+class Potts(Estimator):
     """A Potts model, p(x) = exp(sum h_i(x_i) + sum_{i<j} J_ij(x_i, x_j))/Z, fitted as ``mpf dca`` does.
 
-    X holds states 0, 1, ..., q - 1, at most 31 of them; ``dca`` reads alignments instead. Without
+    X holds states 0, 1, ..., q - 1, at most 32 of them; ``dca`` reads alignments instead. Without
     ``sample_weight``, rows that differ in at most ``theta`` of their sites share a weight, as relatives
     do in an alignment; ``theta=-1`` gives every row the weight 1.
 
@@ -68,40 +68,20 @@ class Potts(DensityMixin, Estimator):
     ((6, 3, 3), 2)
     """
 
-    def __init__(
-        self,
-        *,
-        n_states: int | None = None,
-        gap: int | None = None,
-        method: str | None = None,
-        l2: float | None = None,
-        l2_fields: float | None = None,
-        group: float | None = None,
-        units: str | None = None,
-        mode: str | None = None,
-        theta: float | None = None,
-        tolerance: float | None = None,
-        max_iterations: int | None = None,
-        memory_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_states = n_states
-        self.gap = gap
-        self.method = method
-        self.l2 = l2
-        self.l2_fields = l2_fields
-        self.group = group
-        self.units = units
-        self.mode = mode
-        self.theta = theta
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_states: int | None = None
+    gap: int | None = None
+    method: str | None = None
+    l2: float | None = None
+    l2_fields: float | None = None
+    group: float | None = None
+    units: str | None = None
+    mode: str | None = None
+    theta: float | None = None
+    tolerance: float | None = None
+    max_iterations: int | None = None
+    memory_limit: float | None = None
+
+    _python = (*Estimator._python, "n_states", "gap")
 
     def _codes(self, X: Any, reset: bool) -> np.ndarray:
         matrix = self._check(X, reset)
@@ -116,38 +96,22 @@ class Potts(DensityMixin, Estimator):
             sign = "Negative values in data: " if value < 0 else ""
             raise ValueError(
                 f"{sign}X: row {row}, column {column}: found {value}, but states are 0, 1, 2, ... up "
-                "to 30, and neither NaN nor inf"
+                "to 31, and neither NaN nor inf"
             )
         if matrix.shape[1] < 2:
             raise ValueError("X has 1 feature(s), but a Potts model has two sites or more")
         return np.ascontiguousarray(matrix, dtype=np.uint8)
 
-    def _words(self) -> list[str]:
-        python = ("n_states", "gap", "random_state", "n_jobs", "verbose")
-        return words({k: v for k, v in self.get_params().items() if k not in python})
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fits the rows of X."""
-        self._forget()
-        try:
+        """Fits the rows of X; ``sample_weight`` says how often each row occurred."""
+        with self._fitting() as show:
             codes = self._codes(X, reset=True)
             n_states = limit("n_states", self.n_states) or max(2, int(codes.max()) + 1)
             weights = weights_of(sample_weight, len(codes))
             if int(codes.max()) >= n_states:
                 raise ValueError(f"X has the state {codes.max()}, but n_states is {n_states}")
-            with Bar(self.verbose) as show:
-                found = _native.fit_potts(
-                    codes,
-                    n_states,
-                    weights,
-                    limit("gap", self.gap),
-                    self._words(),
-                    self._threads,
-                    show,
-                )
-        except BaseException:
-            self._forget()
-            raise
+            gap, options = limit("gap", self.gap), self._options()
+            found = _native.fit_potts(codes, n_states, weights, gap, options, self._threads, show)
         theta, self.scores_, self.objective_, self.n_iter_, self.stop_reason_, converged = found
         self._set(theta, codes.shape[1], n_states)
         stopped = f"the fit did not converge: {self.stop_reason_}"
@@ -171,10 +135,6 @@ class Potts(DensityMixin, Estimator):
         codes = self._codes(X, reset=False)
         seed_ = seed(self.random_state) or 0
         return _native.potts_score(self._theta, self.fields_.shape, codes, seed_, self._threads)[0]
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Returns the mean of ``score_samples``."""
-        return float(np.mean(self.score_samples(X)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws states: independent ones of small models, else by chains of Gibbs sweeps."""
@@ -219,10 +179,8 @@ class Potts(DensityMixin, Estimator):
         self.n_iter_, self.stop_reason_, self.warnings_ = 0, "read from a file", []
         return self
 
-    if HAS_SKLEARN:
-
-        def __sklearn_tags__(self) -> Any:
-            tags = super().__sklearn_tags__()
-            tags.input_tags.categorical = True
-            tags.input_tags.positive_only = True
-            return tags
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.positive_only = True
+        return tags

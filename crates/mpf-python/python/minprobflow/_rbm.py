@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from . import _native
 from ._binary import BinaryModel
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class RBM(BinaryModel):
     """A restricted Boltzmann machine, its hidden units summed out, fitted as ``mpf fit --model rbm`` does.
 
@@ -69,54 +71,9 @@ class RBM(BinaryModel):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        hidden: int | None = None,
-        semi_restricted: bool = False,
-        method: str | None = None,
-        l2: float | None = None,
-        starts: int | None = None,
-        updates: int | None = None,
-        sweeps: int | None = None,
-        spins: bool = False,
-        levels: tuple[float, float] | None = None,
-        binarize: float | bool | None = None,
-        missing: str | None = None,
-        held_out: float | None = None,
-        block_length: int | None = None,
-        tolerance: float | None = None,
-        max_iterations: int | None = None,
-        max_seconds: float | None = None,
-        memory_limit: float | None = None,
-        force: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.hidden = hidden
-        self.semi_restricted = semi_restricted
-        self.method = method
-        self.l2 = l2
-        self.starts = starts
-        self.updates = updates
-        self.sweeps = sweeps
-        self.spins = spins
-        self.levels = levels
-        self.binarize = binarize
-        self.missing = missing
-        self.held_out = held_out
-        self.block_length = block_length
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.max_seconds = max_seconds
-        self.memory_limit = memory_limit
-        self.force = force
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    _kind = "RBM"
+    hidden: int | None = None
+    semi_restricted: bool = False
+    starts: int | None = None
 
     def _model_name(self) -> str:
         return "srbm" if self.semi_restricted else "rbm"
