@@ -508,6 +508,36 @@ fn rough_steps_lead_to_the_exact_minimum() {
     }
 }
 
+/// Rough values are rounded to 3e-5 here, and the last ten steps or so lower them by less. Judged by
+/// such values, the search took 10 exact evaluations at the end and 51 in all.
+#[test]
+fn rough_steps_go_on_where_only_the_gradient_resolves_them() {
+    let (n, start) = (20, [0.3; 20]);
+    for lambda in [vec![], vec![0.4; n]] {
+        let run = |rough_start: bool| {
+            let mut plain = valley(n);
+            let raised = from_fn(n, move |t: &[f64], g: &mut [f64]| {
+                1000.0 + plain.value_and_gradient(t, g)
+            });
+            let mut objective = RoughValley {
+                exact: raised,
+                is_rough: false,
+            };
+            minimizer(Backend::Basin, |o| {
+                o.gradient_tolerance = 1e-5;
+                o.rough_start = rough_start;
+            })
+            .minimize_l1(&mut objective, &start, &lambda, |_| {})
+            .unwrap()
+        };
+        let (rough, exact) = (run(true), run(false));
+        assert_eq!(rough.stop, StopReason::Converged);
+        let last = rough.evaluations - rough.rough_evaluations;
+        assert!(last <= 8, "{last} of {}", rough.evaluations);
+        assert!(rough.evaluations <= exact.evaluations + 6);
+    }
+}
+
 fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|v| v.to_bits()).collect()
 }
