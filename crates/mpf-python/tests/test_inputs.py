@@ -278,7 +278,9 @@ def test_errors_say_what_to_do_in_python(X):
         with pytest.raises(ValueError, match=words):
             work()
     with pytest.raises(RuntimeError, match="--checkpoint is in the program `mpf` alone; --max-seconds is max_seconds$"):
-        Ising(max_seconds=0).fit(X)
+        compare(X, max_seconds=0)
+    with pytest.warns(UserWarning, match="time limit reached"):
+        assert Ising(max_seconds=0).fit(X).stop_reason_ == "time limit reached"
     with pytest.raises(TypeError, match="Potts"):
         dca(X)
     with pytest.raises(TypeError, match="no parameter output: the result has a method save"):
