@@ -10,10 +10,14 @@ use crate::kernel::{Engine, Loss, Trees, engine};
 use crate::sequences::Sequences;
 use mpf_core::Objective;
 use mpf_ising::internal::Vectors;
+use rayon::prelude::*;
 use std::sync::Arc;
 
 /// The rounding of the group penalty at zero.
 const GROUP_EPSILON: f64 = 1e-3;
+
+/// Pairs whose penalties one thread adds up. Their number is fixed, so that threads cannot change a digit.
+const BLOCKS: usize = 1024;
 
 /// The weights of the penalties, in the units of a weighted mean over sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,11 +58,21 @@ impl Penalties {
             value += 0.5 * self.fields * h * h;
             *g += self.fields * h;
         }
+        let n_numbers = BLOCKS * block;
+        let values: Vec<f64> = couplings
+            .par_chunks(n_numbers)
+            .zip(coupling_grads.par_chunks_mut(n_numbers))
+            .map(|(couplings, grads)| self.add_blocks(couplings, grads, block, share))
+            .collect();
+        value + values.iter().sum::<f64>()
+    }
+
+    /// Adds the penalty of some pairs and its gradient.
+    fn add_blocks(&self, couplings: &[f64], grads: &mut [f64], block: usize, share: f64) -> f64 {
         let lambda = share * self.couplings;
-        let blocks = couplings
-            .chunks_exact(block)
-            .zip(coupling_grads.chunks_exact_mut(block));
-        for (block, grads) in blocks {
+        let mut value = 0.0;
+        let blocks = couplings.chunks_exact(block);
+        for (block, grads) in blocks.zip(grads.chunks_exact_mut(block)) {
             let square = sum_of_squares(block);
             value += 0.5 * lambda * square;
             let mut factor = lambda;
