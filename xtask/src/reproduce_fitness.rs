@@ -6,8 +6,8 @@
 //! c_ij(a, b) = f_ij(a, b) − f_i(a) f_j(b)
 //! ```
 //!
-//! Polishing is stochastic maximum likelihood (persistent contrastive divergence) from MPF's
-//! parameters. MPF-BML does the same in MATLAB, in 10 to 20 minutes for its example, HIV p7.
+//! Polishing is stochastic maximum likelihood (persistent contrastive divergence, in centred couplings)
+//! from MPF's parameters. MPF-BML does the same in MATLAB, in 10 to 20 minutes for its example, HIV p7.
 //!
 //! At the minimum of pseudolikelihood, and at the maximum of the likelihood, the model's f_i(a) is the
 //! alignment's less λ_h h_i(a), so λ_h is near 0. Sequences with many gaps make gaps attract each other, which
@@ -17,10 +17,11 @@ use crate::output::{Machine, OutputArgs, digits, markdown_table};
 use crate::plot::{Area, BLUE, INK, TEXT, TITLE, svg};
 use crate::reproduce_contacts::unpack;
 use crate::{Result, progress};
-use mpf_baselines::{LocalContrastiveOptions, local_contrastive};
+use mpf_baselines::{Direction, LocalContrastiveOptions, local_contrastive};
 use mpf_core::{Cancel, EnergyModel, SiteData, Stopwatch, rng};
 use mpf_potts::{
-    Alignment, FitOptions, Loss, Penalties, Potts, ReadOptions, Sequences, fit, relative_curvature,
+    Alignment, CentredSteps, FitOptions, Loss, Penalties, Potts, ReadOptions, Sequences, fit,
+    relative_curvature,
 };
 use mpf_samplers::{ChainOptions, ChainRunner, ChainSampler, LocalGibbs, diagnostics};
 use ndarray::ArrayView2;
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long, default_value_t = 500)]
     batch: usize,
     /// The first learning rate of polishing; it falls to a tenth.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, default_value_t = 0.1)]
     rate: f64,
     /// Chains that make the samples: half from sequences of the alignment, half from random ones.
     #[arg(long, default_value_t = 40)]
@@ -169,7 +170,14 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let of_fields = args.l2_fields / args.l2.max(f64::MIN_POSITIVE);
     let mut penalised = vec![of_fields; n * q];
     penalised.resize(mpf.n_params(), 1.0);
+    let mut data_slope = vec![0.0; mpf.n_params()];
+    for (row, &weight) in sequences.rows().zip(sequences.weights()) {
+        mpf.add_energy_grad(&[], row, weight, &mut data_slope);
+    }
+    let steps = CentredSteps::new(&sequences);
     let options = LocalContrastiveOptions {
+        data_slope,
+        direction: Some(Direction::new(move |slope| steps.apply(slope))),
         updates: args.updates,
         persistent: true,
         batch_size: args.batch,

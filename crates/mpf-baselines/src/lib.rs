@@ -61,7 +61,9 @@ pub use pseudolikelihood::Pseudolikelihood;
 pub use rise::{log_rise, rise};
 
 // Machines with hidden units.
-pub use local_contrastive::{LocalContrasted, LocalContrastiveOptions, local_contrastive};
+pub use local_contrastive::{
+    Direction, LocalContrasted, LocalContrastiveOptions, local_contrastive,
+};
 pub use machine::{
     Machine, MachineFit, MachineOptions, MachineProgress, MachineTrainer, MachineWarning,
 };

@@ -16,6 +16,25 @@ use mpf_samplers::{LocalGibbs, Sampler};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Turns a slope into the direction of a step.
+#[derive(Clone)]
+pub struct Direction(Arc<dyn Fn(&mut [f64]) + Send + Sync>);
+
+impl Direction {
+    /// Makes one of a function that overwrites the slope.
+    pub fn new(f: impl Fn(&mut [f64]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(f))
+    }
+}
+
+impl fmt::Debug for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Direction")
+    }
+}
 
 /// Options of [`local_contrastive`], unchecked.
 #[derive(Clone, Debug)]
@@ -36,6 +55,10 @@ pub struct LocalContrastiveOptions {
     pub l2: f64,
     /// c, the share of every parameter in the penalty. Default empty: all 1.
     pub penalised: Vec<f64>,
+    /// ⟨∂E/∂θ⟩_data, if it does not depend on θ. Default empty: that of a batch of samples.
+    pub data_slope: Vec<f64>,
+    /// The direction of a step. Default: the slope.
+    pub direction: Option<Direction>,
     /// The seed of everything random. Default 0.
     pub seed: u64,
     /// The handle that stops the run.
@@ -55,6 +78,8 @@ impl Default for LocalContrastiveOptions {
             momentum: 0.5,
             l2: 0.0,
             penalised: Vec::new(),
+            data_slope: Vec::new(),
+            direction: None,
             seed: 0,
             cancel: Cancel::new(),
             checkpoint: Checkpoint::default(),
@@ -126,8 +151,13 @@ fn check(
 ) -> Result<()> {
     check_count("sites of the data", model.n_sites(), data.n_sites())?;
     check_count("starting parameters", model.n_params(), start.len())?;
-    if !options.penalised.is_empty() {
-        check_count("penalised", model.n_params(), options.penalised.len())?;
+    for (name, list) in [
+        ("penalised", &options.penalised),
+        ("data_slope", &options.data_slope),
+    ] {
+        if !list.is_empty() {
+            check_count(name, model.n_params(), list.len())?;
+        }
     }
     for (name, n) in [
         ("updates", options.updates),
@@ -231,9 +261,19 @@ fn step(
     let theta = at.theta.iter().enumerate();
     let mut slope: Vec<f64> = theta.map(|(k, t)| options.l2 * share(k) * t).collect();
     let part = 1.0 / options.batch_size as f64;
-    for (x, y) in batch.iter().zip(&at.chains) {
-        model.add_energy_grad(&at.theta, x, part, &mut slope);
+    for y in &at.chains {
         model.add_energy_grad(&at.theta, y, -part, &mut slope);
+    }
+    if options.data_slope.is_empty() {
+        for x in &batch {
+            model.add_energy_grad(&at.theta, x, part, &mut slope);
+        }
+    }
+    for (s, data) in slope.iter_mut().zip(&options.data_slope) {
+        *s += data;
+    }
+    if let Some(direction) = &options.direction {
+        (direction.0)(&mut slope);
     }
     let fraction = at.update as f64 / options.updates as f64;
     let rate = options.learning_rate * (1.0 - 0.9 * fraction);

@@ -29,6 +29,7 @@
 mod alignment;
 mod alphabet;
 mod basis;
+mod centred;
 mod contacts;
 mod error;
 mod fit;
@@ -55,6 +56,7 @@ pub use kernel::Loss;
 pub use objective::{JointObjective, Penalties};
 
 // Results.
+pub use centred::CentredSteps;
 pub use contacts::{ContactRule, Distances, judged, precision};
 pub use model::Potts;
 pub use score::{Pair, Scores};

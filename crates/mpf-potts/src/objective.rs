@@ -10,14 +10,10 @@ use crate::kernel::{Engine, Loss, Trees, engine};
 use crate::sequences::Sequences;
 use mpf_core::Objective;
 use mpf_ising::internal::Vectors;
-use rayon::prelude::*;
 use std::sync::Arc;
 
 /// The rounding of the group penalty at zero.
 const GROUP_EPSILON: f64 = 1e-3;
-
-/// Pairs whose penalties one thread adds up. Their number is fixed, so that threads cannot change a digit.
-const BLOCKS: usize = 1024;
 
 /// The weights of the penalties, in the units of a weighted mean over sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,48 +38,28 @@ impl Penalties {
         }
     }
 
-    /// Adds the penalty and its gradient, the part `share` of it for couplings.
-    fn add(
-        &self,
-        theta: &[f64],
-        grad: &mut [f64],
-        n_fields: usize,
-        block: usize,
-        share: f64,
-    ) -> f64 {
+    /// Adds the penalty of fields and its gradient.
+    fn add_fields(&self, fields: &[f64], grads: &mut [f64]) -> f64 {
         let mut value = 0.0;
-        let (fields, couplings) = theta.split_at(n_fields);
-        let (field_grads, coupling_grads) = grad.split_at_mut(n_fields);
-        for (g, h) in field_grads.iter_mut().zip(fields) {
+        for (g, h) in grads.iter_mut().zip(fields) {
             value += 0.5 * self.fields * h * h;
             *g += self.fields * h;
         }
-        let n_numbers = BLOCKS * block;
-        let values: Vec<f64> = couplings
-            .par_chunks(n_numbers)
-            .zip(coupling_grads.par_chunks_mut(n_numbers))
-            .map(|(couplings, grads)| self.add_blocks(couplings, grads, block, share))
-            .collect();
-        value + values.iter().sum::<f64>()
+        value
     }
 
-    /// Adds the penalty of some pairs and its gradient.
-    fn add_blocks(&self, couplings: &[f64], grads: &mut [f64], block: usize, share: f64) -> f64 {
-        let lambda = share * self.couplings;
-        let mut value = 0.0;
-        let blocks = couplings.chunks_exact(block);
-        for (block, grads) in blocks.zip(grads.chunks_exact_mut(block)) {
-            let square = sum_of_squares(block);
-            value += 0.5 * lambda * square;
-            let mut factor = lambda;
-            if self.group > 0.0 {
-                let norm = (square + GROUP_EPSILON * GROUP_EPSILON).sqrt();
-                value += share * self.group * (norm - GROUP_EPSILON);
-                factor += share * self.group / norm;
-            }
-            for (g, j) in grads.iter_mut().zip(block) {
-                *g += factor * j;
-            }
+    /// Adds the part `share` of the penalty of one pair and its gradient.
+    fn add_pair(&self, couplings: &[f64], grads: &mut [f64], share: f64) -> f64 {
+        let square = sum_of_squares(couplings);
+        let mut factor = share * self.couplings;
+        let mut value = 0.5 * factor * square;
+        if self.group > 0.0 {
+            let norm = (square + GROUP_EPSILON * GROUP_EPSILON).sqrt();
+            value += share * self.group * (norm - GROUP_EPSILON);
+            factor += share * self.group / norm;
+        }
+        for (g, j) in grads.iter_mut().zip(couplings) {
+            *g += factor * j;
         }
         value
     }
@@ -131,7 +107,6 @@ pub struct JointObjective {
     engines: Engines,
     penalties: Penalties,
     n_fields: usize,
-    block: usize,
     n_params: usize,
 }
 
@@ -161,7 +136,6 @@ impl JointObjective {
             },
             penalties,
             n_fields: n * q,
-            block: q * q,
             n_params: n_params(n, q),
         }
     }
@@ -185,11 +159,11 @@ impl Objective for JointObjective {
     }
 
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
-        let value = self.engines.current().joint(theta, grad);
-        value
-            + self
-                .penalties
-                .add(theta, grad, self.n_fields, self.block, 1.0)
+        let penalties = self.penalties;
+        let pair = |couplings: &[f64], grads: &mut [f64]| penalties.add_pair(couplings, grads, 1.0);
+        let value = self.engines.current().joint(theta, grad, &pair);
+        let n = self.n_fields;
+        value + penalties.add_fields(&theta[..n], &mut grad[..n])
     }
 
     fn set_rough(&mut self, rough: bool) -> bool {
@@ -252,7 +226,13 @@ impl Objective for NodeObjective<'_> {
         };
         let value = engine.node(self.site, theta, grad);
         let q = self.engines.n_states;
-        value + self.penalties.add(theta, grad, q, q * q, 0.5)
+        let (fields, couplings) = theta.split_at(q);
+        let (field_grads, coupling_grads) = grad.split_at_mut(q);
+        let pairs = couplings.chunks_exact(q * q);
+        let penalties = pairs
+            .zip(coupling_grads.chunks_exact_mut(q * q))
+            .map(|(couplings, grads)| self.penalties.add_pair(couplings, grads, 0.5));
+        value + penalties.sum::<f64>() + self.penalties.add_fields(fields, field_grads)
     }
 
     fn set_rough(&mut self, rough: bool) -> bool {

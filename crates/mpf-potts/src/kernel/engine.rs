@@ -77,10 +77,14 @@ impl Trees {
     }
 }
 
+/// Adds the penalty of the couplings of one pair to their gradient, and returns it.
+pub(crate) type PairPenalty<'a> = dyn Fn(&[f64], &mut [f64]) -> f64 + Sync + 'a;
+
 /// Sums of one precision and width of rows.
 pub(crate) trait Engine: Send + Sync {
-    /// Returns F and its gradient for all sites. Site and thread cannot change a digit.
-    fn joint(&mut self, theta: &[f64], grad: &mut [f64]) -> f64;
+    /// Returns F and its gradient for all sites, with a penalty on every pair while its gradient is in
+    /// the cache. Site and thread cannot change a digit.
+    fn joint(&mut self, theta: &[f64], grad: &mut [f64], penalty: &PairPenalty<'_>) -> f64;
 
     /// Returns F and its gradient for one site with parameters of its own.
     fn node(&self, site: usize, theta: &[f64], grad: &mut [f64]) -> f64;
@@ -296,7 +300,7 @@ fn add_codes<T: Number, const Q: usize>(column: &[Row<T, Q>], fields: &mut [f64]
 }
 
 impl<T: Precision, const Q: usize> Engine for Sums<T, Q> {
-    fn joint(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
+    fn joint(&mut self, theta: &[f64], grad: &mut [f64], penalty: &PairPenalty<'_>) -> f64 {
         let (n, q, n_codes) = (
             self.trees.n_sites,
             self.trees.n_states,
@@ -326,21 +330,27 @@ impl<T: Precision, const Q: usize> Engine for Sums<T, Q> {
         for (i, fields) in field_grads.chunks_exact_mut(q).enumerate() {
             add_codes(column(i, i), fields);
         }
+        let mut couplings = couplings;
         let mut by_site = Vec::with_capacity(n);
-        for i in 0..n {
+        for (i, value) in values.iter_mut().enumerate() {
             let (pairs, later) = rest.split_at_mut((n - 1 - i) * q * q);
-            by_site.push(pairs);
+            let own;
+            (own, couplings) = couplings.split_at(pairs.len());
+            by_site.push((own, pairs, value));
             rest = later;
         }
-        by_site.into_par_iter().enumerate().for_each(|(i, pairs)| {
-            for (k, block) in pairs.chunks_exact_mut(q * q).enumerate() {
-                let j = i + 1 + k;
+        let sites = by_site.into_par_iter().enumerate();
+        sites.for_each(|(i, (couplings, pairs, value))| {
+            let blocks = pairs.chunks_exact_mut(q * q);
+            for ((j, block), couplings) in (i + 1..).zip(blocks).zip(couplings.chunks_exact(q * q))
+            {
                 let (of_i, of_j) = (column(i, j), column(j, i));
                 for (a, (states, row)) in block.chunks_exact_mut(q).zip(of_j).enumerate() {
                     for ((grad, &lane), other) in states.iter_mut().zip(row).zip(of_i) {
                         *grad = lane.into() + other[a].into();
                     }
                 }
+                *value += penalty(couplings, block);
             }
         });
         let value = values.iter().sum();

@@ -173,18 +173,25 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
                 *shift = self.exponents(row, x, exponents);
             }
             exp::<V>(block.as_flattened_mut());
-            for (((row, &x), &weight), (powers, shift)) in rows
+            let mut excess = [T::nearest(0.0); BLOCK];
+            for (((row, &x), &weight), (powers, excess)) in rows
                 .iter_mut()
                 .zip(targets)
                 .zip(weights)
-                .zip(block.iter().zip(shifts))
+                .zip(block.iter().zip(&mut excess))
             {
                 let x = usize::from(x);
                 if x >= self.n_states {
                     *row = [T::nearest(0.0); Q];
                     continue;
                 }
-                value += weight * self.slope(powers, x, shift, T::nearest(weight), row);
+                *excess = self.slope(powers, x, T::nearest(weight), row);
+            }
+            if self.loss == Loss::Pseudolikelihood {
+                ln_1p::<V>(&mut excess);
+            }
+            for ((&weight, term), shift) in weights.iter().zip(excess).zip(shifts) {
+                value += weight * (term.into() + shift);
             }
         }
         value
@@ -221,16 +228,10 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
         }
     }
 
-    /// Writes D of one sequence, and returns its loss.
+    /// Writes D of one sequence. Returns its loss for the flow, and for pseudolikelihood the sum of
+    /// its powers less the largest, which is 1.
     #[inline(always)]
-    fn slope(
-        &self,
-        powers: &Row<T, Q>,
-        x: usize,
-        shift: f64,
-        weight: T,
-        slope: &mut Row<T, Q>,
-    ) -> f64 {
+    fn slope(&self, powers: &Row<T, Q>, x: usize, weight: T, slope: &mut Row<T, Q>) -> T {
         let mut four = [T::nearest(0.0); 4];
         for part in powers.as_chunks::<4>().0 {
             for (sum, &power) in four.iter_mut().zip(part) {
@@ -245,8 +246,7 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
                     slope[k] = factor * powers[k];
                 }
                 slope[x] = slope[x] - weight;
-                let sum: f64 = sum.into();
-                sum.ln() + shift
+                sum - T::nearest(1.0)
             }
             Loss::Flow => {
                 let factor = T::nearest(0.5) * weight;
@@ -255,7 +255,7 @@ impl<T: Number, const Q: usize> SiteTask<'_, T, Q> {
                 }
                 let outflow = sum - powers[x];
                 slope[x] = -(factor * outflow);
-                outflow.into()
+                outflow
             }
         }
     }
@@ -280,13 +280,21 @@ fn add_rows<T: Number, const Q: usize>(to: &mut [Row<T, Q>], rows: &[Row<T, Q>])
     }
 }
 
-/// Replaces every number by its exponential.
-#[inline(always)]
-fn exp<V: Lanes>(numbers: &mut [V::Number]) {
-    let mut line = V::ZEROS;
-    for part in numbers.chunks_exact_mut(V::LANES) {
-        line.as_mut().copy_from_slice(part);
-        V::load(&line).exp().store(&mut line);
-        part.copy_from_slice(line.as_ref());
-    }
+/// A function that replaces every number. A closure as its argument would not be compiled for the
+/// vectors of the machine.
+macro_rules! each {
+    ($function:ident) => {
+        #[inline(always)]
+        fn $function<V: Lanes>(numbers: &mut [V::Number]) {
+            let mut line = V::ZEROS;
+            for part in numbers.chunks_exact_mut(V::LANES) {
+                line.as_mut().copy_from_slice(part);
+                V::load(&line).$function().store(&mut line);
+                part.copy_from_slice(line.as_ref());
+            }
+        }
+    };
 }
+
+each!(exp);
+each!(ln_1p);
