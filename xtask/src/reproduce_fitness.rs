@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1e-5)]
     l2_fields: f64,
     /// Updates of polishing.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 200)]
     updates: usize,
     /// Chains of polishing.
     #[arg(long, default_value_t = 500)]

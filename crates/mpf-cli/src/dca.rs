@@ -16,7 +16,7 @@ use mpf_core::{Cancel, StopReason};
 use mpf_potts::{
     Alignment, Alphabet, Ambiguous, ContactRule, Distances, Fit, FitOptions, FitProgress, Loss,
     Mode, Pair, Penalties, ReadOptions, Scores, Sequences, bytes_of_fit, fit, judged, precision,
-    seconds_of_evaluation, sequence_weights,
+    seconds_of_iteration, sequence_weights,
 };
 use mpf_report::files;
 use mpf_report::progress::{bar, spinner};
@@ -27,7 +27,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// The iterations that fits usually take, for the estimate of the time.
-const USUAL_EVALUATIONS: f64 = 40.0;
+const USUAL_ITERATIONS: f64 = 40.0;
 
 /// What a run found, for all outputs.
 struct Outcome<'a> {
@@ -66,6 +66,17 @@ pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         }
         console.result(&outcome.text(args))?;
         console.json(&summary)?;
+        let (effective, sites) = (
+            outcome.sequences.total_weight(),
+            outcome.sequences.n_sites(),
+        );
+        if effective < sites as f64 {
+            console.warning(&format!(
+                "{} effective sequences for {sites} sites: most of the ranking is noise; several \
+                 sequences for each site are usual",
+                digits(effective)
+            ));
+        }
         let stop = outcome.fit.stop;
         if stop.is_converged() {
             return Ok(0);
@@ -366,7 +377,7 @@ fn announce(alignment: &Alignment, sequences: &Sequences, options: &FitOptions, 
         Mode::NodeWise => "node-wise",
     };
     let bytes = bytes_of_fit(n, q, options.mode, options.minimizer.memory) as u64;
-    let seconds = USUAL_EVALUATIONS * 2.0 * seconds_of_evaluation(sequences, options.loss);
+    let seconds = USUAL_ITERATIONS * seconds_of_iteration(sequences, options);
     console.note(&format!(
         "{} sequences ({} effective) × {n} sites × {q} states; {mode} fit: about {}, {}",
         alignment.n_sequences(),

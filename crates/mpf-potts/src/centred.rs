@@ -25,18 +25,9 @@ pub struct CentredSteps {
 impl CentredSteps {
     /// Takes the frequencies of the letters of `sequences`.
     pub fn new(sequences: &Sequences) -> Self {
-        let (n, q) = (sequences.n_sites(), sequences.n_states());
-        let mut frequencies = vec![0.0; n * q];
-        for (row, weight) in sequences.rows().zip(sequences.weights()) {
-            for (of_site, &a) in frequencies.chunks_exact_mut(q).zip(row) {
-                if let Some(f) = of_site.get_mut(usize::from(a)) {
-                    *f += weight;
-                }
-            }
-        }
         Self {
-            n_states: q,
-            frequencies,
+            n_states: sequences.n_states(),
+            frequencies: sequences.frequencies(),
         }
     }
 

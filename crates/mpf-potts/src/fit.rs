@@ -146,8 +146,21 @@ pub fn bytes_of_fit(n_sites: usize, n_states: usize, mode: Mode, memory: usize) 
     }
 }
 
-/// Measures about how many seconds one evaluation over all sites takes, by evaluating one site.
-pub fn seconds_of_evaluation(sequences: &Sequences, loss: Loss) -> f64 {
+/// The seconds that L-BFGS takes for one parameter in one step, as measured from 10⁵ parameters on.
+const SECONDS_OF_STEP: f64 = 1e-7;
+
+/// Returns about how many seconds an iteration over all sites takes: its evaluations, measured by
+/// evaluating one site, and the step itself, which is not divided among threads in a joint fit.
+pub fn seconds_of_iteration(sequences: &Sequences, options: &FitOptions) -> f64 {
+    let step = SECONDS_OF_STEP * n_params(sequences.n_sites(), sequences.n_states()) as f64;
+    let step = match options.mode {
+        Mode::Joint => step,
+        Mode::NodeWise => 2.0 * step / rayon::current_num_threads() as f64,
+    };
+    2.0 * seconds_of_evaluation(sequences, options.loss) + step
+}
+
+fn seconds_of_evaluation(sequences: &Sequences, loss: Loss) -> f64 {
     let engines = NodeEngines::new(sequences, loss);
     let mut objective = NodeObjective::new(&engines, 0, Penalties::default());
     let theta = vec![0.0; mpf_core::Objective::n_params(&objective)];

@@ -49,8 +49,7 @@ pub use weights::sequence_weights;
 
 // Fitting.
 pub use fit::{
-    Fit, FitOptions, FitProgress, Mode, bytes_of_fit, fit, relative_curvature,
-    seconds_of_evaluation,
+    Fit, FitOptions, FitProgress, Mode, bytes_of_fit, fit, relative_curvature, seconds_of_iteration,
 };
 pub use kernel::Loss;
 pub use objective::{JointObjective, Penalties};

@@ -44,9 +44,17 @@ fn a_family_becomes_scores_arrays_and_a_report() {
                 .contains("contact map")
         );
     }
-    // Both modes agree on who goes with whom.
+    // Both modes agree on who goes with whom. Four sequences are enough for three sites, not for one more.
     let run = mpf(at, "dca f.fasta --mode node-wise -o n.csv");
     assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(!run.stderr.contains("noise"), "{}", run.stderr);
+    fs::write(at.join("few.fasta"), ">a\nACDE\n>b\nAFDE\n>c\nGCEF\n").unwrap();
+    let run = mpf(at, "dca few.fasta -o few.csv");
+    assert!(
+        run.stderr.contains("3.000 effective sequences for 4 sites"),
+        "{}",
+        run.stderr
+    );
     let scores = fs::read_to_string(at.join("n.csv")).unwrap();
     assert!(
         scores.lines().nth(2).unwrap().starts_with("1,1,A,3,D,"),
