@@ -14,10 +14,10 @@ use std::path::Path;
 const PROGRAM: u64 = 13_500_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
-/// Bytes of a chain: its generator, its state and its list of draws.
-const CHAIN: u64 = 500;
-/// Bytes of a chain per unit.
-const CHAIN_UNIT: u64 = 1;
+/// Bytes of a chain: its generator and its list of draws.
+const CHAIN: u64 = 220;
+/// Bytes of a chain per unit: its field.
+const CHAIN_UNIT: u64 = 8;
 
 /// Bytes of a distinct sample of a machine, while equal ones are merged.
 const MACHINE_ROW: u64 = 120;
