@@ -136,6 +136,7 @@ fn compare(
     let samples = raster.samples()?;
     let fit = FitBytes::new(raster, &samples, n_packed(d));
     let folds = product(&[args.folds as u64, fit.data()]);
+    let page = if args.output.is_empty() { 0 } else { PAGE };
     let mut machines = 0;
     for contender in &contenders {
         if let Plan::Machine(options) = &contender.plan {
@@ -144,7 +145,7 @@ fn compare(
         }
     }
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
-    let needed = [fit.total(), folds, scores, machines, PAGE]
+    let needed = [fit.total(), folds, scores, machines, page]
         .into_iter()
         .fold(0, u64::saturating_add);
     memory::check(

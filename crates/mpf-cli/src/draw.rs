@@ -298,7 +298,7 @@ impl Drawing<'_> {
     ) -> Result<(), Failure> {
         let few = ChainOptions {
             n_chains: chains.n_chains.min(TRIED_CHAINS),
-            n_draws: chains.n_draws.min(TRIED_DRAWS),
+            n_draws: TRIED_DRAWS,
             burn_in: 0,
             thinning: 1,
             cancel: self.cancel.within(TRIED_SECONDS),
