@@ -90,6 +90,11 @@ impl CheckpointArgs {
         self.checkpoint.is_some()
     }
 
+    /// Returns the seconds until unfinished work is written.
+    pub fn seconds(&self) -> f64 {
+        self.checkpoint_every.as_secs_f64()
+    }
+
     /// Returns the file, as one of the outputs of the command.
     pub fn output(&self) -> Option<Output<'_>> {
         self.checkpoint.as_deref().map(|path| Output {

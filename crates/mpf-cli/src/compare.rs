@@ -4,7 +4,7 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::figures;
-use crate::fit::in_time;
+use crate::fit::{in_time, of_comparison};
 use crate::memory::{self, FitBytes, MemoryLimit, product};
 use crate::methods::{AUTO, MethodArgs, ModelName, Strength, find};
 use crate::output::{self, ForceArg};
@@ -15,7 +15,7 @@ use mpf_baselines::{
 };
 use mpf_core::Cancel;
 use mpf_ising::internal::n_packed;
-use mpf_ising::{BlockMean, Support};
+use mpf_ising::{BlockMean, Preflight, Support};
 use mpf_report::report::Page;
 use mpf_report::text::{digits, duration, tabulate};
 use mpf_report::{files, progress};
@@ -71,7 +71,7 @@ pub fn run(
     let (raster, comparison) = Raster::read(&args.data, args.memory.bytes(), cancel)
         .and_then(|raster| {
             raster.notes.iter().for_each(|note| console.note(note));
-            let comparison = compare(args, methods, &raster, cancel)?;
+            let comparison = compare(args, methods, &raster, console, cancel)?;
             Ok((raster, comparison))
         })
         .map_err(|failure| in_time(failure, cancel, limit))?;
@@ -98,7 +98,7 @@ pub(crate) fn report(
 ) -> Result<[String; 3], Failure> {
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let cancel = &cancel.within(limit);
-    let comparison = compare(args, methods, raster, cancel);
+    let comparison = compare(args, methods, raster, Console::silent(), cancel);
     let comparison = comparison.map_err(|failure| in_time(failure, cancel, limit))?;
     let page = page(&comparison, raster, &plot(&comparison)?);
     Ok([
@@ -113,6 +113,7 @@ fn compare(
     args: &CompareArgs,
     methods: &Methods,
     raster: &Raster,
+    console: Console,
     cancel: &Cancel,
 ) -> Result<Comparison, Failure> {
     if [args.options.l1, args.options.l2].contains(&Some(Strength::Auto)) {
@@ -135,6 +136,7 @@ fn compare(
     let samples = raster.samples()?;
     let fit = FitBytes::new(raster, &samples, n_packed(d));
     let folds = product(&[args.folds as u64, fit.data()]);
+    let page = if args.output.is_empty() { 0 } else { PAGE };
     let mut machines = 0;
     for contender in &contenders {
         if let Plan::Machine(options) = &contender.plan {
@@ -143,14 +145,36 @@ fn compare(
         }
     }
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
+    let needed = [fit.total(), folds, scores, machines, page]
+        .into_iter()
+        .fold(0, u64::saturating_add);
     memory::check(
         "this comparison",
-        [fit.total(), folds, scores, machines, PAGE]
-            .into_iter()
-            .fold(0, u64::saturating_add),
+        needed,
         args.memory.bytes(),
         "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
+    if console.has_notes() {
+        let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+        let preflight = Preflight::cancellable(&samples, None, cancel)?;
+        let (seconds, more) = of_comparison(
+            &contenders,
+            &samples,
+            &states,
+            args.folds,
+            &preflight,
+            limit,
+        )?;
+        let polishing = match more {
+            0.0 => String::new(),
+            more => format!(" (up to {} more for polishing)", duration(more)),
+        };
+        console.note(&format!(
+            "this comparison takes about {}{polishing} and {}",
+            duration(seconds),
+            memory::in_words(needed)
+        ));
+    }
     drop(samples);
     let tournament = Tournament::new(TournamentOptions {
         n_folds: args.folds,

@@ -74,9 +74,14 @@ impl Console {
         print(&(text + "\n"))
     }
 
+    /// Returns whether notes are printed.
+    pub fn has_notes(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
     /// Prints a note to standard error.
     pub fn note(&self, text: &str) {
-        if !self.quiet && !self.json {
+        if self.has_notes() {
             complain(text);
         }
     }

@@ -65,6 +65,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
             starts: None,
             checkpoint: Checkpoint::default(),
             ranks: Arc::new(OneProcess),
+            console: Console::silent(),
         },
         cancel,
     )?;

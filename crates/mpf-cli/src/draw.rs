@@ -1,5 +1,6 @@
 //! Draws from a model, with diagnostics.
 
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::memory;
 use crate::model::Model;
@@ -8,18 +9,24 @@ use mpf_baselines::Machine;
 use mpf_core::{Cancel, Checkpoint, Ranks, rng};
 use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
-use mpf_report::text::digits;
+use mpf_report::text::{digits, duration};
 use mpf_samplers::diagnostics::RunDiagnostics;
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, SwendsenWang, Tempering,
-    TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Run, SwendsenWang, Tally,
+    Tempering, TemperingOptions,
 };
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The most units that `--sampler auto` enumerates: a million states.
 const ENUMERATED_UNITS: usize = 20;
 /// The most rows of the data among which chains look for their starts.
 const CANDIDATES: usize = 2000;
+
+/// Chains and their draws that are tried before the others, and the most seconds for them.
+const TRIED_CHAINS: usize = 4;
+const TRIED_DRAWS: usize = 300;
+const TRIED_SECONDS: f64 = 0.2;
 
 /// The argument of `--sampler`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -58,6 +65,8 @@ pub struct DrawOptions<'a> {
     pub checkpoint: Checkpoint,
     /// The processes that share the chains.
     pub ranks: Arc<dyn Ranks>,
+    /// Where the time that the draws take is announced.
+    pub console: Console,
 }
 
 /// States drawn from a model.
@@ -274,6 +283,55 @@ impl Drawing<'_> {
         Ok(starts)
     }
 
+    fn diagnose<I: Sync + Tally>(&self, run: &Run<States, I>) -> Option<RunDiagnostics> {
+        match self.target {
+            Target::Ising(couplings) => run.diagnose(couplings).ok(),
+            Target::Machine(machine) => run.diagnose_by(|row| machine.energy(row)).ok(),
+        }
+    }
+
+    /// Draws a few states by the same sampler, and says how long `chains` take.
+    fn announce<S: ChainSampler<Draws = States, Info: Sync>>(
+        &self,
+        sampler: &S,
+        chains: &ChainOptions,
+    ) -> Result<(), Failure> {
+        let few = ChainOptions {
+            n_chains: chains.n_chains.min(TRIED_CHAINS),
+            n_draws: TRIED_DRAWS,
+            burn_in: 0,
+            thinning: 1,
+            cancel: self.cancel.within(TRIED_SECONDS),
+            ..Default::default()
+        };
+        let (n_chains, start) = (few.n_chains, Instant::now());
+        let run = ChainRunner::new(few)?.run(sampler)?;
+        let drawing = start.elapsed().as_secs_f64();
+        let draws = run.pooled().n_samples().max(1) as f64;
+        let start = Instant::now();
+        let _ = self.diagnose(&run);
+        let diagnosing = start.elapsed().as_secs_f64();
+        let threads = rayon::current_num_threads();
+        // Chains run in parallel, as many as there are threads.
+        let rounds = |n: usize| n.div_ceil(threads) as f64;
+        let steps = chains.burn_in as f64 + chains.n_draws as f64 * chains.thinning as f64;
+        let step = drawing / (rounds(n_chains) * draws / n_chains as f64);
+        let all = self.options.n_draws as f64;
+        let seconds = rounds(chains.n_chains) * steps * step + diagnosing * all / draws;
+        let needed = memory::of_draws(
+            self.options.n_draws,
+            self.target.n_units(),
+            chains.n_chains,
+            chains.checkpoint.is_on(),
+        );
+        self.options.console.note(&format!(
+            "these draws take about {} and {}",
+            duration(seconds),
+            memory::in_words(needed)
+        ));
+        Ok(())
+    }
+
     fn run<S: ChainSampler<Draws = States, Info: Sync>>(
         &self,
         name: SamplerName,
@@ -292,6 +350,9 @@ impl Drawing<'_> {
             checkpoint: options.checkpoint.clone(),
             ranks: options.ranks.clone(),
         })?;
+        if options.console.has_notes() {
+            self.announce(sampler, runner.options())?;
+        }
         let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
         let run = match starts {
             Some(starts) => runner.run_from(sampler, starts, |_| bar.inc(1)),
@@ -302,10 +363,7 @@ impl Drawing<'_> {
         if run.cancelled {
             return Err(Failure::interrupted());
         }
-        let diagnostics = match self.target {
-            Target::Ising(couplings) => run.diagnose(couplings).ok(),
-            Target::Machine(machine) => run.diagnose_by(|row| machine.energy(row)).ok(),
-        };
+        let diagnostics = self.diagnose(&run);
         let mut states = run.pooled();
         drop(run);
         if states.n_samples() > options.n_draws {

@@ -235,6 +235,7 @@ fn compare(
             starts: Some(states),
             checkpoint: Checkpoint::default(),
             ranks: Arc::new(OneProcess),
+            console: Console::silent(),
         },
         cancel,
     )?;

@@ -35,9 +35,10 @@ use time::Expected;
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
 pub use progress::{Show, Step};
+pub(crate) use time::of_comparison;
 
 /// Seconds to write one coupling of a model, roughly.
-const WRITING: f64 = 1.5e-7;
+const WRITING: f64 = 2.5e-7;
 /// An expected time that is off by more than this factor is announced again.
 const OFF: f64 = 1.5;
 
@@ -108,7 +109,7 @@ fn run_until(
     // The model is written within the limit, too.
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let writing = WRITING * (raster.states.n_units() as f64).powi(2);
-    let left = limit - start.elapsed().as_secs_f64() - writing.min(0.25 * limit);
+    let left = limit - start.elapsed().as_secs_f64() - writing.min(0.5 * limit);
     let cancel = &cancel.within(left.max(0.0));
     let support = match &args.support {
         None => Support::Full,
@@ -211,7 +212,7 @@ fn make(
 ) -> Result<Made, Failure> {
     args.check_samples(recipe, samples)?;
     let states = args.states(raster)?;
-    let needed = args.check_memory(recipe, raster, samples, states.as_ref())?;
+    let mut needed = args.check_memory(recipe, raster, samples, states.as_ref(), true)?;
     let cancel = &recipe.options.minimizer.cancel;
     let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
@@ -224,6 +225,9 @@ fn make(
         start.elapsed().as_secs_f64(),
         args.options.max_seconds.unwrap_or(f64::INFINITY),
     )?;
+    if expected.seconds < args.checkpoint.seconds() {
+        needed = args.check_memory(recipe, raster, samples, states.as_ref(), false)?;
+    }
     tell_preflight(console, raster, &preflight, expected, needed);
     let is_fitted = AtomicBool::new(false);
 

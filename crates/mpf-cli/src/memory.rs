@@ -14,10 +14,10 @@ use std::path::Path;
 const PROGRAM: u64 = 13_500_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
-/// Bytes of a chain: its generator, its state and its list of draws.
-const CHAIN: u64 = 500;
-/// Bytes of a chain per unit.
-const CHAIN_UNIT: u64 = 1;
+/// Bytes of a chain: its generator and its list of draws.
+const CHAIN: u64 = 220;
+/// Bytes of a chain per unit: its field.
+const CHAIN_UNIT: u64 = 8;
 
 /// Bytes of a distinct sample of a machine, while equal ones are merged.
 const MACHINE_ROW: u64 = 120;
@@ -83,18 +83,19 @@ pub fn product(factors: &[u64]) -> u64 {
 }
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
-/// them twice while it pools the chains, and while it diagnoses every unit beside the numbers of a
-/// series. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
+/// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
+/// chains. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
 /// the middle of both counts.
 pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize, is_kept: bool) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
     let chain = CHAIN + CHAIN_UNIT * n_units as u64;
-    let (rows, chain) = match is_kept {
-        true => (3 * row, 12 * chain / 5),
-        false => (2 * row, chain),
+    let (kept, chain) = match is_kept {
+        true => (row, 12 * chain / 5),
+        false => (0, chain),
     };
+    let draw = kept + (2 * row).max(row + DIAGNOSTICS);
     PROGRAM
-        .saturating_add(product(&[n_draws as u64, rows + DIAGNOSTICS]))
+        .saturating_add(product(&[n_draws as u64, draw]))
         .saturating_add(product(&[n_chains as u64, chain]))
 }
 

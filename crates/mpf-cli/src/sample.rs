@@ -69,7 +69,12 @@ impl SampleArgs {
         Ok(())
     }
 
-    fn options(&self, checkpoint: &Checkpoint, ranks: Arc<dyn Ranks>) -> DrawOptions<'static> {
+    fn options(
+        &self,
+        checkpoint: &Checkpoint,
+        ranks: Arc<dyn Ranks>,
+        console: Console,
+    ) -> DrawOptions<'static> {
         DrawOptions {
             sampler: self.sampler,
             n_draws: self.n,
@@ -80,6 +85,7 @@ impl SampleArgs {
             starts: None,
             checkpoint: checkpoint.entry("chains"),
             ranks,
+            console,
         }
     }
 
@@ -114,7 +120,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     }
     let (model, settings) = opened?;
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    let outcome = make(args, &model, &job, &checkpoint, cancel).and_then(|drawn| {
+    let outcome = make(args, &model, &job, &checkpoint, console, cancel).and_then(|drawn| {
         // Every rank has all draws, and one of them writes.
         match job.ranks.rank() {
             0 => write(args, console, &model, &drawn),
@@ -149,11 +155,18 @@ fn make(
     model: &Model,
     job: &Job,
     checkpoint: &Checkpoint,
+    console: Console,
     cancel: &Cancel,
 ) -> Result<Drawn, Failure> {
     let machine = model.machine()?;
     let target = Target::of(model, machine.as_ref());
-    draw::draw(target, &args.options(checkpoint, job.ranks.clone()), cancel)
+    // Rank 0 says it for all.
+    let console = match job.ranks.rank() {
+        0 => console,
+        _ => Console::silent(),
+    };
+    let options = args.options(checkpoint, job.ranks.clone(), console);
+    draw::draw(target, &options, cancel)
 }
 
 /// Draws from a model in memory; also returns what there is to warn of.
@@ -163,7 +176,8 @@ pub(crate) fn draw(
     cancel: &Cancel,
 ) -> Result<(States, Vec<String>), Failure> {
     args.check()?;
-    let options = args.options(&Checkpoint::default(), Arc::new(OneProcess));
+    let one = Arc::new(OneProcess);
+    let options = args.options(&Checkpoint::default(), one, Console::silent());
     let machine = model.machine()?;
     let target = Target::of(model, machine.as_ref());
     let Drawn { states, how } = draw::draw(target, &options, cancel)?;

@@ -118,21 +118,31 @@ pub fn positive_definite_inverse_until(
 ) -> Result<Array2<f64>> {
     let n = square_size(a)?;
     let factor = cholesky(a, cancel)?;
-    let panels = (0..n).step_by(PANEL).collect::<Vec<_>>().into_par_iter();
-    let columns = panels.map(|first| {
+    let mut inverse = vec![0.0; n * n];
+    // By symmetry, columns of the lower triangle are rows of the upper one.
+    let panels = inverse.par_chunks_mut((PANEL * n).max(1)).enumerate();
+    panels.try_for_each(|(panel, rows)| {
         check(cancel)?;
-        Ok::<_, Error>(inverse_columns(&factor, first))
-    });
-    let columns: Vec<Vec<Lane>> = columns.collect::<Result<_>>()?;
-    if !are_finite(columns.iter().flatten().flatten()) {
+        let first = PANEL * panel;
+        let columns = inverse_columns(&factor, first);
+        for (lane, row) in rows.chunks_mut(n).enumerate() {
+            let entries = row[first..].iter_mut().zip(&columns).skip(lane);
+            entries.for_each(|(entry, values)| *entry = values[lane]);
+        }
+        Ok::<_, Error>(())
+    })?;
+    drop(factor);
+    if !are_finite(inverse.iter()) {
         let what = "Cholesky decomposition";
         return Err(Error::Decomposition { what, size: n });
     }
-    Ok(Array2::from_shape_fn((n, n), |(i, j)| {
-        let (row, column) = (i.max(j), i.min(j));
-        let lane = column % PANEL;
-        columns[column / PANEL][row - (column - lane)][lane]
-    }))
+    let mut inverse = Array2::from_shape_vec((n, n), inverse).expect("n rows of n");
+    for i in 0..n {
+        for j in 0..i {
+            inverse[[i, j]] = inverse[[j, i]];
+        }
+    }
+    Ok(inverse)
 }
 
 /// Columns that are solved for together, so that a row of the factor is read once for all of them.

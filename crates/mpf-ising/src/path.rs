@@ -325,10 +325,16 @@ impl PenaltyPath {
         let checkpoint = &fitter.options().minimizer.checkpoint;
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
+        let is_late = || cancel.reason() == Some(StopReason::TimeLimit);
+        // A path that has no time to begin is one fit to all data.
         let mut parts = parts
             .into_iter()
+            .take_while(|_| !is_late())
             .map(|(training, held_out)| Ok((Walker::new(fitter, training, penalty)?, held_out)))
             .collect::<Result<Vec<_>>>()?;
+        if is_late() {
+            parts.clear();
+        }
         let sizes = parts.iter().map(|(_, out)| out.data().total_weight());
         let sizes: Vec<f64> = sizes.collect();
         let lambdas = self.lambdas(fitter, held.data())?;
@@ -393,7 +399,7 @@ impl PenaltyPath {
             };
             let point = point?;
             // Fits that the time limit cut short are no basis for a choice, if there are others.
-            if cancel.reason() == Some(StopReason::TimeLimit) && !found.path.is_empty() {
+            if is_late() && !found.path.is_empty() {
                 break;
             }
             found.path.insert(at, point);
@@ -404,6 +410,9 @@ impl PenaltyPath {
                 lambda,
             };
             observer(&progress);
+            if parts.is_empty() {
+                return Ok(found);
+            }
             let starts = parts.iter().map(|(walker, _)| walker.options.start.clone());
             checkpoint.offer(|| PathState {
                 found: found.clone(),

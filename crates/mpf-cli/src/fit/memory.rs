@@ -5,7 +5,7 @@
 //! writing   20 matrices of d × d, most of them as text
 //! held out  beside the data, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
-//! sandwich  joint: 3 matrices of p × p;  node-wise: two Hessians per unit
+//! sandwich  joint: 2½ matrices of p × p;  node-wise: two Hessians per unit
 //!           then the inverse, scores of 64 blocks on every thread, and the sums of 64 of these
 //! bootstrap a fit on every thread beside the couplings of every resample; then these in both conventions
 //! ```
@@ -19,9 +19,9 @@ use mpf_baselines::{ErrorBarsBy, Recipe, Takes};
 use mpf_ising::{Samples, States};
 use std::borrow::Cow;
 
-/// Bytes per parameter of a checkpoint: L-BFGS's memory as numbers, encoded, among the other entries,
-/// and sealed.
-const CHECKPOINT: u64 = 900;
+/// Copies of L-BFGS's memory for a checkpoint: as numbers and, while it is written, as an entry and as a
+/// file.
+const COPIES: u64 = 3;
 /// Samples, or blocks of them, whose scores are held at a time.
 const TILE: u64 = 64;
 /// Bytes per sample while equal ones are merged.
@@ -35,16 +35,18 @@ const WRITTEN: u64 = 20;
 const DECOMPOSITION: u64 = 9;
 
 impl FitArgs {
-    /// Returns the bytes of the largest step; refuses what does not fit into memory.
+    /// Returns the bytes of the largest step; refuses what does not fit into memory. A fit that ends
+    /// before its first checkpoint is due writes none.
     pub(super) fn check_memory(
         &self,
         recipe: &Recipe,
         raster: &Raster,
         samples: &Samples,
         states: Option<&Cow<'_, States>>,
+        writes_checkpoints: bool,
     ) -> Result<u64, Failure> {
         let room = self.memory.bytes();
-        let mut bytes = self.bytes_of_fit(recipe, raster, samples);
+        let mut bytes = self.bytes_of_fit(recipe, raster, samples, writes_checkpoints);
         if let Some(Cow::Owned(all)) = states {
             // Rows with counts, repeated.
             bytes.raster += 8 * (all.n_samples() * all.words_per_row()) as u64;
@@ -93,16 +95,24 @@ impl FitArgs {
     }
 
     /// Returns the parts of the memory of the fit itself.
-    fn bytes_of_fit(&self, recipe: &Recipe, raster: &Raster, samples: &Samples) -> FitBytes {
+    fn bytes_of_fit(
+        &self,
+        recipe: &Recipe,
+        raster: &Raster,
+        samples: &Samples,
+        writes_checkpoints: bool,
+    ) -> FitBytes {
         let d = samples.n_units();
         let n_couplings = recipe.options.support.most_pairs(d);
         let last = recipe.last(d);
         let n_parameters = last.n_parameters(d, n_couplings, &recipe.options);
         let mut bytes = FitBytes::new(raster, samples, n_parameters);
         if self.checkpoint.is_given() {
-            bytes.working = bytes
-                .working
-                .saturating_add(product(&[CHECKPOINT, n_parameters as u64]));
+            let minimizer = &recipe.options.minimizer;
+            let pairs = minimizer.memory.min(minimizer.max_iterations) as u64;
+            let copy = product(&[8, 8 + 2 * pairs, n_parameters as u64]);
+            let copies = if writes_checkpoints { COPIES } else { 1 };
+            bytes.working = bytes.working.saturating_add(product(&[copies, copy]));
         }
         let takes = last.describe().takes;
         let square = product(&[8, d as u64, d as u64]);
@@ -147,7 +157,8 @@ impl FitArgs {
                         "units" => (hessians, hessians, width.saturating_add(p)),
                         _ => (
                             product(&[8, p, p]),
-                            product(&[3, 8, p, p]),
+                            // The Hessian, half of it as a factor, and the inverse.
+                            product(&[5, 4, p, p]),
                             width.saturating_add(3 * p),
                         ),
                     };

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! fit          tried until it ends or time is up; then the residual falls on at the same rate
-//! penalty      one λ in the middle is tried, then the next: every fold has such a step for every λ
+//! penalty      steps to the next λ are tried at two λ's: every fold has such a step for every λ
 //! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
 //! ln Z         2·10⁵ sweeps of annealing, or a sum over 2^d states
 //! polishing    updates of 4000 chains, for all data and for the part
@@ -15,9 +15,10 @@
 
 use crate::failure::Failure;
 use mpf_baselines::{
-    Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Methods, Polish, Recipe, Takes,
+    Contender, Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Methods, Plan, Polish,
+    Recipe, Takes,
 };
-use mpf_core::linalg::positive_definite_inverse;
+use mpf_core::linalg::{positive_definite_inverse, symmetric_eigen};
 use mpf_core::rng::stream;
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
@@ -39,6 +40,8 @@ const TRIAL_OF_LIMIT: f64 = 0.1;
 const TRIAL_SAMPLES: usize = 256;
 /// The part of the λ's of a path that is tried before the score rises for good.
 const TRIED_LAMBDAS: f64 = 0.8;
+/// A λ in the midst of a path, in units of 1/√M: paths begin at some tens.
+const MIDST: f64 = 10.0;
 /// Chains that polishing sweeps in an update, and those that are tried.
 const POLISHED: usize = 4000;
 const POLISHING_TRIED: usize = 1024;
@@ -49,8 +52,6 @@ const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
 /// Hessians of the sandwich with and without a penalty.
 const HESSIANS: f64 = 3.0;
-/// Seconds of a step of a decomposition, which takes too many steps to be tried.
-const PER_ROTATION: f64 = 7.5e-9;
 
 /// The seconds that a fit is expected to take.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,8 @@ pub(super) struct Expected {
     fit: f64,
     /// Of `seconds`, those of fits after that.
     again: f64,
+    /// Of `seconds`, those of the check on held-out samples.
+    checked: f64,
 }
 
 impl Expected {
@@ -83,6 +86,11 @@ impl Expected {
             samples,
             states: states.unwrap_or(samples.states()),
             evaluation: preflight.seconds / PLAIN as f64,
+            cancel: recipe
+                .options
+                .minimizer
+                .cancel
+                .within(TRIAL_OF_LIMIT * limit),
             most: TRIAL_OF_LIMIT * limit,
         };
         let fits = match &recipe.choose {
@@ -90,12 +98,11 @@ impl Expected {
             None => trial.fits()?,
         };
         let threads = rayon::current_num_threads() as f64;
-        let sweep = seconds_per_sweep(samples, &recipe.options.support)? / threads;
-        let log_z = match d {
-            d if d <= ENUMERATED => seconds_of_states(d)?,
-            d if d <= ANNEALED => ANNEALING * sweep,
-            _ => 0.0,
+        let sweep = match trial.has_time() {
+            true => seconds_per_sweep(samples, &recipe.options.support)? / threads,
+            false => 0.0,
         };
+        let log_z = seconds_of_log_z(d, sweep)?;
         let is_judged = recipe.held_out > 0.0;
         let (judged, scored) = if is_judged {
             ((1.0 - recipe.held_out) * fits.again, log_z)
@@ -130,11 +137,13 @@ impl Expected {
         let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
         let fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
         let again = judged + refitted;
+        let seconds = fit + again + drift + scored + polished + computed;
         Ok(Self {
-            seconds: fit + again + drift + scored + polished + computed,
-            polishing,
+            seconds: seconds.min(limit),
+            polishing: polishing.min((limit - seconds).max(0.0)),
             fit,
             again,
+            checked: judged + scored,
         })
     }
 
@@ -226,6 +235,45 @@ pub(super) fn of_machine(
     Ok(seconds + whole * (starts as f64 + again))
 }
 
+/// Returns the seconds that a comparison is expected to take on folds of `samples`, and those that it
+/// takes in addition if every model that may be polished is.
+pub(crate) fn of_comparison(
+    contenders: &[Contender],
+    samples: &Samples,
+    states: &States,
+    n_folds: usize,
+    preflight: &Preflight,
+    limit: f64,
+) -> Result<(f64, f64), Failure> {
+    let threads = rayon::current_num_threads() as f64;
+    let sweep = seconds_per_sweep(samples, &Support::Full)? / threads;
+    let log_z = seconds_of_log_z(samples.n_units(), sweep)?;
+    // As many fits as folds, each without one of these.
+    let whole = n_folds as f64 - 1.0;
+    let limit_of_each = limit / contenders.len() as f64;
+    let start = Instant::now();
+    let (mut seconds, mut more) = (0.0, 0.0);
+    for contender in contenders {
+        let clock = Instant::now();
+        let fit = match &contender.plan {
+            Plan::Machine(options) => of_machine(options, samples, 0.0, limit_of_each)?,
+            Plan::Recipe(recipe) => {
+                let states = Some(states);
+                let elapsed = 0.0;
+                let of = Expected::new(recipe, samples, states, preflight, elapsed, limit_of_each)?;
+                // Only a model that may be polished is checked.
+                if of.polishing > 0.0 {
+                    more += whole * (of.checked + of.polishing);
+                }
+                of.seconds - of.checked
+            }
+        };
+        let tried = clock.elapsed().as_secs_f64();
+        seconds += whole * (fit - tried).max(0.0) + n_folds as f64 * log_z;
+    }
+    Ok(((seconds + start.elapsed().as_secs_f64()).min(limit), more))
+}
+
 /// A short try of the fits of a recipe.
 struct Trial<'a> {
     recipe: &'a Recipe,
@@ -234,18 +282,16 @@ struct Trial<'a> {
     states: &'a States,
     /// Seconds of an evaluation, roughly.
     evaluation: f64,
-    /// Its most seconds.
+    /// The end of all trials.
+    cancel: Cancel,
+    /// Their most seconds.
     most: f64,
 }
 
 impl Trial<'_> {
-    fn cancel(&self) -> &Cancel {
-        &self.recipe.options.minimizer.cancel
-    }
-
     /// Returns whether a trial has time for more than setting up.
     fn has_time(&self) -> bool {
-        3.0 * self.evaluation < self.most
+        3.0 * self.evaluation < self.most && !self.cancel.is_cancelled()
     }
 
     /// Returns the options of a trial.
@@ -255,7 +301,7 @@ impl Trial<'_> {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
         }
         options.minimizer.checkpoint = Checkpoint::default();
-        options.minimizer.cancel = self.cancel().within(TRIAL_SECONDS.min(self.most));
+        options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
         options
     }
 
@@ -279,7 +325,7 @@ impl Trial<'_> {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        match self.cancel().reason() {
+        match self.cancel.reason() {
             Some(StopReason::Cancelled) => Err(Failure::interrupted()),
             _ => Ok(()),
         }
@@ -315,8 +361,7 @@ impl Trial<'_> {
     ) -> Result<(Fits, Option<Couplings>), Failure> {
         let d = self.samples.n_units();
         if method.describe().takes.contains(&Takes::Damping) {
-            let seconds = PER_ROTATION * (d as f64).powi(3);
-            return Ok((Fits::equal(seconds), None));
+            return Ok((Fits::equal(seconds_of_decomposition(d)), None));
         }
         if !self.has_time() {
             return Ok((Fits::equal(PLAIN as f64 * self.evaluation), None));
@@ -360,26 +405,32 @@ impl Trial<'_> {
         Ok((fits, couplings))
     }
 
-    /// Tries a step along a path of penalties, near λ = 1/√M, where noise ends. Fits of all data and of
-    /// the folds, of which each leaves out one part, are as much work as one of all data for every fold.
+    /// Tries steps along a path of penalties: near λ = 1/√M, where noise ends, and in the midst of those
+    /// before it. Fits of all data and of the folds, of which each leaves out one part, are as much work as
+    /// one of all data for every fold.
     fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
         let method = self.recipe.last(self.samples.n_units());
         let some = self.some()?;
         let mut options = self.recipe.options.clone();
-        let lambda = 1.0 / self.samples.n_effective().sqrt();
+        let noise = 1.0 / self.samples.n_effective().sqrt();
         let ratio = choose.smallest.powf(1.0 / choose.n_lambdas as f64);
         let set = |options: &mut MethodOptions, lambda: f64| match choose.penalty {
             Penalty::L1 => options.l1 = lambda,
             Penalty::L2 => options.l2 = Some(lambda),
         };
-        set(&mut options, lambda);
-        let (fits, start) = self.fit(method, &options, &some)?;
-        set(&mut options, ratio * lambda);
-        options.start = start;
-        let (step, _) = self.fit(method, &options, &some)?;
+        let mut tried = |lambda: f64| -> Result<(Fits, f64), Failure> {
+            set(&mut options, lambda);
+            let (fits, start) = self.fit(method, &options, &some)?;
+            set(&mut options, ratio * lambda);
+            options.start = start;
+            let (step, _) = self.fit(method, &options, &some)?;
+            Ok((fits, step.all))
+        };
+        let (_, early) = tried(MIDST * noise)?;
+        let (fits, late) = tried(noise)?;
         let n_fits = TRIED_LAMBDAS * (choose.n_lambdas * choose.n_folds) as f64;
         Ok(Fits {
-            all: n_fits * step.all,
+            all: n_fits * 0.5 * (early + late),
             ..fits
         })
     }
@@ -465,6 +516,26 @@ fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
     let clock = Instant::now();
     (0..runs).for_each(|_| drop(run()));
     clock.elapsed().as_secs_f64() / runs as f64
+}
+
+/// Returns the seconds of ln Z of `d` units, given those of a sweep.
+fn seconds_of_log_z(d: usize, sweep: f64) -> Result<f64, Failure> {
+    match d {
+        d if d <= ENUMERATED => seconds_of_states(d),
+        d if d <= ANNEALED => Ok(ANNEALING * sweep),
+        _ => Ok(0.0),
+    }
+}
+
+/// Returns the seconds of the eigenvectors of `d` units, from those of fewer.
+fn seconds_of_decomposition(d: usize) -> f64 {
+    const FEWER: usize = 128;
+    let few = d.min(FEWER);
+    let matrix = Array2::from_shape_fn((few, few), |(i, j)| {
+        let (low, high) = (i.min(j), i.max(j));
+        ((7 * low + 13 * high) % 17) as f64
+    });
+    average(3, || symmetric_eigen(matrix.view())) * (d as f64 / few as f64).powi(3)
 }
 
 /// Returns the seconds of a sum over the states of `d` units, from that over those of fewer.
@@ -597,6 +668,7 @@ mod tests {
             polishing: 0.0,
             fit: 2.0,
             again: 5.0,
+            checked: 0.0,
         };
         let later = expected.update(4.0);
         assert_eq!((later.seconds, later.fit, later.again), (17.0, 4.0, 10.0));

@@ -395,3 +395,37 @@ fn separable_data_end_the_descent_of_the_logarithm() {
         outcome.stderr
     );
 }
+
+/// Says what it takes before it begins, unless nobody reads that.
+#[test]
+fn long_commands_announce_their_time() {
+    let folder = folder(500);
+    for (arguments, words) in [
+        (
+            "compare r.npy --methods pl,tap --folds 2",
+            "this comparison takes about ",
+        ),
+        (
+            "sample t.json -n 100 --force -o s.npy",
+            "these draws take about ",
+        ),
+    ] {
+        let said = mpf(folder.path(), arguments);
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+        let quiet = mpf(folder.path(), &format!("{arguments} -q"));
+        assert_eq!(quiet.code, 0, "{}", quiet.stderr);
+        assert!(!quiet.stderr.contains(words), "{}", quiet.stderr);
+    }
+}
+
+#[test]
+fn no_more_than_the_limit_is_announced() {
+    let folder = folder(20_000);
+    let fit = "fit r.npy --l1 auto --max-seconds 0.4 --json --force -o m.json";
+    let outcome = mpf(folder.path(), fit);
+    assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let seconds = report["expected_seconds"].as_f64().unwrap();
+    assert!(seconds <= 0.4, "{seconds}");
+}

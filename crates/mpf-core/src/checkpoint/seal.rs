@@ -14,6 +14,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::fnv::Fnv1a;
 use bincode::config::{self, Configuration};
+use bincode::error::EncodeError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -26,14 +27,15 @@ const ENCODING: Configuration = config::standard();
 
 /// Encodes `value` behind a header that lets [`open`] detect any damage.
 pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let contents = encode(value)?;
-    let mut bytes = Vec::with_capacity(HEADER + contents.len());
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&(contents.len() as u64).to_le_bytes());
-    let sum = checksum(&bytes[8..20], &contents);
-    bytes.extend_from_slice(&sum.to_le_bytes());
-    bytes.extend_from_slice(&contents);
+    // Written in place: a checkpoint may be as large as all the rest.
+    let mut bytes = vec![0; HEADER];
+    bincode::serde::encode_into_std_write(value, &mut bytes, ENCODING).map_err(unencoded)?;
+    let (header, contents) = bytes.split_at_mut(HEADER);
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..20].copy_from_slice(&(contents.len() as u64).to_le_bytes());
+    let sum = checksum(&header[8..20], contents);
+    header[20..].copy_from_slice(&sum.to_le_bytes());
     Ok(bytes)
 }
 
@@ -72,7 +74,11 @@ pub(super) fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 /// Encodes `value` without a header.
 pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
-    bincode::serde::encode_to_vec(value, ENCODING).map_err(|e| Error::checkpoint(e.to_string()))
+    bincode::serde::encode_to_vec(value, ENCODING).map_err(unencoded)
+}
+
+fn unencoded(error: EncodeError) -> Error {
+    Error::checkpoint(error.to_string())
 }
 
 /// Decodes what [`encode`] wrote; all bytes must be used.

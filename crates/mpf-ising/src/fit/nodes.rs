@@ -85,7 +85,9 @@ impl<E: Estimator> Problem<'_, E> {
                 let (observer, reported) = &mut *observing;
                 let now = {
                     let fits = lock(&fits);
-                    let is_due = fits.units_done >= *reported + d.div_ceil(REPORTS);
+                    // After a limit only the end is reported: a report copies all rows.
+                    let is_due = fits.units_done >= *reported + d.div_ceil(REPORTS)
+                        && !self.options().minimizer.cancel.is_cancelled();
                     if !is_due && (fits.units_done < d || *reported == d) {
                         break;
                     }

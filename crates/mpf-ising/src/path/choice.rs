@@ -73,6 +73,12 @@ impl HeldOutScore {
     pub(super) fn new(folds: Vec<f64>, sizes: &[f64]) -> Self {
         let total: f64 = sizes.iter().sum();
         let mean = folds.iter().zip(sizes).map(|(s, n)| s * n).sum::<f64>() / total;
+        // Without folds nothing is known.
+        let mean = if folds.is_empty() {
+            f64::INFINITY
+        } else {
+            mean
+        };
         let squares: f64 = folds.iter().map(|s| (s - mean) * (s - mean)).sum();
         let k = folds.len() as f64;
         let standard_error = (squares / (k * (k - 1.0))).sqrt();

@@ -538,3 +538,22 @@ fn forged_paths_give_an_error_or_a_result() {
             .is_none_or(|p| p.lambda > 0.0)
     );
 }
+
+#[test]
+fn a_path_without_time_is_one_fit_to_all_data() {
+    for mode in [Mode::Joint, Mode::NodeWise] {
+        let fitter = fitter(|o| {
+            o.mode = mode;
+            o.minimizer.cancel = o.minimizer.cancel.within(0.0);
+        });
+        let path = PenaltyPath::default();
+        let found = path.cross_validate(&fitter, &draws(5, 300), |_| {});
+        let found = found.unwrap();
+        assert_eq!((found.path.len(), found.scores.len()), (1, 1));
+        // No fold was fitted: nothing is known, and nothing is NaN.
+        assert_eq!(found.scores[0].folds.len(), 0);
+        assert_eq!(found.scores[0].mean, f64::INFINITY);
+        assert_eq!(found.scores[0].standard_error, f64::INFINITY);
+        assert_eq!(found.chosen().fit.stop, mpf_core::StopReason::TimeLimit);
+    }
+}
