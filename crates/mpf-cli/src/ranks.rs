@@ -153,6 +153,6 @@ pub fn agree(ranks: &dyn Ranks, own: Result<&Settings, Failure>) -> Result<(), F
     if n_wrong == 0.0 {
         return Ok(());
     }
-    Err(Failure::input(complaints.join("\n"))
+    Err(Failure::input(complaints.join("; "))
         .hint("all ranks need the same program, options and files"))
 }

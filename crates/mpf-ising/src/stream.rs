@@ -1,7 +1,8 @@
 //! Samples that are read tile by tile instead of being held, and that several processes may share.
 //!
 //! Sums over samples need them one tile after the other. A thread reads the next tiles while the
-//! kernels work on one. Tiles and the parts that they are added up by depend on the number of
+//! kernels work on one. Where a tile is little work, two of them are summed over side by side, so that
+//! no thread waits for the end of one, or for memory that another core has written. Tiles and the parts that they are added up by depend on the number of
 //! samples and units alone ([`TreeSum`]): any number of ranks, threads and bytes of memory gives the
 //! same bits. Equal rows are not merged, so that sums over the same samples in memory may differ in
 //! their last digits.
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::flow::{MarginSum, Terms};
 use crate::kernel::{Algorithm, DENSE_TILE, Tile, choose_for_tiles};
 use mpf_core::{Ranks, TreeSum};
+use rayon::prelude::*;
 use request::Request;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,6 +34,8 @@ const TILE_ROWS: (usize, usize) = (8192, 65_536);
 const TILE_ENTRIES: usize = 1 << 24;
 /// Tiles that are read ahead.
 const READ_AHEAD: usize = 2;
+/// Fewer units than these are little work: their tiles are summed over in two lanes.
+const FEW_UNITS: usize = 512;
 
 /// Where the samples of a [`Stream`] are: a file, most likely.
 pub trait RowSource: Send + Sync {
@@ -114,8 +118,14 @@ struct Totals {
     counts: Vec<f64>,
 }
 
+/// A tile as it was kept, or its samples and weights as they were read.
+enum Piece {
+    Kept(Tile),
+    Read(States, Option<Vec<f64>>),
+}
+
 /// Adds up something over the tiles of one part after the other.
-pub(crate) trait Accumulate {
+pub(crate) trait Accumulate: Send {
     /// Adds a tile.
     fn add(&mut self, tile: &Tile);
 
@@ -142,7 +152,8 @@ impl Shared {
             .clamp(TILE_ROWS.0, TILE_ROWS.1);
         // Whole tiles of the kernels: sums in single precision are then those of samples in memory.
         let tile_rows = rows.next_multiple_of(DENSE_TILE);
-        let first = read(&*source, 0..n.min(tile_rows))?;
+        let (states, weights) = read(&*source, 0..n.min(tile_rows))?;
+        let first = Samples::of_tile(states, weights);
         let with_lists = choose_for_tiles(&first, d * d) == Algorithm::Sparse;
         Ok(Self {
             source,
@@ -160,33 +171,50 @@ impl Shared {
         })
     }
 
-    /// Returns the samples of `rows`, which lie within a tile. Whole tiles stay in memory while there
-    /// is room.
-    fn tile(&self, number: usize, rows: Range<usize>) -> Result<Tile> {
+    /// Returns whether `rows` are a whole tile: such ones may stay in memory.
+    fn is_whole(&self, number: usize, rows: &Range<usize>) -> bool {
         let start = number * self.tile_rows;
-        let is_whole = rows == (start..self.source.n_samples().min(start + self.tile_rows));
-        if is_whole && let Some(tile) = lock(&self.cache).tiles.get(&number) {
-            return Ok(tile.clone());
+        *rows == (start..self.source.n_samples().min(start + self.tile_rows))
+    }
+
+    /// Returns the samples of `rows`, which lie within a tile.
+    fn read(&self, number: usize, rows: Range<usize>) -> Result<Piece> {
+        if self.is_whole(number, &rows)
+            && let Some(tile) = lock(&self.cache).tiles.get(&number)
+        {
+            return Ok(Piece::Kept(tile.clone()));
         }
-        let tile = Tile::new(read(&*self.source, rows)?, self.with_lists);
+        let (states, weights) = read(&*self.source, rows)?;
+        Ok(Piece::Read(states, weights))
+    }
+
+    /// Returns the tile of a piece, which stays in memory if it is whole and there is room.
+    fn tile(&self, number: usize, rows: &Range<usize>, piece: Piece) -> Tile {
+        let (states, weights) = match piece {
+            Piece::Kept(tile) => return tile,
+            Piece::Read(states, weights) => (states, weights),
+        };
+        let tile = Tile::new(Samples::of_tile(states, weights), self.with_lists);
         let mut cache = lock(&self.cache);
-        if is_whole && let Some(left) = cache.room.checked_sub(tile.bytes()) {
+        if self.is_whole(number, rows)
+            && let Some(left) = cache.room.checked_sub(tile.bytes())
+        {
             cache.room = left;
             cache.tiles.insert(number, tile.clone());
         }
-        Ok(tile)
+        tile
     }
 }
 
-/// Reads samples; those without weight are left out.
-fn read(source: &dyn RowSource, rows: Range<usize>) -> Result<Samples> {
+/// Reads samples and their weights, if they have any; those without weight are left out.
+fn read(source: &dyn RowSource, rows: Range<usize>) -> Result<(States, Option<Vec<f64>>)> {
     let mut states = States::without_samples(source.n_units());
     states.reserve(rows.len());
     let mut weights = Vec::new();
     let found = source.read(rows, &mut states, &mut weights);
     found.map_err(|what| Error::Unreadable { what })?;
     if !source.has_weights() {
-        return Ok(Samples::of_tile(states, None));
+        return Ok((states, None));
     }
     let mut kept = States::without_samples(source.n_units());
     for (row, weight) in states.rows().zip(&weights) {
@@ -195,7 +223,7 @@ fn read(source: &dyn RowSource, rows: Range<usize>) -> Result<Samples> {
         }
     }
     weights.retain(|weight| *weight > 0.0);
-    Ok(Samples::of_tile(kept, Some(weights)))
+    Ok((kept, Some(weights)))
 }
 
 impl Stream {
@@ -221,7 +249,7 @@ impl Stream {
             rows: stream.rows.clone(),
         });
         let mut totals = Totals::of_units(stream.n_units());
-        let sums = stream.add_up(&mut totals)?.unwrap_or_default();
+        let sums = stream.add_up(vec![&mut totals])?.unwrap_or_default();
         let totals = Totals::from_numbers(&sums, stream.n_units());
         crate::bits::check_sum(totals.weight)?;
         stream.totals = Arc::new(totals);
@@ -329,38 +357,70 @@ impl Stream {
         wanted.flat_map(of_range)
     }
 
-    /// Adds up the parts of this rank, and those of the others; `None` on other ranks than 0.
-    fn add_up(&self, sum: &mut dyn Accumulate) -> Result<Option<Vec<f64>>> {
+    /// Returns the number of lanes that sums of terms have.
+    pub(crate) fn n_lanes(&self) -> usize {
+        if self.n_units() < FEW_UNITS { 2 } else { 1 }
+    }
+
+    /// Adds up the parts of this rank, and those of the others; `None` on other ranks than 0. Every lane
+    /// takes as many of the parts of this rank.
+    fn add_up(&self, lanes: Vec<&mut dyn Accumulate>) -> Result<Option<Vec<f64>>> {
         let tiles: Vec<_> = self.tiles().collect();
         let n_parts = tiles.len().min(PARTS);
         let own = self.shared.ranks.own_parts(n_parts);
-        let parts = own.map(|number| (number, part(tiles.len(), n_parts, number)));
-        let parts: Vec<(usize, Range<usize>)> = parts.collect();
-        let tree = std::thread::scope(|scope| -> Result<TreeSum> {
+        let n_lanes = lanes.len();
+        let trees = lanes.into_par_iter().enumerate().map(|(lane, sum)| {
+            let range = part(own.len(), n_lanes, lane);
+            let parts = own.start + range.start..own.start + range.end;
+            let parts = parts.map(|number| (number, &tiles[part(tiles.len(), n_parts, number)]));
+            self.add_parts(&parts.collect::<Vec<_>>(), sum)
+        });
+        let mut all = TreeSum::default();
+        for tree in trees.collect::<Vec<Result<TreeSum>>>() {
+            all.append(tree?);
+        }
+        Ok(self.shared.ranks.add_up(all))
+    }
+
+    /// Adds up an objective that is prepared, in all its lanes.
+    fn add_up_lanes(&self, objective: &mut MarginSum<'_>) -> Result<Option<Vec<f64>>> {
+        let mut other = objective.other.take();
+        let mut lanes: Vec<&mut dyn Accumulate> = vec![&mut *objective];
+        lanes.extend(other.as_deref_mut().map(|lane| lane as &mut dyn Accumulate));
+        let sum = self.add_up(lanes);
+        objective.other = other;
+        sum
+    }
+
+    /// Adds up some parts: their numbers, and their tiles with the rows that are wanted of them.
+    fn add_parts(
+        &self,
+        parts: &[(usize, &[(usize, Range<usize>)])],
+        sum: &mut dyn Accumulate,
+    ) -> Result<TreeSum> {
+        std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(READ_AHEAD);
-            let (parts, tiles) = (&parts, &tiles);
             scope.spawn(move || {
-                for (number, rows) in parts.iter().flat_map(|(_, range)| &tiles[range.clone()]) {
-                    let tile = self.shared.tile(*number, rows.clone());
-                    let is_last = tile.is_err();
-                    if sender.send(tile).is_err() || is_last {
+                for (number, rows) in parts.iter().flat_map(|(_, tiles)| *tiles) {
+                    let piece = self.shared.read(*number, rows.clone());
+                    let is_last = piece.is_err();
+                    if sender.send(piece).is_err() || is_last {
                         return;
                     }
                 }
             });
             let mut tree = TreeSum::default();
-            for (number, range) in parts {
-                for tile in receiver.iter().take(range.len()) {
-                    let tile = tile?;
+            for (part, tiles) in parts {
+                for ((number, rows), piece) in tiles.iter().zip(&receiver) {
+                    let tile = self.shared.tile(*number, rows, piece?);
                     if tile.samples.n_distinct() > 0 {
                         sum.add(&tile);
                     }
                 }
-                tree.push(*number, sum.take());
+                tree.push(*part, sum.take());
             }
             Ok(tree)
-        })?;
-        Ok(self.shared.ranks.add_up(tree))
+        })
     }
 
     fn tell(&self, request: &Request) {
@@ -393,7 +453,7 @@ impl Stream {
             precision: objective.precision(),
             theta: theta.to_vec(),
         });
-        match self.add_up(objective) {
+        match self.add_up_lanes(objective) {
             Ok(sum) => sum,
             Err(error) => {
                 *lock(&self.shared.failure) = Some(error);
@@ -434,7 +494,7 @@ pub fn serve(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -
             Request::End => return Ok(()),
             Request::Totals { rows } => {
                 let stream = stream_of(&rows);
-                stream.add_up(&mut Totals::of_units(stream.n_units()))?;
+                stream.add_up(vec![&mut Totals::of_units(stream.n_units())])?;
                 hear()
             }
             Request::Objective(objective) => {
@@ -447,7 +507,7 @@ pub fn serve(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -
                     match hear() {
                         Request::Sum { precision, theta } => {
                             sum.prepare(&theta, precision);
-                            stream.add_up(&mut sum)?;
+                            stream.add_up_lanes(&mut sum)?;
                         }
                         other => break other,
                     }

@@ -29,9 +29,10 @@ const DEFAULT_MEMORY: u64 = 400_000_000;
 const FEW_UNITS: usize = 16;
 /// Samples that are merged at a time.
 const BATCH: usize = 1 << 16;
-/// Sums of parts that wait for each other, and tiles that are read ahead or worked on.
+/// Sums of parts that wait for each other, and tiles that are read ahead or worked on, with what a
+/// second lane of sums over them takes.
 const SUMS: u64 = 12;
-const TILES: u64 = 5;
+const TILES: u64 = 6;
 /// The bytes of a tile of samples, with lists of their set bits.
 const TILE: u64 = 8 << 20;
 

@@ -176,7 +176,7 @@ fn ranks_that_differ_stop_before_the_first_sum() {
         (
             "fit c.bits -o m.json",
             "fit c.bits -o m.json",
-            "rank 0: cannot read c.bits",
+            "rank 0: cannot read c.bits: no such file or directory; rank 1: cannot read c.bits",
         ),
         (
             "sample t.json --seed 1 -o m.npy",

@@ -30,11 +30,25 @@ pub struct MarginSum<'a> {
     /// Of a stream: the number of this objective, and the sum of the part so far.
     number: u64,
     value: f64,
+    /// The other lane of a stream, if there are two: it sums over other tiles at the same parameters.
+    pub(crate) other: Option<Box<Self>>,
 }
 
 impl<'a> MarginSum<'a> {
     /// Sums `loss` over `terms`.
     pub fn new(terms: Terms<'a>, loss: MarginLoss) -> Self {
+        let mut sum = Self::lane(terms, loss);
+        if let Some(stream) = sum.terms.stream {
+            sum.number = stream.new_objective();
+            if stream.n_lanes() == 2 {
+                sum.other = Some(Box::new(Self::lane(sum.terms.clone(), loss)));
+            }
+        }
+        sum
+    }
+
+    /// Makes one lane of a sum.
+    fn lane(terms: Terms<'a>, loss: MarginLoss) -> Self {
         let entries: Vec<(usize, usize)> = terms
             .pairs
             .iter()
@@ -69,8 +83,9 @@ impl<'a> MarginSum<'a> {
                     .as_ref()
                     .map_or(0, |_| terms.samples.n_units() + 1)
             ],
-            number: terms.stream.map_or(0, Stream::new_objective),
+            number: 0,
             value: 0.0,
+            other: None,
             terms,
             engine,
             loss,
@@ -97,6 +112,9 @@ impl<'a> MarginSum<'a> {
         self.set_params(theta);
         self.engine.clear();
         self.value = 0.0;
+        if let Some(other) = &mut self.other {
+            other.prepare(theta, precision);
+        }
     }
 
     /// Returns the value over a stream, NaN if it cannot be read, and writes the gradient.
