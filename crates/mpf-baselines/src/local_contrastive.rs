@@ -19,9 +19,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
+type Overwrite = dyn Fn(&mut [f64]) + Send + Sync;
+
 /// Turns a slope into the direction of a step.
 #[derive(Clone)]
-pub struct Direction(Arc<dyn Fn(&mut [f64]) + Send + Sync>);
+pub struct Direction(Arc<Overwrite>);
 
 impl Direction {
     /// Makes one of a function that overwrites the slope.

@@ -2,10 +2,10 @@
 //!
 //! Sums over samples need them one tile after the other. A thread reads the next tiles while the
 //! kernels work on one. Where a tile is little work, two of them are summed over side by side, so that
-//! no thread waits for the end of one, or for memory that another core has written. Tiles and the parts that they are added up by depend on the number of
-//! samples and units alone ([`TreeSum`]): any number of ranks, threads and bytes of memory gives the
-//! same bits. Equal rows are not merged, so that sums over the same samples in memory may differ in
-//! their last digits.
+//! no thread waits for the end of one, or for memory that another core has written. Tiles and the parts
+//! that they are added up by depend on the number of samples and units alone ([`TreeSum`]): any number of
+//! ranks, threads and bytes of memory gives the same bits. Equal rows are not merged, so that sums over
+//! the same samples in memory may differ in their last digits.
 //!
 //! With several ranks, rank 0 fits. The others [`serve`]: they hear which sum is wanted, and add up
 //! their own parts.
@@ -117,6 +117,9 @@ struct Totals {
     /// The weight of the samples with each number of active units.
     counts: Vec<f64>,
 }
+
+/// The number of a tile, and the rows that are wanted of it.
+type Wanted = (usize, Range<usize>);
 
 /// A tile as it was kept, or its samples and weights as they were read.
 enum Piece {
@@ -393,11 +396,7 @@ impl Stream {
     }
 
     /// Adds up some parts: their numbers, and their tiles with the rows that are wanted of them.
-    fn add_parts(
-        &self,
-        parts: &[(usize, &[(usize, Range<usize>)])],
-        sum: &mut dyn Accumulate,
-    ) -> Result<TreeSum> {
+    fn add_parts(&self, parts: &[(usize, &[Wanted])], sum: &mut dyn Accumulate) -> Result<TreeSum> {
         std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(READ_AHEAD);
             scope.spawn(move || {

@@ -148,7 +148,10 @@ fn chains_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     write_data(&path.join("x.npy"), 100, 200, 0.3);
-    let fitted = mpf(path, "fit x.npy --method mpf --max-iterations 3 -o m.json --force");
+    let fitted = mpf(
+        path,
+        "fit x.npy --method mpf --max-iterations 3 -o m.json --force",
+    );
     assert!(matches!(fitted.code, 0 | 3), "{}", fitted.stderr);
     // Each has a field for every unit.
     let draws = "sample m.json -n 60000 --chains 60000 --burn-in 1 --sampler gibbs --force";
