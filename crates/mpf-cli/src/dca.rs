@@ -27,7 +27,12 @@ use std::path::Path;
 use std::time::Instant;
 
 /// The iterations that fits usually take, for the estimate of the time.
-const USUAL_ITERATIONS: f64 = 40.0;
+fn usual_iterations(loss: Loss) -> f64 {
+    match loss {
+        Loss::Pseudolikelihood => 50.0,
+        Loss::Flow => 60.0,
+    }
+}
 
 /// What a run found, for all outputs.
 struct Outcome<'a> {
@@ -377,7 +382,7 @@ fn announce(alignment: &Alignment, sequences: &Sequences, options: &FitOptions, 
         Mode::NodeWise => "node-wise",
     };
     let bytes = bytes_of_fit(n, q, options.mode, options.minimizer.memory) as u64;
-    let seconds = USUAL_ITERATIONS * seconds_of_iteration(sequences, options);
+    let seconds = usual_iterations(options.loss) * seconds_of_iteration(sequences, options);
     console.note(&format!(
         "{} sequences ({} effective) × {n} sites × {q} states; {mode} fit: about {}, {}",
         alignment.n_sequences(),
