@@ -365,7 +365,7 @@ fn figure(data: &Statistics, drawn: &[(&str, Statistics)]) -> Result<String> {
     })
 }
 
-/// Draws the pairs of numbers that are not both nearly zero, at most some hundreds of them.
+/// Draws the largest pairs of numbers, some hundreds of them: what matters shows in every panel.
 fn scatter(area: &Area<'_>, title: &str, data: &[f64], model: &[f64]) -> Result {
     const MOST: usize = 800;
     let (low, high) = data
@@ -374,9 +374,9 @@ fn scatter(area: &Area<'_>, title: &str, data: &[f64], model: &[f64]) -> Result 
         .fold((0.0f64, 0.0f64), |(l, h), &x| (l.min(x), h.max(x)));
     let margin = 0.05 * (high - low).max(1e-9);
     let range = low - margin..high + margin;
-    let seen = |(x, y): &(&f64, &f64)| x.abs().max(y.abs()) > 0.01 * high;
-    let points: Vec<_> = data.iter().zip(model).filter(seen).collect();
-    let step = points.len().div_ceil(MOST).max(1);
+    let mut points: Vec<_> = data.iter().zip(model).collect();
+    let size = |(x, y): &(&f64, &f64)| x.abs().max(y.abs());
+    points.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let mut chart = ChartBuilder::on(area)
         .caption(title, TITLE)
         .margin(8)
@@ -392,7 +392,7 @@ fn scatter(area: &Area<'_>, title: &str, data: &[f64], model: &[f64]) -> Result 
         .y_desc("samples")
         .draw()?;
     chart.draw_series(LineSeries::new([(low, low), (high, high)], INK.mix(0.5)))?;
-    let dots = points.into_iter().step_by(step);
+    let dots = points.into_iter().take(MOST);
     chart.draw_series(dots.map(|(x, y)| Circle::new((*x, *y), 2, BLUE.mix(0.6).filled())))?;
     Ok(())
 }
