@@ -160,7 +160,7 @@ fn streamed(
     let packed = packed(mpf, folder, dim, samples)?;
     let fit = |options: &[&str]| run_fit(args, mpf, &packed, (1, 0), options);
     // Told of too little memory, `mpf` says what it needs without any samples.
-    let refused = fit(&["--memory", "1"])
+    let refused = fit(&["--stream", "--memory", "1"])
         .err()
         .map_or_else(String::new, |e| e.to_string());
     let needed = refused.split("this fit takes ").nth(1).unwrap_or_default();
@@ -169,7 +169,7 @@ fn streamed(
     let mut bytes_per_evaluation = 0.0;
     let [seconds_in_memory, seconds_streamed] = fastest(args.runs, || {
         let held = fit(&["--in-memory", "--held-out", "0", "--polish", "0"])?;
-        let read = fit(&["--memory", &least])?;
+        let read = fit(&["--stream", "--memory", &least])?;
         bytes_per_evaluation = read.bytes_per_evaluation;
         Ok([held, read].map(|run| run.seconds_per_evaluation))
     })?;
@@ -200,7 +200,13 @@ fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<V
     // In turn, so that whatever else the machine does hits all of them.
     for _ in 0..args.runs {
         for (fit, place) in found.iter_mut().zip(&places) {
-            let run = run_fit(args, mpf, &packed, *place, &["--memory", "2000"])?;
+            let run = run_fit(
+                args,
+                mpf,
+                &packed,
+                *place,
+                &["--stream", "--memory", "2000"],
+            )?;
             fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(run.seconds_per_evaluation);
         }
     }

@@ -19,17 +19,13 @@ use ndarray::{Array1, Array2};
 pub fn independent(samples: &Samples) -> Result<Fit> {
     let clock = Stopwatch::start();
     let means = samples.means();
-    let biases: Vec<f64> = means
-        .iter()
-        .map(|&mean| independent_bias(mean, samples.total_weight()))
-        .collect();
+    let couplings = independent_couplings(&means, samples.total_weight())?;
     // −ln p(x_i) = x_i J_ii + ln(1 + e^{−J_ii}), averaged.
     let value = means
         .iter()
-        .zip(&biases)
+        .zip(couplings.as_array().diag())
         .map(|(mean, bias)| mean * bias + (-bias).max(0.0) + (-bias.abs()).exp().ln_1p())
         .sum();
-    let couplings = Couplings::new(Array2::from_diag(&Array1::from(biases)))?;
     let warnings = Warning::constant_units(&means).into_iter().collect();
     Ok(Fit::closed_form(
         couplings,
@@ -37,6 +33,13 @@ pub fn independent(samples: &Samples) -> Result<Fit> {
         clock.seconds(),
         warnings,
     ))
+}
+
+/// Returns the model without couplings of units with these means over `weight` samples.
+pub(crate) fn independent_couplings(means: &[f64], weight: f64) -> Result<Couplings> {
+    let biases = means.iter().map(|&mean| independent_bias(mean, weight));
+    let biases = Array1::from_iter(biases);
+    Ok(Couplings::new(Array2::from_diag(&biases))?)
 }
 
 /// J_ii of a unit without couplings whose mean over `weight` samples is `mean`.

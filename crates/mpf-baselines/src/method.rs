@@ -7,7 +7,7 @@
 use crate::Result;
 use mpf_core::MinimizerOptions;
 use mpf_ising::{
-    CountPotential, Couplings, CrossValidation, Error, ErrorBars, Estimator, Fit, FitOptions,
+    CountPotential, Couplings, CrossValidation, Data, Error, ErrorBars, Estimator, Fit, FitOptions,
     FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples,
     States, Stream, Support,
 };
@@ -186,6 +186,22 @@ pub trait Method: Send + Sync {
     ) -> Result<Fit> {
         let _ = (stream, options, observer);
         Err(not_streamed(self.describe().title))
+    }
+
+    /// Fits samples that are held, or streamed.
+    ///
+    /// # Errors
+    /// As [`Method::fit`] and [`Method::fit_stream`].
+    fn fit_data(
+        &self,
+        data: Data<'_>,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        match data {
+            Data::Samples(samples) => self.fit(samples, options, observer),
+            Data::Stream(stream) => self.fit_stream(stream, options, observer),
+        }
     }
 
     /// Fits streamed samples along a path of penalties, with held-out scores.

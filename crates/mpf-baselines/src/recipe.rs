@@ -130,6 +130,42 @@ pub struct TrainingData<'a> {
     pub states: Option<&'a States>,
 }
 
+/// What the steps of a recipe work on.
+#[derive(Clone, Copy)]
+enum StepData<'a> {
+    /// All samples.
+    Held(TrainingData<'a>),
+    /// Samples that are read as they are needed, and some that are held: chains start at these.
+    Streamed(&'a Stream, &'a Samples),
+}
+
+impl<'a> StepData<'a> {
+    /// Returns how many samples of a stream are held: their moments are then known better than those of
+    /// the chains that polish a model.
+    fn n_held(stream: &Stream) -> usize {
+        const MOST_ENTRIES: usize = 1 << 24;
+        const MOST: usize = 200_000;
+        let fewest = Drift::n_chains(stream.n_units());
+        (MOST_ENTRIES / stream.n_units()).clamp(fewest, MOST)
+    }
+
+    /// Returns the samples of fits.
+    fn all(self) -> Data<'a> {
+        match self {
+            Self::Held(data) => data.samples.into(),
+            Self::Streamed(stream, _) => stream.into(),
+        }
+    }
+
+    /// Returns the samples in memory.
+    fn held(self) -> &'a Samples {
+        match self {
+            Self::Held(data) => data.samples,
+            Self::Streamed(_, some) => some,
+        }
+    }
+}
+
 impl TrainingData<'_> {
     fn states(&self) -> Result<&States> {
         self.states.ok_or(Error::NoStates)
@@ -189,95 +225,61 @@ impl Recipe {
     /// [`mpf_ising::Error::Cancelled`]; [`Error::NoStates`] for a penalty to choose; those of the
     /// methods and of [`PenaltyPath`].
     pub fn run(&self, data: TrainingData<'_>, observer: Observer<'_>) -> Result<Trained> {
-        self.run_steps(data, observer, true)
+        self.run_steps(StepData::Held(data), observer, true)
     }
 
-    /// Runs the steps that need no samples in memory: the choice of a penalty, fit and refinement on
-    /// all samples, and the drift of chains that start at some of them. Polishing, error bars and a
-    /// check on held-out samples are refused or left out; [`Trained::held_out`] is `None`.
+    /// Runs all steps but error bars on samples that are read as they are needed. Polishing starts its
+    /// chains at some of them, held-out scores are those of some of them, and drift is measured on these.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::NotOffered`] for error bars and for polishing that was asked for; as
-    /// [`Recipe::run`].
+    /// [`mpf_ising::Error::NotOffered`] for error bars; as [`Recipe::run`].
     pub fn run_stream(&self, stream: &Stream, observer: Observer<'_>) -> Result<Trained> {
-        let asked = [
-            (self.errors != ErrorBarsBy::Nothing, "error bars"),
-            (
-                matches!(self.polish, Polish::Updates(1..)),
-                "updates after the fit",
-            ),
-        ];
-        if let Some((_, option)) = asked.iter().find(|(is_asked, _)| *is_asked) {
+        if self.errors != ErrorBarsBy::Nothing {
             return Err(mpf_ising::Error::NotOffered {
                 method: "a fit of streamed samples",
-                option,
+                option: "error bars",
                 reason: "they need the samples in memory",
             }
             .into());
         }
-        let n_units = stream.n_units();
-        let last = self.last(n_units);
-        let (options, path) = self.choose_penalty(observer, |path, options, step| {
-            last.cross_validate_stream(path, stream, options, step)
-        })?;
-        let (fit, stages, failure) =
-            self.chosen_or_fitted(&options, &path, stream.into(), observer)?;
-        let method = self.title(n_units, failure.is_none());
-        let mut failures: Vec<StepFailure> = failure.into_iter().collect();
-        check_asked(&self.options.minimizer.cancel)?;
-        let some = stream.spread(Drift::n_chains(n_units))?;
-        let (sweeps, seed) = (Drift::SWEEPS, options.seed);
-        let cancel = &self.options.minimizer.cancel;
-        let drift = Drift::measure_cancellable(&fit.couplings, &some, sweeps, seed, cancel);
-        check_asked(cancel)?;
-        let drift = drift.map_err(|error| {
-            failures.push(StepFailure::new("the drift of chains", error));
-        });
-        Ok(Trained {
-            fit,
-            method,
-            stages,
-            l2: options.l2_of(stream.n_effective()),
-            options,
-            path,
-            held_out: None,
-            drift: drift.ok(),
-            polishing: None,
-            errors: None,
-            block_length: self.block_length.unwrap_or(1),
-            failures,
-        })
+        let some = stream.spread(StepData::n_held(stream))?;
+        self.run_steps(StepData::Streamed(stream, &some), observer, true)
     }
 
     /// Makes the same model, but measures on held-out samples only what the model depends on.
     pub(crate) fn deliver(&self, data: TrainingData<'_>) -> Result<Trained> {
-        self.run_steps(data, &|_| {}, false)
+        self.run_steps(StepData::Held(data), &|_| {}, false)
     }
 
     fn run_steps(
         &self,
-        data: TrainingData<'_>,
+        data: StepData<'_>,
         observer: Observer<'_>,
         with_report: bool,
     ) -> Result<Trained> {
-        let block_length = match (self.block_length, data.states) {
+        let block_length = match (self.block_length, data) {
             (Some(length), _) => length,
-            (None, Some(states)) => block_length(states)?,
-            (None, None) => 1,
+            (None, StepData::Held(data)) => data.states.map_or(Ok(1), block_length)?,
+            // The samples that are scored are far apart.
+            (None, StepData::Streamed(..)) => 1,
         };
-        let last = self.last(data.samples.n_units());
-        let (options, path) = self.choose_penalty(observer, |path, options, step| {
-            last.cross_validate(path, data.states()?, options, step)
+        let n_units = data.all().n_units();
+        let last = self.last(n_units);
+        let (options, path) = self.choose_penalty(observer, |path, options, step| match data {
+            StepData::Held(data) => last.cross_validate(path, data.states()?, options, step),
+            StepData::Streamed(stream, _) => {
+                last.cross_validate_stream(path, stream, options, step)
+            }
         })?;
         let (fit, stages, failure) =
-            self.chosen_or_fitted(&options, &path, data.samples.into(), observer)?;
+            self.chosen_or_fitted(&options, &path, data.all(), observer)?;
         check_asked(&self.options.minimizer.cancel)?;
         let is_refined = failure.is_none();
         let trained = Trained {
             fit,
-            method: self.title(data.samples.n_units(), is_refined),
+            method: self.title(n_units, is_refined),
             stages,
-            l2: options.l2_of(data.samples.n_effective()),
+            l2: options.l2_of(data.all().n_effective()),
             options,
             path,
             held_out: None,
@@ -301,7 +303,7 @@ impl Recipe {
     fn finish(
         &self,
         mut trained: Trained,
-        data: TrainingData<'_>,
+        data: StepData<'_>,
         observer: Observer<'_>,
         with_report: bool,
     ) -> Result<Trained> {
@@ -317,8 +319,10 @@ impl Recipe {
         }
         let outcome = self.judge_and_polish(&mut trained, data, observer, with_report);
         attempt(&mut trained, "the check on held-out samples", outcome)?;
-        let outcome = self.add_error_bars(&mut trained, data, observer);
-        attempt(&mut trained, "the error bars", outcome)?;
+        if let StepData::Held(data) = data {
+            let outcome = self.add_error_bars(&mut trained, data, observer);
+            attempt(&mut trained, "the error bars", outcome)?;
+        }
         Ok(trained)
     }
 
@@ -421,10 +425,7 @@ impl Recipe {
             checkpoint.unit(name, |entry| {
                 let options = with_checkpoint(options, entry.clone());
                 let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(title, p));
-                match data {
-                    Data::Samples(samples) => method.fit(samples, &options, &mut step),
-                    Data::Stream(stream) => method.fit_stream(stream, &options, &mut step),
-                }
+                method.fit_data(data, &options, &mut step)
             })
         };
         let first = self.method.describe().title;
@@ -462,7 +463,7 @@ impl Recipe {
     fn judge_and_polish(
         &self,
         trained: &mut Trained,
-        data: TrainingData<'_>,
+        data: StepData<'_>,
         observer: Observer<'_>,
         with_report: bool,
     ) -> Result<()> {
@@ -471,21 +472,20 @@ impl Recipe {
         check(cancel)?;
         let drift = |couplings: &Couplings| {
             let seed = self.options.seed;
-            Drift::measure_cancellable(couplings, data.samples, Drift::SWEEPS, seed, cancel)
+            Drift::measure_cancellable(couplings, data.held(), Drift::SWEEPS, seed, cancel)
         };
         let found = drift(&trained.fit.couplings)?;
         trained.drift = Some(found);
-        let is_local = self.last(data.samples.n_units()).describe().is_local;
+        let is_local = self.last(data.all().n_units()).describe().is_local;
         let updates = self.polish.updates(&found, is_local);
         if updates.is_none() && !with_report {
             return Ok(());
         }
-        let check = match data.states {
-            Some(states) if self.held_out > 0.0 => {
-                observer(&RecipeProgress::HeldOut);
-                Check::new(self, trained, states)?
-            }
-            _ => None,
+        let check = if self.held_out > 0.0 {
+            observer(&RecipeProgress::HeldOut);
+            Check::new(self, trained, data)?
+        } else {
+            None
         };
         trained.held_out = check.as_ref().map(|check| check.found);
         let Some(updates) = updates else {
@@ -511,12 +511,12 @@ impl Recipe {
         if polishing.is_kept {
             let polished = checkpoint.unit("polishing", |entry| {
                 let start = &trained.fit.couplings;
-                polish::polish(trained, start, data.samples, updates, entry, &steps)
+                polish::polish(trained, start, data.held(), updates, entry, &steps)
             })?;
             polishing.seconds = polished.seconds;
             trained.drift = Some(drift(&polished.couplings)?);
             trained.stages.push(Stage::new("persistent CD", &polished));
-            trained.fit = self.evaluate(trained, polished, data.samples);
+            trained.fit = self.evaluate(trained, polished, data.all());
             if let (
                 Verdict::Better { polished, .. } | Verdict::Worse { polished, .. },
                 Some(found),
@@ -530,14 +530,14 @@ impl Recipe {
     }
 
     /// Returns the record of `polished` with the last fit's objective and residual at its couplings.
-    fn evaluate(&self, trained: &Trained, polished: Fit, samples: &Samples) -> Fit {
+    fn evaluate(&self, trained: &Trained, polished: Fit, data: Data<'_>) -> Fit {
         let fit = &trained.fit;
         let mut options = with_checkpoint(&trained.options, Checkpoint::default());
         options.start = Some(polished.couplings.clone());
         options.minimizer.max_iterations = 0;
         let there = self
-            .last(samples.n_units())
-            .fit(samples, &options, &mut |_| {});
+            .last(data.n_units())
+            .fit_data(data, &options, &mut |_| {});
         // Methods without an objective have neither.
         let (value, kkt_residual) = match there {
             Ok(there) if there.stop == StopReason::IterationLimit || there.stop.is_converged() => {

@@ -120,7 +120,9 @@ impl Raster {
             ));
         }
         if start.starts_with(packed::MAGIC) {
-            return Self::read_packed(args, room);
+            args.check_packed()?;
+            let files = PackedFiles::open(std::slice::from_ref(path))?;
+            return Self::of_packed(&files, room);
         }
         let mut notes = Vec::new();
         let (packed, names) = if start.starts_with(npy::MAGIC) || extension == "npy" {
@@ -184,25 +186,26 @@ impl Raster {
         })
     }
 
-    /// Reads a packed file into memory.
-    fn read_packed(args: &DataArgs, room: Room) -> Result<Self, Failure> {
-        args.check_packed()?;
-        let file = PackedFiles::open(std::slice::from_ref(&args.data))?;
-        let record = file.record();
+    /// Reads packed files into memory.
+    ///
+    /// # Errors
+    /// More samples than there is room for; damaged blocks.
+    pub(crate) fn of_packed(files: &PackedFiles, room: Room) -> Result<Self, Failure> {
+        let record = files.record();
         let words = record.n_units.div_ceil(64) as u64;
         room.check(
-            &format!("{}: the samples", args.data.display()),
-            record.n_samples as u64 * 8 * (words + u64::from(file.has_weights())),
-            "`mpf fit` streams packed files; --memory-limit sets another limit",
+            &format!("{}: the samples", record.file),
+            record.n_samples as u64 * 8 * (words + u64::from(files.has_weights())),
+            "`mpf fit --stream` needs less; --memory-limit sets another limit",
         )?;
         let (mut states, mut weights) = (States::new(record.n_units)?, Vec::new());
-        let read = file.read(0..record.n_samples, &mut states, &mut weights);
+        let read = files.read(0..record.n_samples, &mut states, &mut weights);
         read.map_err(Failure::input)?;
         Ok(Self {
             states,
             unknown: None,
-            weights: file.has_weights().then_some(weights),
-            names: file.first().footer.names.clone(),
+            weights: files.has_weights().then_some(weights),
+            names: files.first().footer.names.clone(),
             coding: match record.spins {
                 true => Coding::Spins,
                 false => Coding::Binary,

@@ -105,6 +105,18 @@ fn run_until(
     let start = Instant::now();
     let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
     raster.notes.iter().for_each(|note| console.note(note));
+    fit_raster(args, methods, &raster, console, cancel, start)
+}
+
+/// Fits data that have been read since `start`, and writes the model.
+fn fit_raster(
+    args: &FitArgs,
+    methods: &Methods,
+    raster: &Raster,
+    console: Console,
+    cancel: &Cancel,
+    start: Instant,
+) -> Result<u8, Failure> {
     console.stage("reading", start.elapsed());
     // The model is written within the limit, too.
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
@@ -116,20 +128,20 @@ fn run_until(
         Some(path) => edges::read(path, &raster.names_or_numbers(), args.memory.bytes())?,
     };
     if args.options.model.has_hidden_units() {
-        return run_machine(args, &raster, console, cancel);
+        return run_machine(args, raster, console, cancel);
     }
     if let Some(unknown) = &raster.unknown {
-        let made = incomplete::make(args, methods, &raster, unknown, support, console, cancel)?;
+        let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
         return incomplete::deliver(args, made, console);
     }
     let samples = raster.samples()?;
     let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    let mut recipe = args.recipe(methods, &raster, support, cancel)?;
+    let mut recipe = args.recipe(methods, raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();
-    refuse_shape(&raster, &samples, args.force)?;
+    refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
-    let made = make(args, &recipe, &raster, &samples, console, &|step| {
+    let made = make(args, &recipe, raster, &samples, console, &|step| {
         bars.show(step);
     });
     bars.clear();
@@ -249,12 +261,7 @@ fn make(
                     console.note(&format!("now expected: {} in all", duration(now.seconds)));
                 }
             }
-            if let RecipeProgress::Drifting(drift, updates) = progress {
-                console.note(&format!(
-                    "note: {}; trying {updates} updates of polishing (--polish 0 leaves it out)",
-                    drift_in_words(drift)
-                ));
-            }
+            tell_drift(console, progress);
         },
     )?;
     let names = raster.names_or_numbers();
@@ -276,6 +283,16 @@ fn make(
             ..Model::unfitted(trained.fit.couplings, names)
         },
     })
+}
+
+/// Says that a model drifts and is going to be polished.
+fn tell_drift(console: Console, progress: &RecipeProgress<'_>) {
+    if let RecipeProgress::Drifting(drift, updates) = progress {
+        console.note(&format!(
+            "note: {}; trying {updates} updates of polishing (--polish 0 leaves it out)",
+            drift_in_words(drift)
+        ));
+    }
 }
 
 /// Writes the model and prints a summary; returns the exit code.

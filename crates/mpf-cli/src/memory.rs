@@ -37,6 +37,13 @@ impl MemoryLimit {
     pub fn bytes(self) -> Option<u64> {
         self.memory_limit.map(|megabytes| (1e6 * megabytes) as u64)
     }
+
+    /// Returns the limit, or another number of megabytes if there is none.
+    pub(crate) fn or(self, megabytes: Option<f64>) -> Self {
+        Self {
+            memory_limit: self.memory_limit.or(megabytes),
+        }
+    }
 }
 
 /// The bytes of the parts of a fit.

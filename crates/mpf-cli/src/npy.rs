@@ -256,26 +256,38 @@ impl Dtype {
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::Io`], and those of `f`.
-    pub fn for_each<E>(
+    pub fn for_each<E: From<Error>>(
         self,
         file: &mut impl Read,
         n: u64,
         mut f: impl FnMut(f64) -> Result<(), E>,
-    ) -> Result<(), E>
-    where
-        E: From<Error>,
-    {
+    ) -> Result<(), E> {
+        self.for_each_run(file, n, |bytes| {
+            let mut numbers = bytes.chunks_exact(self.size);
+            numbers.try_for_each(|number| f(self.decode(number)))
+        })
+    }
+
+    /// Calls `f` with the bytes of `n` numbers, some thousands of them at a time.
+    ///
+    /// # Errors
+    /// As [`Dtype::for_each`].
+    pub fn for_each_run<E: From<Error>>(
+        self,
+        file: &mut impl Read,
+        n: u64,
+        mut f: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let size = self.size();
         let mut buffer = vec![0; size << 13];
         let mut done = 0u64;
         while done < n {
             let wanted = usize::try_from(n - done).map_or(1 << 13, |left| left.min(1 << 13));
             let filled = fill(file, &mut buffer[..wanted * size]).map_err(Error::from)?;
-            for bytes in buffer[..filled].chunks_exact(size) {
-                f(self.decode(bytes))?;
-                done += 1;
-            }
-            if filled < wanted * size {
+            let whole = filled / size;
+            f(&buffer[..whole * size])?;
+            done += whole as u64;
+            if whole < wanted {
                 return Err(Error::Truncated(done).into());
             }
         }
@@ -284,7 +296,7 @@ impl Dtype {
 
     /// Decodes one number. Integers beyond 2⁵³ are rounded.
     #[inline]
-    fn decode(self, bytes: &[u8]) -> f64 {
+    pub fn decode(self, bytes: &[u8]) -> f64 {
         let bits = match *bytes {
             [a] => u64::from(a),
             [a, b] => u16::from_le_bytes([a, b]).into(),

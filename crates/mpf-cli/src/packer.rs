@@ -244,6 +244,37 @@ impl Packer {
         Ok(())
     }
 
+    /// Adds entries of the current line that are stored as bytes, eight at a time, up to the first eight
+    /// that are not all 0 or 1; returns how many. Adds none if every number has to be looked at.
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> usize {
+        let is_plain = self.columns == Columns::default();
+        if self.values != Values::Levels(0.0, 1.0) || !is_plain {
+            return 0;
+        }
+        let mut n = 0;
+        for &eight in bytes.as_chunks::<8>().0 {
+            let eight = u64::from_le_bytes(eight);
+            if eight & !0x0101_0101_0101_0101 != 0 {
+                break;
+            }
+            // Moves bit 8 k to bit 56 + k.
+            let bits = eight.wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            let (word, place) = (self.n_bits / 64, self.n_bits % 64);
+            if place == 0 || place > 56 {
+                self.row.push(0);
+                self.unknown_row.push(0);
+            }
+            self.row[word] |= bits << place;
+            if place > 56 {
+                self.row[word + 1] = bits >> (64 - place);
+            }
+            self.n_bits += 8;
+            n += 8;
+        }
+        self.position += n;
+        n
+    }
+
     /// Passes over the next entry of the current line, which is in a column that is not read.
     pub fn skip(&mut self) {
         self.position += 1;
@@ -396,6 +427,37 @@ mod tests {
         assert_eq!(rows.states.to_binary(), ndarray::array![[0, 1], [1, 1]]);
         assert_eq!(rows.weights.unwrap(), [7.0, 2.5]);
         assert_eq!(columns.finish().unwrap().states, rows.states);
+    }
+
+    #[test]
+    fn bytes_are_packed_as_numbers_are() {
+        let refuse = || packer(Missing::Refuse, false, None);
+        for width in (1..20).chain([63, 64, 65, 127, 128, 130, 200]) {
+            // Some ones, in no pattern that a word has.
+            let bytes: Vec<u8> = (0..3 * width).map(|k| u8::from(k * k % 7 < 3)).collect();
+            let numbers: Vec<f64> = bytes.iter().map(|b| f64::from(*b)).collect();
+            let lines: Vec<&[f64]> = numbers.chunks(width).collect();
+            let expected = fill(refuse(), &lines).finish().unwrap();
+            let mut packer = refuse();
+            for line in bytes.chunks(width) {
+                // Numbers that come one by one shift the place of those that follow.
+                let alone = packer.lines() % line.len();
+                let push = |packer: &mut Packer, bytes: &[u8]| {
+                    let all = bytes.iter();
+                    all.for_each(|b| packer.push(f64::from(*b)).unwrap());
+                };
+                push(&mut packer, &line[..alone]);
+                let n = packer.push_bytes(&line[alone..]);
+                assert_eq!(n, (line.len() - alone) / 8 * 8);
+                push(&mut packer, &line[alone + n..]);
+                packer.end_line().unwrap();
+            }
+            assert_eq!(packer.finish().unwrap().states, expected.states, "{width}");
+        }
+        // The first number that is wrong is left to `push`, and so are columns with a meaning.
+        assert_eq!(refuse().push_bytes(&[0, 1, 1, 0, 2, 1, 1, 1]), 0);
+        let mut counts = packer(Missing::Refuse, false, Some(1));
+        assert_eq!(counts.push_bytes(&[1; 16]), 0);
     }
 
     #[test]

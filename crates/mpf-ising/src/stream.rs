@@ -308,14 +308,36 @@ impl Stream {
         &self.totals.counts
     }
 
+    /// Returns whether samples have weights.
+    pub fn has_weights(&self) -> bool {
+        self.shared.source.has_weights()
+    }
+
     /// Returns `n` samples that are spread evenly over all of them; fewer if there are fewer.
     ///
     /// # Errors
     /// [`Error::Unreadable`], [`Error::NoData`].
     pub fn spread(&self, n: usize) -> Result<Samples> {
+        let (states, weights) = self.read_spread(n)?;
+        match self.has_weights() {
+            true => Samples::weighted(&states, &weights),
+            false => Samples::new(&states),
+        }
+    }
+
+    /// As [`Stream::spread`], every sample by itself, in order and without its weight.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    pub fn spread_states(&self, n: usize) -> Result<States> {
+        Ok(self.read_spread(n)?.0)
+    }
+
+    fn read_spread(&self, n: usize) -> Result<(States, Vec<f64>)> {
         let all = self.n_rows();
-        let wanted: Vec<usize> = (0..n.min(all))
-            .map(|k| (k * all + all / 2) / n.min(all))
+        let n = n.min(all);
+        let wanted: Vec<usize> = (0..n)
+            .map(|k| (k * all + all / 2) / n)
             .map(|at| match at.checked_sub(self.rows[0].len()) {
                 None => self.rows[0].start + at,
                 Some(after) => self.rows[1].start + after,
@@ -335,10 +357,7 @@ impl Stream {
                 weights.extend(of_found.get(row - first));
             }
         }
-        match self.shared.source.has_weights() {
-            true => Samples::weighted(&states, &weights),
-            false => Samples::new(&states),
-        }
+        Ok((states, weights))
     }
 
     /// Returns the first samples, like which the others are taken to be where an algorithm is chosen.

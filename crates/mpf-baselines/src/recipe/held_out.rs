@@ -9,21 +9,23 @@
 //! be relied on, or would take too long, the score is the pseudolikelihood.
 
 use super::polish::{Verdict, polish};
-use super::{Recipe, Trained, with_checkpoint};
+use super::{Recipe, StepData, Trained, with_checkpoint};
 use crate::Result;
 use crate::error::{Error, check_mean};
-use crate::independent::independent;
+use crate::independent::independent_couplings;
 use crate::log_z::LogZ;
 use crate::method::MethodOptions;
 use crate::sample_scores::sample_scores;
 use mpf_core::{Cancel, Checkpoint};
-use mpf_ising::{BlockMean, Couplings, FitProgress, Samples, States, block_mean};
+use mpf_ising::{BlockMean, Couplings, Data, FitProgress, Samples, States, block_mean};
 use mpf_samplers::AnnealedOptions;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::LN_2;
 
 /// Fewer held-out samples than this say nothing.
 pub(crate) const MIN_HELD_OUT: usize = 20;
+/// The most samples of a stream that are scored: they are spread over the held-out ones.
+const MAX_SCORED: usize = 20_000;
 /// The most units for which annealing is quick enough to be done unasked.
 pub(crate) const MAX_ANNEALED_UNITS: usize = 400;
 
@@ -45,8 +47,11 @@ pub enum Measure {
 pub struct HeldOut {
     /// Samples that the recipe was fitted to.
     pub n_training: usize,
-    /// Samples that it was scored on.
+    /// Samples that it was not fitted to, and was scored on.
     pub n_held_out: usize,
+    /// How many of these were scored, if not all.
+    #[serde(default)]
+    pub n_scored: Option<usize>,
     /// What was measured.
     pub measure: Measure,
     /// The model's bits. The error includes that of ln Z.
@@ -152,6 +157,7 @@ impl Scored {
         Ok(HeldOut {
             n_training,
             n_held_out: self.bits.len(),
+            n_scored: None,
             measure: self.measure,
             model: self.mean(block_length)?,
             independent: block_mean(independent, block_length)?,
@@ -170,8 +176,8 @@ impl Scored {
 }
 
 /// Returns the bits of every held-out sample under independent units that were fitted to `training`.
-fn independent_bits(training: &Samples, held_out: &States) -> Result<Vec<f64>> {
-    let null = independent(training)?.couplings;
+fn independent_bits(training: Data<'_>, held_out: &States) -> Result<Vec<f64>> {
+    let null = independent_couplings(&training.means(), training.total_weight())?;
     // Of independent units, the pseudolikelihood is the likelihood.
     let null = sample_scores(&null, held_out);
     Ok(null.iter().map(|s| s[1] / LN_2).collect())
@@ -185,12 +191,13 @@ pub(crate) fn score_held_out(
     held_out: &States,
     block_length: usize,
 ) -> Result<HeldOut> {
-    let independent = independent_bits(training, held_out)?;
+    let independent = independent_bits(training.into(), held_out)?;
     Scored::of(scores, log_z).beside(&independent, training.n_observed(), block_length)
 }
 
 /// A part of the data, the fit to it, and its score on the rest.
 pub(super) struct Check {
+    /// The samples of the part; of a stream, some of them.
     training: Samples,
     held_out: States,
     couplings: Couplings,
@@ -203,36 +210,47 @@ pub(super) struct Check {
 
 impl Check {
     /// Fits the last stage of `recipe` to the first samples, and scores the fit on the others.
-    /// Returns `None` for too few samples.
-    pub(super) fn new(recipe: &Recipe, trained: &Trained, states: &States) -> Result<Option<Self>> {
-        let n = states.n_samples();
+    /// Returns `None` for samples that are too few, or in no order.
+    pub(super) fn new(
+        recipe: &Recipe,
+        trained: &Trained,
+        data: StepData<'_>,
+    ) -> Result<Option<Self>> {
+        let n = match data {
+            StepData::Held(data) => data.states.map_or(0, States::n_samples),
+            StepData::Streamed(stream, _) if stream.has_weights() => 0,
+            StepData::Streamed(stream, _) => stream.n_rows(),
+        };
         let n_held_out = (recipe.held_out * n as f64).round() as usize;
         if n_held_out < MIN_HELD_OUT || n_held_out >= n {
             return Ok(None);
         }
         let n_training = n - n_held_out;
-        let training = Samples::new(&states.slice(0..n_training))?;
-        let held_out = states.slice(n_training..n);
-        let options = &trained.options;
-        let couplings = options
-            .minimizer
-            .checkpoint
-            .unit("fit of a part", |entry| {
-                let mut options = with_checkpoint(options, entry.clone());
-                // The objectives of refinements are convex: a fit that converges forgets its start.
-                if recipe.refiner(training.n_units()).is_some() && trained.fit.stop.is_converged() {
-                    options.start = Some(trained.fit.couplings.clone());
-                }
-                let fit = recipe
-                    .last(training.n_units())
-                    .fit(&training, &options, &mut |_| {})?;
-                Ok::<_, Error>(fit.couplings)
-            })?;
-        super::check(&options.minimizer.cancel)?;
-        let independent = independent_bits(&training, &held_out)?;
-        let scored = Scored::new(&couplings, &held_out, options)?;
-        let block_length = trained.block_length.min(n_held_out / 2);
-        let found = scored.beside(&independent, n_training, block_length)?;
+        let (training, held_out, couplings, independent) = match data {
+            StepData::Held(data) => {
+                let states = data.states()?;
+                let training = Samples::new(&states.slice(0..n_training))?;
+                let held_out = states.slice(n_training..n);
+                let couplings = fit_part(recipe, trained, (&training).into())?;
+                let independent = independent_bits((&training).into(), &held_out)?;
+                (training, held_out, couplings, independent)
+            }
+            StepData::Streamed(stream, _) => {
+                let (part, rest) = stream.split(n_training..n)?;
+                let held_out = rest.spread_states(MAX_SCORED)?;
+                let couplings = fit_part(recipe, trained, (&part).into())?;
+                let independent = independent_bits((&part).into(), &held_out)?;
+                let training = part.spread(StepData::n_held(stream))?;
+                (training, held_out, couplings, independent)
+            }
+        };
+        let scored = Scored::new(&couplings, &held_out, &trained.options)?;
+        let block_length = trained.block_length.min(held_out.n_samples() / 2);
+        let mut found = scored.beside(&independent, n_training, block_length)?;
+        if held_out.n_samples() < n_held_out {
+            found.n_scored = Some(found.n_held_out);
+            found.n_held_out = n_held_out;
+        }
         Ok(Some(Self {
             training,
             held_out,
@@ -282,4 +300,23 @@ impl Check {
             Verdict::Worse { gain, polished }
         })
     }
+}
+
+/// Fits the last stage of `recipe` to a part of the data.
+fn fit_part(recipe: &Recipe, trained: &Trained, part: Data<'_>) -> Result<Couplings> {
+    let options = &trained.options;
+    let checkpoint = &options.minimizer.checkpoint;
+    let couplings = checkpoint.unit("fit of a part", |entry| {
+        let mut options = with_checkpoint(options, entry.clone());
+        // The objectives of refinements are convex: a fit that converges forgets its start.
+        if recipe.refiner(part.n_units()).is_some() && trained.fit.stop.is_converged() {
+            options.start = Some(trained.fit.couplings.clone());
+        }
+        let fit = recipe
+            .last(part.n_units())
+            .fit_data(part, &options, &mut |_| {})?;
+        Ok::<_, Error>(fit.couplings)
+    })?;
+    super::check(&options.minimizer.cancel)?;
+    Ok(couplings)
 }

@@ -6,13 +6,14 @@ use mpf_baselines::{
     Polish, Pseudolikelihood, Recipe, RecipeProgress, Refine, Result, Takes, Trained, TrainingData,
     Verdict, independent,
 };
-use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason};
+use mpf_core::{Cancel, Checkpoint, MinimizerOptions, OneProcess, StopReason};
 use mpf_ising::{
     BootstrapOptions, Couplings, Exact, Fit, FitOptions, FitProgress, Fitter, PathOptions, Samples,
-    States, bootstrap,
+    States, Stream, bootstrap,
 };
 use mpf_testkit::{StopAfter, random_couplings, seed};
 use ndarray::Array2;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Data {
@@ -213,15 +214,28 @@ impl Method for Runaway {
         let couplings = Couplings::new(couplings)?;
         Ok(Fit::closed_form(couplings, 0.0, 0.0, Vec::new()))
     }
+
+    fn fit_stream(
+        &self,
+        stream: &Stream,
+        options: &MethodOptions,
+        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+    ) -> Result<Fit> {
+        self.fit(&stream.spread(1)?, options, observer)
+    }
+}
+
+/// Samples that are mostly silent, and have never more than one active unit.
+fn silent() -> Data {
+    let d = 12;
+    let mut states = States::new(d).unwrap();
+    (0..600).for_each(|m| states.push(&[if m % 3 == 0 { 1 << (m / 3 % d) } else { 0 }]));
+    Data::new(states)
 }
 
 #[test]
 fn a_model_that_drifts_is_polished_if_that_pays() {
-    // Mostly silent, and never more than one active.
-    let d = 12;
-    let mut states = States::new(d).unwrap();
-    (0..600).for_each(|m| states.push(&[if m % 3 == 0 { 1 << (m / 3 % d) } else { 0 }]));
-    let data = Data::new(states);
+    let data = silent();
     let drifting = Recipe {
         method: &Runaway,
         refine: Refine::Nothing,
@@ -272,6 +286,52 @@ fn a_model_that_drifts_is_polished_if_that_pays() {
     };
     let trained = run(&untouched, Some(&data.states)).unwrap();
     assert!(trained.polishing.is_none() && trained.drift.unwrap().has_drifted());
+}
+
+#[test]
+fn streamed_samples_are_judged_and_polished_too() {
+    let streamed = |data: &Data| {
+        let source = Arc::new(data.states.clone());
+        Stream::new(source, Arc::new(OneProcess), 0).unwrap()
+    };
+    // All samples of a small stream are held: chains start where those of held samples do.
+    let data = silent();
+    let recipe = Recipe {
+        method: &Runaway,
+        refine: Refine::Nothing,
+        ..Default::default()
+    };
+    let held = data.run(&recipe).unwrap();
+    let found = recipe.run_stream(&streamed(&data), &|_| {}).unwrap();
+    assert!(found.polishing.unwrap().is_kept);
+    assert_eq!(found.fit.couplings, held.fit.couplings);
+    let scores = |trained: &Trained| trained.held_out.unwrap().model.value;
+    assert_eq!(scores(&found), scores(&held));
+    // Of many samples, some are scored.
+    let truth = random_couplings(6, 0.4, 9);
+    let data = Data::new(Exact::new(&truth).unwrap().draw(150_000, seed()));
+    let recipe = Recipe {
+        refine: Refine::By(find("pl")),
+        ..Default::default()
+    };
+    let held = data.run(&recipe).unwrap();
+    let found = recipe.run_stream(&streamed(&data), &|_| {}).unwrap();
+    let off = held.fit.couplings.mean_square_error(&found.fit.couplings);
+    // Both converged to 1e-6 in a well-conditioned problem.
+    assert!(off < 1e-14, "{off}");
+    let score = found.held_out.unwrap();
+    assert_eq!((score.n_training, score.n_held_out), (120_000, 30_000));
+    assert_eq!(score.n_scored, Some(20_000));
+    // The mean of two thirds of the samples is off by their error alone.
+    let off = score.model.value - scores(&held);
+    assert!(off.abs() < 5.0 * score.model.standard_error, "{score:?}");
+    assert!(score.gain.value > 0.0);
+    let with_errors = Recipe {
+        errors: ErrorBarsBy::Sandwich,
+        ..recipe
+    };
+    let refused = with_errors.run_stream(&streamed(&data), &|_| {});
+    assert!(refused.unwrap_err().to_string().contains("error bars"));
 }
 
 #[test]

@@ -166,12 +166,25 @@ pub(crate) fn read_entries(
     let mut left = width;
     // Room for the samples bounds their number.
     let n_entries = shape.rows.saturating_mul(shape.columns);
-    let outcome = dtype.for_each(file, n_entries, |value| {
-        packer.push(value).map_err(Stop::Problem)?;
-        left -= 1;
-        if left == 0 {
-            packer.end_line().map_err(Stop::Problem)?;
-            left = width;
+    let outcome = dtype.for_each_run(file, n_entries, |mut numbers| {
+        while !numbers.is_empty() {
+            // Bytes of 0 and 1 are packed eight at a time.
+            let of_line = usize::try_from(left).map_or(numbers.len(), |n| n.min(numbers.len()));
+            let mut n = match dtype.size() {
+                1 => packer.push_bytes(&numbers[..of_line]),
+                _ => 0,
+            };
+            if n == 0 {
+                let number = &numbers[..dtype.size()];
+                packer.push(dtype.decode(number)).map_err(Stop::Problem)?;
+                n = 1;
+            }
+            numbers = &numbers[n * dtype.size()..];
+            left -= n as u64;
+            if left == 0 {
+                packer.end_line().map_err(Stop::Problem)?;
+                left = width;
+            }
         }
         Ok(())
     });

@@ -118,9 +118,13 @@ pub struct FitArgs {
     /// evaluation to the next, and changes no digit [default: 400]
     #[arg(long = "memory", value_name = "MB", help_heading = "Limits")]
     pub(super) stream_memory: Option<f64>,
-    /// Packed files: read all samples into memory, as from any other file
+    /// Packed files: read all samples into memory, as from any other file; without this only those of
+    /// up to 67 million entries
     #[arg(long, conflicts_with = "stream_memory", help_heading = "Limits")]
     pub(super) in_memory: bool,
+    /// Packed files: read the samples tile by tile, however few they are
+    #[arg(long, conflicts_with = "in_memory", help_heading = "Limits")]
+    pub(super) stream: bool,
     #[command(flatten)]
     pub(super) checkpoint: CheckpointArgs,
     #[command(flatten)]

@@ -261,8 +261,11 @@ pub(crate) fn held_out_in_words(held_out: &HeldOut) -> String {
             },
         ),
     };
+    let scored = held_out
+        .n_scored
+        .map_or_else(String::new, |n| format!(", {n} of them scored"));
     format!(
-        "{what}: {:.3} ± {:.3} bits per sample, independent units {:.3}: {:.3} ± {:.3} {} (last {} of {} samples{how})",
+        "{what}: {:.3} ± {:.3} bits per sample, independent units {:.3}: {:.3} ± {:.3} {} (last {} of {} samples{scored}{how})",
         held_out.model.value,
         held_out.model.standard_error,
         held_out.independent.value,

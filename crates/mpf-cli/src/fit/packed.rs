@@ -1,17 +1,18 @@
-//! `mpf fit raster.bits`: fits samples that are read tile by tile, and never held together.
+//! `mpf fit raster.bits`: fits samples that are read tile by tile, and never held together. Data that
+//! are small are read whole, and fitted like those of any other file.
 
 use super::messages::{largest_coupling, summary};
 use super::progress::{Bars, Step};
-use super::{FitArgs, record, settings, write};
+use super::{FitArgs, fit_raster, record, settings, tell_drift, write};
 use crate::console::Console;
-use crate::data::{DataRecord, names_or_numbers};
+use crate::data::{DataRecord, Raster, names_or_numbers};
 use crate::edges;
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::memory::{self, Room};
 use crate::model::Model;
 use crate::packed::{MAGIC, PackedFiles};
 use crate::ranks::{self, Job};
-use mpf_baselines::{Methods, Polish, Recipe, RecipeProgress, Trained, TrainingData};
+use mpf_baselines::{Methods, Recipe, RecipeProgress, Trained, TrainingData};
 use mpf_core::{Cancel, Ranks, Settings, TreeSum};
 use mpf_ising::internal::bytes_of_fit;
 use mpf_ising::{FoldAssignment, RowSource, Samples, States, Stream, Support, serve};
@@ -23,6 +24,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Data of so many entries, 8 MB of bits, are held unless `--stream` is given. The rule looks at the data
+/// alone: `--memory`, threads and ranks must not change a digit.
+const HELD: usize = 1 << 26;
 /// The bytes that a fit takes unless it is told otherwise, or needs more.
 const DEFAULT_MEMORY: u64 = 400_000_000;
 /// Up to this many units there are few distinct samples: they are held with their counts.
@@ -35,8 +39,10 @@ const SUMS: u64 = 12;
 const TILES: u64 = 6;
 /// The bytes of a tile of samples, with lists of their set bits.
 const TILE: u64 = 8 << 20;
+/// The bytes of the samples that chains start from and that are scored.
+const SPREAD: u64 = 24 << 20;
 
-/// Returns whether the data are packed and to be streamed.
+/// Returns whether the data are packed, and not to be read like those of any other file.
 ///
 /// # Errors
 /// Several files that are not all packed; options that only packed files have.
@@ -45,10 +51,11 @@ pub(super) fn is_wanted(args: &FitArgs) -> Result<bool, Failure> {
         let given = [
             (!args.shards.is_empty(), "several files"),
             (args.stream_memory.is_some(), "--memory"),
+            (args.stream, "--stream"),
         ];
         Failure::given(
             &given,
-            |what| format!("{what}: only packed files that are streamed have that"),
+            |what| format!("{what} is for packed files"),
             "`mpf pack` makes one packed file of all; --memory-limit is for any data",
         )?;
     }
@@ -77,7 +84,7 @@ pub(super) fn run(
 ) -> Result<u8, Failure> {
     let job = Job::start()?;
     let opened = open(args, methods, cancel);
-    let own = opened.as_ref().map(|(_, _, settings)| settings);
+    let own = opened.as_ref().map(|opened| &opened.settings);
     if let Err(failure) = ranks::agree(&*job.ranks, own.map_err(Clone::clone)) {
         // Rank 0 says it for all.
         return match job.ranks.rank() {
@@ -85,7 +92,18 @@ pub(super) fn run(
             _ => Ok(WRONG_INPUT),
         };
     }
-    let (files, mut recipe, settings) = opened?;
+    let Opened {
+        files,
+        recipe,
+        settings,
+    } = opened?;
+    let Some(mut recipe) = recipe else {
+        let outcome = match job.ranks.rank() {
+            0 => hold(args, methods, &files, &job, console, cancel),
+            _ => Ok(0),
+        };
+        return job.end(outcome);
+    };
     if job.ranks.rank() > 0 {
         if files.n_units() <= FEW_UNITS {
             return job.end(Ok(0));
@@ -104,12 +122,16 @@ pub(super) fn run(
     job.end(outcome)
 }
 
-/// Opens the files; returns them with the recipe and everything that the result depends on.
-fn open(
-    args: &FitArgs,
-    methods: &Methods,
-    cancel: &Cancel,
-) -> Result<(Arc<PackedFiles>, Recipe, Settings), Failure> {
+/// Files that are open, and everything that the result depends on.
+struct Opened {
+    files: Arc<PackedFiles>,
+    /// The recipe of a streamed fit; `None` if the samples are to be held.
+    recipe: Option<Recipe>,
+    settings: Settings,
+}
+
+/// Opens the files.
+fn open(args: &FitArgs, methods: &Methods, cancel: &Cancel) -> Result<Opened, Failure> {
     args.data.check_packed()?;
     let mut paths = vec![args.data.data.clone()];
     paths.extend(args.shards.iter().cloned());
@@ -118,16 +140,46 @@ fn open(
         None => Support::Full,
         Some(path) => edges::read(path, &names(&files), args.memory.bytes())?,
     };
-    let recipe = recipe(args, methods, &files, support, cancel)?;
-    let settings = settings::settings(args, &files.record(), &recipe.options.support);
-    Ok((files, recipe, settings))
+    let settings = settings::settings(args, &files.record(), &support);
+    let is_small = files.n_samples().saturating_mul(files.n_units()) <= HELD;
+    let recipe = match is_small && !args.stream {
+        true => None,
+        false => Some(recipe(args, methods, &files, support, cancel)?),
+    };
+    Ok(Opened {
+        files,
+        recipe,
+        settings,
+    })
+}
+
+/// Fits samples that are held, with all steps of a fit.
+fn hold(
+    args: &FitArgs,
+    methods: &Methods,
+    files: &PackedFiles,
+    job: &Job,
+    console: Console,
+    cancel: &Cancel,
+) -> Result<u8, Failure> {
+    if job.ranks.n_ranks() > 1 {
+        console.note(&format!(
+            "{}: few enough samples for rank 0 alone (--stream shares them)",
+            files.record().file
+        ));
+    }
+    let mut args = args.clone();
+    args.memory = args.memory.or(args.stream_memory);
+    let start = Instant::now();
+    let raster = Raster::of_packed(files, Room::new(args.memory.bytes()))?;
+    fit_raster(&args, methods, &raster, console, cancel, start)
 }
 
 fn names(files: &PackedFiles) -> Vec<String> {
     names_or_numbers(files.first().footer.names.as_deref(), files.n_units())
 }
 
-/// Returns the recipe without the steps that need samples in memory.
+/// Returns the recipe; refuses steps that need all samples in memory.
 fn recipe(
     args: &FitArgs,
     methods: &Methods,
@@ -144,7 +196,6 @@ fn recipe(
         (args.errors != Default::default(), "--errors"),
         (args.options.nodewise, "--nodewise"),
         (args.options.neighbours.is_some(), "--neighbours"),
-        (matches!(args.polish.0, Polish::Updates(1..)), "--polish"),
         // Rows with counts are in no order: blocks of them are no folds.
         (
             choose.is_some() && files.has_weights(),
@@ -153,7 +204,7 @@ fn recipe(
     ];
     Failure::given(
         &refused,
-        |option| format!("{option} needs the samples in memory, and packed files are streamed"),
+        |option| format!("{option} needs the samples in memory, and these are streamed"),
         "add --in-memory if there is room, or leave it out",
     )?;
     let recipe = args
@@ -161,8 +212,8 @@ fn recipe(
         .recipe(methods, &args.method, support, cancel)?;
     Ok(Recipe {
         choose,
-        held_out: 0.0,
-        polish: Polish::Updates(0),
+        held_out: args.held_out,
+        polish: args.polish.0,
         ..recipe
     })
 }
@@ -186,13 +237,12 @@ fn make(
             n => format!(" by {n} ranks"),
         }
     ));
-    console.note(
-        "note: without a check on held-out samples, polishing and error bars, which need the samples \
-         in memory (--in-memory)",
-    );
     let start = Instant::now();
     let bars = Bars::new(console);
-    let show = |progress: &RecipeProgress<'_>| bars.show(&Step::new(recipe, d, progress));
+    let show = |progress: &RecipeProgress<'_>| {
+        bars.show(&Step::new(recipe, d, progress));
+        tell_drift(console, progress);
+    };
     let mut read = None;
     let trained = if d <= FEW_UNITS {
         let samples = merged(&**files)?;
@@ -301,7 +351,7 @@ fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<usize, F
     read.map_err(Failure::system)?;
     let some = Samples::new(&states)?;
     let fit = (bytes_of_fit(&some, n_parameters) - some.bytes()) as u64;
-    let needed = fit + SUMS * 8 * n_parameters as u64 + TILES * TILE;
+    let needed = fit + SUMS * 8 * n_parameters as u64 + TILES * TILE + SPREAD;
     let wanted = args.stream_memory.map(|megabytes| (1e6 * megabytes) as u64);
     let room = Room::new(None);
     room.check(

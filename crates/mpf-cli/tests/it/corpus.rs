@@ -86,8 +86,8 @@ fn every_packed_file_is_read() {
         Model::read(&path.join(model), None).unwrap()
     };
     let expected = fit("data.csv", "a.json");
-    let streamed = fit("packed.bits", "b.json");
-    let whole = fit("packed.bits --in-memory", "c.json");
+    let streamed = fit("packed.bits --stream", "b.json");
+    let whole = fit("packed.bits", "c.json");
     assert_eq!(whole.couplings, expected.couplings);
     assert_eq!(streamed.names, expected.names);
     // Streamed sums are added in another order.

@@ -81,13 +81,16 @@ fn any_number_of_ranks_gives_the_same_bits() {
         "--model k-pairwise --method pl --max-iterations 8",
         "--method pl --l2 auto --folds 2 --max-iterations 4",
     ] {
-        let alone = mpf(path, &format!("fit r.bits {options} --force -o one.json"));
+        let alone = mpf(
+            path,
+            &format!("fit r.bits --stream {options} --force -o one.json"),
+        );
         assert!([0, 3].contains(&alone.code), "{}", alone.stderr);
         for (n, data) in [(2, "r.bits"), (3, "a.bits b.bits"), (4, "r.bits")] {
             let outcome = run(
                 path,
                 n,
-                &format!("fit {data} {options} --force -o many.json"),
+                &format!("fit {data} --stream {options} --force -o many.json"),
             );
             let message = text(&outcome.stderr);
             assert!(
@@ -100,7 +103,7 @@ fn any_number_of_ranks_gives_the_same_bits() {
         }
     }
     // What all ranks read is counted: each looks at the first samples for itself.
-    let json = "--json fit r.bits --method pl --max-iterations 2 --force -o m.json";
+    let json = "--json fit r.bits --stream --method pl --max-iterations 2 --force -o m.json";
     let bytes = |report: &str| {
         let report: serde_json::Value = serde_json::from_str(report).unwrap();
         report["bytes_read"].as_u64().unwrap()
@@ -108,6 +111,14 @@ fn any_number_of_ranks_gives_the_same_bits() {
     let alone = bytes(&mpf(path, json).stdout);
     let both = bytes(&text(&run(path, 2, json).stdout));
     assert!(both > alone, "{both} {alone}");
+    // Few samples are not shared: rank 0 takes all steps of a fit.
+    let fit = "fit r.bits --polish 0 --max-iterations 12 --force -o";
+    mpf(path, &format!("{fit} one.json"));
+    let outcome = run(path, 2, &format!("{fit} many.json"));
+    let message = text(&outcome.stderr);
+    assert!(message.contains("for rank 0 alone"), "{message}");
+    let (one, many) = (path.join("one.json"), path.join("many.json"));
+    assert_eq!(parameters(&one), parameters(&many));
 }
 
 #[test]
@@ -225,7 +236,7 @@ fn killed_ranks_are_named_and_the_work_goes_on_with_others() {
     let folder = folder();
     let path = folder.path();
     // Enough iterations to be killed in the middle, and a checkpoint after each.
-    let fit = "fit r.bits --method pl --tolerance 1e-9 --max-iterations 60 --force";
+    let fit = "fit r.bits --stream --method pl --tolerance 1e-9 --max-iterations 60 --force";
     let whole = mpf(path, &format!("{fit} -o whole.json"));
     assert!([0, 3].contains(&whole.code), "{}", whole.stderr);
     let expected = parameters(&path.join("whole.json"));

@@ -67,7 +67,9 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
         let options = format!("{method} --force");
         let in_memory = format!("fit r.csv {options} --held-out 0 --polish 0 -o memory.json");
         good(path, &in_memory);
-        let streamed = good(path, &format!("fit r.bits {options} -o stream.json"));
+        let steps = "--stream --held-out 0 --polish 0";
+        let streamed = format!("fit r.bits {steps} {options} -o stream.json");
+        let streamed = good(path, &streamed);
         assert!(
             streamed.stdout.contains("MB a second"),
             "{}",
@@ -82,20 +84,55 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
         // searches take the same steps.
         assert!(off < close, "{method}: {off}");
     }
+    // All steps are there.
+    let whole = good(path, "fit r.bits --stream --force -o stream.json");
+    assert!(whole.stdout.contains("held out: "), "{}", whole.stdout);
     // The same bits, however little is held.
     let options = "--method mpf --refine none --max-iterations 10 --force";
-    mpf(path, &format!("fit r.bits {options} -o a.json"));
+    mpf(path, &format!("fit r.bits --stream {options} -o a.json"));
     for more in ["--memory 60", "--threads 1", "--threads 3 --memory 90"] {
-        mpf(path, &format!("fit r.bits {options} {more} -o b.json"));
+        let fit = format!("fit r.bits --stream {options} {more} -o b.json");
+        mpf(path, &fit);
         assert_eq!(
             couplings(&model(path, "a.json")),
             couplings(&model(path, "b.json")),
             "{more}"
         );
     }
-    // In memory, all steps are there.
-    let whole = good(path, "fit r.bits --in-memory -o whole.json");
-    assert!(whole.stdout.contains("held out: "), "{}", whole.stdout);
+}
+
+#[test]
+fn a_small_packed_file_is_fitted_like_any_other() {
+    let folder = folder();
+    let path = folder.path();
+    let rows = fs::read_to_string(path.join("r.csv")).unwrap();
+    let (header, rows) = rows.split_once('\n').unwrap();
+    let (first, second) = rows.split_at(rows.len() / 2 / 80 * 80);
+    for (name, rows) in [("a", first), ("b", second)] {
+        fs::write(path.join("part.csv"), format!("{header}\n{rows}")).unwrap();
+        good(path, &format!("pack part.csv -o {name}.bits"));
+    }
+    for options in ["", "--l1 0.01", "--errors sandwich", "--method cd"] {
+        good(path, &format!("fit r.csv {options} --force -o memory.json"));
+        let expected = model(path, "memory.json");
+        for data in ["r.bits", "r.bits --memory 100 --threads 1", "a.bits b.bits"] {
+            let fit = format!("fit {data} {options} --force -o packed.json");
+            let packed = good(path, &fit);
+            assert!(packed.stdout.contains("held out: "), "{}", packed.stdout);
+            let found = model(path, "packed.json");
+            for part in ["couplings", "standard_errors", "names"] {
+                assert_eq!(found[part], expected[part], "{fit}: {part}");
+            }
+            let fingerprint = |model: &serde_json::Value| model["data"]["fingerprint"].clone();
+            assert_eq!(fingerprint(&found), fingerprint(&expected));
+        }
+    }
+    bad(
+        path,
+        "fit r.bits --memory 1 -o m.json",
+        &["1 MB", "--memory-limit"],
+    );
+    bad(path, "fit r.csv --stream -o m.json", &["--stream"]);
 }
 
 #[test]
@@ -149,30 +186,35 @@ fn few_units_are_merged_and_counts_are_kept() {
     fs::write(path.join("r.csv"), text).unwrap();
     good(path, "pack r.csv --counts n -o r.bits");
     good(path, "fit r.csv --counts n --polish 0 -o memory.json");
-    good(path, "fit r.bits -o stream.json");
-    let (memory, stream) = (model(path, "memory.json"), model(path, "stream.json"));
-    assert_eq!(couplings(&memory), couplings(&stream));
-    assert_eq!(memory["data"]["fingerprint"], stream["data"]["fingerprint"]);
+    let memory = model(path, "memory.json");
+    for options in ["--polish 0", "--stream"] {
+        good(
+            path,
+            &format!("fit r.bits {options} --force -o packed.json"),
+        );
+        let packed = model(path, "packed.json");
+        assert_eq!(couplings(&memory), couplings(&packed), "{options}");
+        assert_eq!(memory["data"]["fingerprint"], packed["data"]["fingerprint"]);
+    }
 }
 
 #[test]
 fn what_a_stream_cannot_do_is_said() {
     let folder = folder();
     let path = folder.path();
-    for option in [
-        "--errors sandwich",
-        "--nodewise",
-        "--polish 5",
-        "--neighbours non-data",
-    ] {
+    for option in ["--errors sandwich", "--nodewise", "--neighbours non-data"] {
         let name = option.split(' ').next().unwrap();
         bad(
             path,
-            &format!("fit r.bits {option} -o m.json"),
+            &format!("fit r.bits --stream {option} -o m.json"),
             &[name, "in memory"],
         );
     }
-    bad(path, "fit r.bits --method tap -o m.json", &["memory"]);
+    bad(
+        path,
+        "fit r.bits --stream --method tap -o m.json",
+        &["memory"],
+    );
     bad(
         path,
         "fit r.bits --spins -o m.json",
@@ -180,7 +222,7 @@ fn what_a_stream_cannot_do_is_said() {
     );
     bad(
         path,
-        "fit r.bits --memory 1 -o m.json",
+        "fit r.bits --stream --memory 1 -o m.json",
         &["--memory allows only"],
     );
     bad(path, "fit r.csv r.bits -o m.json", &["several files"]);
@@ -196,11 +238,9 @@ fn damage_is_named_and_nothing_is_lost() {
     let mut damaged = whole.clone();
     damaged[50_000] ^= 1;
     fs::write(path.join("d.bits"), &damaged).unwrap();
-    bad(
-        path,
-        "fit d.bits -o m.json",
-        &["d.bits: block 0 (bytes 32 to", "checksum"],
-    );
+    for fit in ["fit d.bits -o m.json", "fit d.bits --stream -o m.json"] {
+        bad(path, fit, &["d.bits: block 0 (bytes 32 to", "checksum"]);
+    }
     bad(path, "evaluate t.json d.bits", &["block 0"]);
     fs::write(path.join("c.bits"), &whole[..60_000]).unwrap();
     bad(
