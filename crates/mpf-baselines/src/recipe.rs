@@ -522,7 +522,10 @@ impl Recipe {
                 Some(found),
             ) = (verdict, &mut trained.held_out)
             {
-                *found = polished;
+                *found = HeldOut {
+                    n_scored: found.n_scored,
+                    ..polished
+                };
             }
         }
         trained.polishing = Some(polishing);

@@ -49,8 +49,8 @@ pub struct HeldOut {
     pub n_training: usize,
     /// Samples that it was not fitted to, and was scored on.
     pub n_held_out: usize,
-    /// How many of these were scored, if not all.
-    #[serde(default)]
+    /// How many of these were scored, if not all; not part of files.
+    #[serde(skip)]
     pub n_scored: Option<usize>,
     /// What was measured.
     pub measure: Measure,

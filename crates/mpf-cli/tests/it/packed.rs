@@ -90,7 +90,7 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
     // The same bits, however little is held.
     let options = "--method mpf --refine none --max-iterations 10 --force";
     mpf(path, &format!("fit r.bits --stream {options} -o a.json"));
-    for more in ["--memory 60", "--threads 1", "--threads 3 --memory 90"] {
+    for more in ["--memory 90", "--threads 1", "--threads 3 --memory 120"] {
         let fit = format!("fit r.bits --stream {options} {more} -o b.json");
         mpf(path, &fit);
         assert_eq!(
@@ -112,7 +112,7 @@ fn a_small_packed_file_is_fitted_like_any_other() {
         fs::write(path.join("part.csv"), format!("{header}\n{rows}")).unwrap();
         good(path, &format!("pack part.csv -o {name}.bits"));
     }
-    for options in ["", "--l1 0.01", "--errors sandwich", "--method cd"] {
+    for options in ["", "--l1 0.01", "--method pl --errors sandwich"] {
         good(path, &format!("fit r.csv {options} --force -o memory.json"));
         let expected = model(path, "memory.json");
         for data in ["r.bits", "r.bits --memory 100 --threads 1", "a.bits b.bits"] {
