@@ -4,8 +4,8 @@
 //! fails if there is one. Then models that are wrong by known amounts are evaluated on exact draws
 //! from the right one; the command fails if the most wrong of a kind is not always found.
 
-use crate::Result;
 use crate::output::markdown_table;
+use crate::{Result, npy};
 use mpf_core::Cancel;
 use mpf_core::rng::stream;
 use mpf_ising::{Couplings, States};
@@ -221,7 +221,7 @@ impl Judge<'_> {
             if self.cancel.is_cancelled() {
                 return Ok(None);
             }
-            ndarray_npy::write_npy(at.join("x.npy"), &draw(seed).to_binary())?;
+            fs::write(at.join("x.npy"), npy::encode_states(&draw(seed)))?;
             let said = self.mpf(at, &format!("--json evaluate m.json x.npy --seed {seed}"))?;
             let found: Value = serde_json::from_slice(&said)?;
             let verdict = VERDICTS.iter().position(|v| found["verdict"] == *v);

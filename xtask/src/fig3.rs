@@ -16,13 +16,14 @@ pub use data::{patches, with_checksum};
 
 use crate::output::{Entry, Experiment, Machine};
 use crate::run::{RunArgs, settings};
-use crate::{Result, progress};
+use crate::{Result, npy, progress};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ica::{
     Alternating, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer, match_filters,
 };
 use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed, Settings};
 use serde::Serialize;
+use std::fs;
 use std::path::PathBuf;
 
 #[derive(clap::Args, Clone, Serialize)]
@@ -122,7 +123,10 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
         .run_with("fig3", settings, cancel, |output, checkpoint| {
             let (results, pair) = compute(args, checkpoint, cancel)?;
             let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
-            output.write("filters.npz", &filters::npz(args.size, &results, &pair)?)?;
+            fs::create_dir_all(output.folder().join("filters"))?;
+            for (name, array) in filters::arrays(args.size, &results, &pair)? {
+                output.write(&format!("filters/{name}.npy"), &npy::encode(array.view()))?;
+            }
             let entry = output.publish(&Experiment {
                 title: page::TITLE,
                 results: &results,
@@ -327,7 +331,7 @@ mod tests {
         let pixels = (0..80 * 80u32).map(|k| (k.wrapping_mul(k) >> 3) as u8 ^ seed);
         let mut bytes = b"P5 80 80 255\n".to_vec();
         bytes.extend(pixels);
-        std::fs::write(folder.join("a.pgm"), bytes).unwrap();
+        fs::write(folder.join("a.pgm"), bytes).unwrap();
     }
 
     #[test]
