@@ -61,12 +61,9 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             sets.extend(recordings(folder)?);
         }
         if args.counts {
-            let found = counts::table(args, &sets, checkpoint, cancel)?;
-            return found.map_or(Ok(()), |table| output.show(&table, &[]));
+            return output.show(&counts::table(args, &sets, checkpoint)?, &[]);
         }
-        let Some((table, failures)) = table(args, &sets, checkpoint, cancel)? else {
-            return Ok(());
-        };
+        let (table, failures) = table(args, &sets, checkpoint)?;
         output.show(&table, &failures)?;
         match failures.len() {
             0 => Ok(()),
@@ -76,13 +73,12 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     args.run.run("check-defaults", args, cancel, work)
 }
 
-/// Returns `None` when cancelled.
+/// Returns the table and the failures.
 fn table(
     args: &Args,
     sets: &[(String, States)],
     checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<(String, Vec<String>)>> {
+) -> Result<(String, Vec<String>)> {
     let names = [
         "independent",
         "MPF, plain",
@@ -98,12 +94,11 @@ fn table(
         let mut scores = Vec::new();
         for recipe_name in names {
             let unit = format!("{name}: {recipe_name}");
+            let cancel = &checkpoint.cancel();
             let score = checkpoint.unit(unit, |_| {
                 score(&recipe(recipe_name, cancel), &training, &test, args, cancel)
             })?;
-            if cancel.is_cancelled() {
-                return Ok(None);
-            }
+            checkpoint.check_cancelled()?;
             bar.inc(1);
             scores.push(score);
         }
@@ -144,7 +139,7 @@ fn table(
          best of the first three.\n\n{}",
         markdown_table(&header, &rows)
     );
-    Ok(Some((table, failures)))
+    Ok((table, failures))
 }
 
 fn recipe(name: &str, cancel: &Cancel) -> Recipe {

@@ -154,9 +154,6 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             let mut rows = Vec::new();
             let mut glasses: Vec<Vec<Found>> = Vec::new();
             for seed in 0..args.seeds {
-                if cancel.is_cancelled() {
-                    return Ok(());
-                }
                 let found =
                     checkpoint.unit(format!("glass {seed}"), |_| lattice(args, seed, cancel));
                 glasses.push(found?);
@@ -174,9 +171,6 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             }
             let mut all = glasses;
             for path in &args.data {
-                if cancel.is_cancelled() {
-                    return Ok(());
-                }
                 let shown = path.file_name().unwrap_or_default().to_string_lossy();
                 let found: Vec<Found> =
                     checkpoint.unit(&shown, |_| recording(args, path, cancel))?;

@@ -139,7 +139,10 @@ fn build() -> Result<(PathBuf, bool)> {
 /// Writes a packed file of random samples.
 fn packed(mpf: &Path, folder: &Path, dim: usize, samples: usize) -> Result<PathBuf> {
     let (raster, packed) = (folder.join("raster.npy"), folder.join("raster.bits"));
-    fs::write(&raster, npy::encode_states(&random_states(samples, dim, 0.5)?))?;
+    fs::write(
+        &raster,
+        npy::encode_states(&random_states(samples, dim, 0.5)?),
+    )?;
     let mut pack = Command::new(mpf);
     pack.args(["--quiet", "pack"]).arg(&raster);
     pack.arg("-o").arg(&packed).arg("--force");

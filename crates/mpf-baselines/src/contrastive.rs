@@ -27,10 +27,10 @@ mod snapshot;
 pub use options::{ContrastiveOptions, LearningRate};
 
 use crate::Result;
-use crate::method::{Description, Method, MethodOptions, Takes};
+use crate::method::{Description, Method, MethodOptions, Observer, Takes};
 use chains::{Chains, Moments};
 use mpf_core::{StopReason, Stopwatch, TracePoint};
-use mpf_ising::{Fit, FitProgress, Samples, Warning};
+use mpf_ising::{Data, Fit, FitProgress, Samples, Warning};
 use mpf_samplers::Gibbs;
 use parameters::Parameters;
 use snapshot::Snapshot;
@@ -200,12 +200,7 @@ impl Method for Cd {
         }
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+    fn fit(&self, data: Data<'_>, options: &MethodOptions, observer: Observer<'_>) -> Result<Fit> {
         ContrastiveDivergence::new(ContrastiveOptions {
             sweeps: options.sweeps,
             updates: options.updates,
@@ -217,7 +212,7 @@ impl Method for Cd {
             checkpoint: options.minimizer.checkpoint.clone(),
             ..Default::default()
         })?
-        .fit_observed(samples, observer)
+        .fit_observed(self.in_memory(data)?, observer)
     }
 
     fn steps(&self, _: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::log_z::{LogZ, LogZSource};
 use crate::rbm::Rbm;
 use crate::recipe::{MAX_ANNEALED_UNITS, Measure, log_probabilities};
-use mpf_core::{Cancel, EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
+use mpf_core::{At, Cancel, EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
 use mpf_ising::internal::pairs;
 use mpf_ising::{Couplings, Samples, States, get_bit};
 use mpf_samplers::{AnnealedOptions, BinaryGibbs, annealed_log_z_of};
@@ -130,7 +130,12 @@ impl Machine {
             let x = unpacked(states.row(m), d);
             self.rbm.surroundings(&theta, &x, surroundings);
             let mut sum = |loss: LocalLoss| -> f64 {
-                self.rbm.differences(&theta, &x, surroundings, differences);
+                let at = At {
+                    theta: &theta,
+                    x: &x,
+                    surroundings,
+                };
+                self.rbm.differences(at, differences);
                 let sites = differences.chunks_exact_mut(2).zip(&x);
                 sites.map(|(d, &x)| loss.value_and_slopes(x, d)).sum()
             };

@@ -215,37 +215,57 @@ impl Recipe {
             }
             .into());
         }
-        let n_units = stream.n_units();
-        let last = self.last(n_units);
-        let (options, path) = self.choose_penalty(observer, |path, options, step| {
-            last.cross_validate_stream(path, stream, options, step)
+        let mut trained = self.train(stream.into(), observer, |method, path, options, step| {
+            method.cross_validate_stream(path, stream, options, step)
         })?;
-        let (fit, stages, failure) =
-            self.chosen_or_fitted(&options, &path, stream.into(), observer)?;
-        let method = self.title(n_units, failure.is_none());
-        let mut failures: Vec<StepFailure> = failure.into_iter().collect();
-        check_asked(&self.options.minimizer.cancel)?;
-        let some = stream.spread(Drift::n_chains(n_units))?;
-        let (sweeps, seed) = (Drift::SWEEPS, options.seed);
+        trained.block_length = self.block_length.unwrap_or(1);
+        let some = stream.spread(Drift::n_chains(stream.n_units()))?;
+        let (sweeps, seed) = (Drift::SWEEPS, trained.options.seed);
         let cancel = &self.options.minimizer.cancel;
-        let drift = Drift::measure_cancellable(&fit.couplings, &some, sweeps, seed, cancel);
+        let couplings = &trained.fit.couplings;
+        let drift = Drift::measure_cancellable(couplings, &some, sweeps, seed, cancel);
         check_asked(cancel)?;
-        let drift = drift.map_err(|error| {
-            failures.push(StepFailure::new("the drift of chains", error));
-        });
+        match drift {
+            Ok(drift) => trained.drift = Some(drift),
+            Err(error) => {
+                let failure = StepFailure::new("the drift of chains", error);
+                trained.failures.push(failure);
+            }
+        }
+        Ok(trained)
+    }
+
+    /// Chooses the penalty, fits and refines.
+    fn train(
+        &self,
+        data: Data<'_>,
+        observer: Observer<'_>,
+        validate: impl FnOnce(
+            &dyn Method,
+            &PenaltyPath,
+            &MethodOptions,
+            &mut dyn FnMut(&PathProgress),
+        ) -> Result<CrossValidation>,
+    ) -> Result<Trained> {
+        let last = self.last(data.n_units());
+        let (options, path) = self.choose_penalty(observer, |path, options, step| {
+            validate(last, path, options, step)
+        })?;
+        let (fit, stages, failure) = self.chosen_or_fitted(&options, &path, data, observer)?;
+        check_asked(&self.options.minimizer.cancel)?;
         Ok(Trained {
             fit,
-            method,
+            method: self.title(data.n_units(), failure.is_none()),
             stages,
-            l2: options.l2_of(stream.n_effective()),
+            l2: options.l2_of(data.n_effective()),
             options,
             path,
             held_out: None,
-            drift: drift.ok(),
+            drift: None,
             polishing: None,
             errors: None,
-            block_length: self.block_length.unwrap_or(1),
-            failures,
+            block_length: 1,
+            failures: failure.into_iter().collect(),
         })
     }
 
@@ -265,29 +285,13 @@ impl Recipe {
             (None, Some(states)) => block_length(states)?,
             (None, None) => 1,
         };
-        let last = self.last(data.samples.n_units());
-        let (options, path) = self.choose_penalty(observer, |path, options, step| {
-            last.cross_validate(path, data.states()?, options, step)
+        let samples = data.samples.into();
+        let mut trained = self.train(samples, observer, |method, path, options, step| {
+            method.cross_validate(path, data.states()?, options, step)
         })?;
-        let (fit, stages, failure) =
-            self.chosen_or_fitted(&options, &path, data.samples.into(), observer)?;
-        check_asked(&self.options.minimizer.cancel)?;
-        let is_refined = failure.is_none();
-        let trained = Trained {
-            fit,
-            method: self.title(data.samples.n_units(), is_refined),
-            stages,
-            l2: options.l2_of(data.samples.n_effective()),
-            options,
-            path,
-            held_out: None,
-            drift: None,
-            polishing: None,
-            errors: None,
-            block_length,
-            failures: failure.into_iter().collect(),
-        };
-        if is_refined {
+        trained.block_length = block_length;
+        // The first failure there can be is that of the refinement.
+        if trained.failures.is_empty() {
             return self.finish(trained, data, observer, with_report);
         }
         let unrefined = Self {
@@ -421,10 +425,7 @@ impl Recipe {
             checkpoint.unit(name, |entry| {
                 let options = with_checkpoint(options, entry.clone());
                 let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(title, p));
-                match data {
-                    Data::Samples(samples) => method.fit(samples, &options, &mut step),
-                    Data::Stream(stream) => method.fit_stream(stream, &options, &mut step),
-                }
+                method.fit(data, &options, &mut step)
             })
         };
         let first = self.method.describe().title;
@@ -537,7 +538,7 @@ impl Recipe {
         options.minimizer.max_iterations = 0;
         let there = self
             .last(samples.n_units())
-            .fit(samples, &options, &mut |_| {});
+            .fit(samples.into(), &options, &mut |_| {});
         // Methods without an objective have neither.
         let (value, kkt_residual) = match there {
             Ok(there) if there.stop == StopReason::IterationLimit || there.stop.is_converged() => {
@@ -589,7 +590,7 @@ impl Recipe {
                 let cancel = &options.minimizer.cancel;
                 bootstrap(data.states()?, &resampling, |resample| {
                     check(cancel)?;
-                    let fit = method.fit(resample, &options, &mut |_| {})?;
+                    let fit = method.fit(resample.into(), &options, &mut |_| {})?;
                     check(cancel)?;
                     observer(&RecipeProgress::Resample);
                     Ok::<_, Error>(fit.couplings)

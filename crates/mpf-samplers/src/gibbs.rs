@@ -27,7 +27,7 @@ use crate::error::check_magnitude;
 use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
 use layout::{Layout, LayoutKind, probability};
-use mpf_core::check_option;
+use mpf_core::check_not_negative;
 use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -143,13 +143,7 @@ impl Gibbs {
     }
 
     fn with_layout(couplings: &Couplings, scan: Scan, beta: f64, kind: LayoutKind) -> Result<Self> {
-        let holds = beta.is_finite() && beta >= 0.0;
-        check_option(
-            "inverse_temperature",
-            beta,
-            "finite and not negative",
-            holds,
-        )?;
+        check_not_negative("inverse_temperature", beta)?;
         check_magnitude(couplings, beta)?;
         let biases = couplings.as_array().diag().to_vec();
         let potential = couplings.potential().unwrap_or(&[]).to_vec();

@@ -40,8 +40,7 @@ pub(super) fn table(
     args: &Args,
     sets: &[(String, States)],
     checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<String>> {
+) -> Result<String> {
     let mut rows = Vec::new();
     for (name, states) in sets {
         let (n, d) = (states.n_samples(), states.n_units());
@@ -61,11 +60,9 @@ pub(super) fn table(
         let mut ising = None;
         for model in MODELS {
             let found = checkpoint.unit(format!("{name}: counts, {model}"), |_| {
-                find(model, &training, &test, args, cancel)
+                find(model, &training, &test, args, &checkpoint.cancel())
             })?;
-            if cancel.is_cancelled() {
-                return Ok(None);
-            }
+            checkpoint.check_cancelled()?;
             let unseen = (0..=d).filter(|&n| seen[n] == 0.0);
             let beside = ising.get_or_insert_with(|| (found.scores.clone(), found.error));
             let gains: Vec<f64> = found
@@ -110,7 +107,7 @@ pub(super) fn table(
         "P(n not seen)",
         "R-hat",
     ];
-    Ok(Some(markdown_table(&header, &rows)))
+    Ok(markdown_table(&header, &rows))
 }
 
 fn find(

@@ -61,7 +61,7 @@ mod tests {
     use super::super::tests::small;
     use super::super::{Args, compute};
     use super::*;
-    use mpf_core::{Cancel, Checkpoint};
+    use mpf_core::Checkpoint;
     use ndarray::{Ix1, Ix2, s};
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
                 seeds: 1,
                 ..small()
             };
-            let (results, pair) = compute(&args, &Checkpoint::default(), &Cancel::new()).unwrap();
+            let (results, pair) = compute(&args, &Checkpoint::default()).unwrap();
             let arrays = arrays(args.size, &results, &pair).unwrap();
             let read = |name: &str| {
                 let mut named = arrays.iter().filter(|(n, _)| n == name);

@@ -223,9 +223,11 @@ impl Check {
                 if recipe.refiner(training.n_units()).is_some() && trained.fit.stop.is_converged() {
                     options.start = Some(trained.fit.couplings.clone());
                 }
-                let fit = recipe
-                    .last(training.n_units())
-                    .fit(&training, &options, &mut |_| {})?;
+                let fit = recipe.last(training.n_units()).fit(
+                    (&training).into(),
+                    &options,
+                    &mut |_| {},
+                )?;
                 Ok::<_, Error>(fit.couplings)
             })?;
         super::check(&options.minimizer.cancel)?;

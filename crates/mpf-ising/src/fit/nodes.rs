@@ -1,7 +1,7 @@
 //! Node-wise fits: every row by itself, in parallel, then averaged with the transpose.
 
 use super::problem::{Problem, are_couplings, pairs_of};
-use super::{Estimator, Fit, FitProgress};
+use super::{Fit, FitProgress, Observer};
 use crate::Result;
 use crate::basis::Field;
 use crate::couplings::Couplings;
@@ -44,11 +44,8 @@ impl Row {
 /// The most reports of a fit: each looks at all couplings.
 const REPORTS: usize = 64;
 
-impl<E: Estimator> Problem<'_, E> {
-    pub(super) fn fit_by_node(
-        &self,
-        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+impl Problem<'_> {
+    pub(super) fn fit_by_node(&self, observer: Observer<'_>) -> Result<Fit> {
         let d = self.data.n_units();
         let checkpoint = &self.options().minimizer.checkpoint;
         let time = checkpoint.entry("seconds");
@@ -129,7 +126,7 @@ struct NodeFits {
 }
 
 impl NodeFits {
-    fn new<E: Estimator>(problem: &Problem<'_, E>, seconds: f64) -> Self {
+    fn new(problem: &Problem<'_>, seconds: f64) -> Self {
         let d = problem.data.n_units();
         Self {
             fields: (0..d)
@@ -184,7 +181,7 @@ impl NodeFits {
         self.minima().map(|m| m.value).sum()
     }
 
-    fn couplings<E: Estimator>(&self, problem: &Problem<'_, E>) -> Result<Couplings> {
+    fn couplings(&self, problem: &Problem<'_>) -> Result<Couplings> {
         let means: Vec<f64> = problem
             .pairs
             .iter()
@@ -204,7 +201,7 @@ impl NodeFits {
         problem.couplings(&fields, &means)
     }
 
-    fn finish<E: Estimator>(self, problem: &Problem<'_, E>) -> Result<Fit> {
+    fn finish(self, problem: &Problem<'_>) -> Result<Fit> {
         let asymmetry = problem.pairs.iter().fold(0.0f64, |m, &(i, j)| {
             m.max((self.rows[[i, j]] - self.rows[[j, i]]).abs())
         });

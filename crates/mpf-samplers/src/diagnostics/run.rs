@@ -6,8 +6,7 @@ use super::{Summary, summary};
 use crate::Result;
 use crate::run::Run;
 use crate::sampler::Tally;
-use mpf_core::EnergyModel;
-use mpf_ising::{Couplings, IsingModel, States};
+use mpf_ising::{Couplings, States};
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -114,12 +113,7 @@ impl<I: Tally + Sync> Run<States, I> {
     /// # Panics
     /// When the draws are of other units than `couplings`.
     pub fn diagnose(&self, couplings: &Couplings) -> Result<RunDiagnostics> {
-        let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
-        let potential = couplings.potential().unwrap_or(&[]);
-        self.diagnose_by(|row| {
-            let potential = potential.get(n_active(row) as usize).unwrap_or(&0.0);
-            model.energy(&theta, row) + potential
-        })
+        self.diagnose_by(|row| couplings.energy(row))
     }
 
     /// As [`Run::diagnose`], for draws from a model with this energy.
