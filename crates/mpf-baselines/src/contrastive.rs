@@ -171,19 +171,14 @@ impl ContrastiveDivergence {
         if stop != StopReason::IterationLimit {
             warnings.extend(Warning::not_converged(stop, kkt_residual));
         }
+        let value = last.map_or(0.0, |p| p.value);
         Ok(Fit {
-            couplings,
-            value: last.map_or(0.0, |p| p.value),
             stop,
             kkt_residual,
             iterations: trace.len(),
             evaluations: trace.len(),
-            single_precision_evaluations: 0,
-            seconds,
-            left_out_fraction: 0.0,
-            asymmetry: None,
-            warnings,
             trace,
+            ..Fit::closed_form(couplings, value, seconds, warnings)
         })
     }
 }

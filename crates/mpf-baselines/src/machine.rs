@@ -173,21 +173,11 @@ impl Machine {
     /// Those of [`LocalExact::new`] and [`annealed_log_z_of`].
     pub fn log_z(&self, annealed: &AnnealedOptions) -> Result<LogZ> {
         if self.n_units() <= Self::MAX_EXACT_UNITS {
-            return Ok(LogZ {
-                value: self.exact()?.log_z(),
-                standard_error: 0.0,
-                source: LogZSource::Enumeration,
-                effective_chains: None,
-            });
+            return Ok(LogZ::exact(self.exact()?.log_z(), LogZSource::Enumeration));
         }
         let log_states = self.gibbs(1.0)?.log_states();
         let found = annealed_log_z_of(log_states, annealed, |beta| self.gibbs(beta))?;
-        Ok(LogZ {
-            value: found.log_z,
-            standard_error: found.standard_error,
-            source: LogZSource::Annealed,
-            effective_chains: Some(found.effective_chains),
-        })
+        Ok(LogZ::annealed(found))
     }
 
     /// Returns ln p(x) of every sample, as [`log_scores`](crate::log_scores) does of an Ising model, but

@@ -165,7 +165,7 @@ impl<E: Estimator> Fitter<E> {
         }
     }
 
-    fn any(&self) -> AnyFitter<'_> {
+    pub(crate) fn any(&self) -> AnyFitter<'_> {
         AnyFitter {
             estimator: &*self.estimator,
             options: &self.options,
@@ -200,26 +200,16 @@ impl<E: Estimator> Fitter<E> {
         data: impl Into<Data<'a>>,
         mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
-        self.fit_masked(data.into(), None, &mut observer)
-    }
-
-    /// Fits without the masked flips.
-    pub(crate) fn fit_masked(
-        &self,
-        data: Data<'_>,
-        masked: Option<Masked>,
-        observer: Observer<'_>,
-    ) -> Result<Fit> {
-        self.any().fit(data, masked, observer)
+        self.any().fit(data.into(), None, &mut observer)
     }
 }
 
 /// Called after every step of a fit.
-type Observer<'a> = &'a mut (dyn FnMut(&FitProgress<'_>) + Send);
+pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&FitProgress<'_>) + Send);
 
 /// A [`Fitter`] of any estimator: fits are compiled once for all of them.
 #[derive(Clone, Copy)]
-struct AnyFitter<'a> {
+pub(crate) struct AnyFitter<'a> {
     estimator: &'a dyn Estimator,
     options: &'a FitOptions,
     minimizer: &'a Minimizer,
@@ -227,7 +217,13 @@ struct AnyFitter<'a> {
 }
 
 impl AnyFitter<'_> {
-    fn fit(self, data: Data<'_>, masked: Option<Masked>, observer: Observer<'_>) -> Result<Fit> {
+    /// Fits without the masked flips.
+    pub(crate) fn fit(
+        self,
+        data: Data<'_>,
+        masked: Option<Masked>,
+        observer: Observer<'_>,
+    ) -> Result<Fit> {
         let problem = Problem::new(self, data, masked)?;
         if !problem.has_free_parameters() {
             return Err(Error::NothingFree);

@@ -28,7 +28,7 @@ use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
 use layout::{Layout, LayoutKind, probability};
 use mpf_core::check_not_negative;
-use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit};
+use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit, n_active};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
@@ -296,10 +296,6 @@ impl Gibbs {
         });
         flips
     }
-}
-
-fn n_active(row: &[u64]) -> usize {
-    row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
 const FOREIGN_STATE: &str = "this state was made by another model's sampler";

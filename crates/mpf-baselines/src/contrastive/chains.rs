@@ -7,7 +7,7 @@ use crate::Result;
 use crate::error::Error;
 use mpf_core::rng::substream;
 use mpf_core::{Cancel, TracePoint};
-use mpf_ising::{Samples, States};
+use mpf_ising::{Samples, States, n_active};
 use mpf_samplers::{Gibbs, Sampler};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -33,8 +33,7 @@ const RARE: f64 = 1e-3;
 fn counts(states: &States, weight: impl Fn(usize) -> f64) -> Vec<f64> {
     let mut counts = vec![0.0; states.n_units() + 1];
     for (m, row) in states.rows().enumerate() {
-        let n_active = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
-        counts[n_active] += weight(m);
+        counts[n_active(row)] += weight(m);
     }
     counts
 }

@@ -232,20 +232,16 @@ impl NodeFits {
         if !value.is_finite() {
             return Err(Error::NotFiniteObjective { value });
         }
+        let seconds = self.clock.seconds();
         Ok(Fit {
-            couplings: self.couplings(problem)?,
-            value,
             stop,
             kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             iterations: self.minima().map(|m| m.iterations).sum(),
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             // One unit at a time.
-            single_precision_evaluations: 0,
-            seconds: self.clock.seconds(),
-            left_out_fraction: 0.0,
             asymmetry: Some(asymmetry.min(f64::MAX)),
-            warnings: Vec::new(),
             trace,
+            ..Fit::closed_form(self.couplings(problem)?, value, seconds, Vec::new())
         })
     }
 }

@@ -252,19 +252,15 @@ impl<'a> Problem<'a> {
                 });
             },
         )?;
+        let (value, seconds) = (minimum.value, minimum.seconds);
         Ok(Fit {
-            couplings: assemble(&spins)?,
-            value: minimum.value,
             stop: minimum.stop,
             kkt_residual: minimum.kkt_residual,
             iterations: minimum.iterations,
             evaluations: minimum.evaluations,
             single_precision_evaluations: minimum.rough_evaluations,
-            seconds: minimum.seconds,
-            left_out_fraction: 0.0,
-            asymmetry: None,
-            warnings: Vec::new(),
             trace: minimum.trace,
+            ..Fit::closed_form(assemble(&spins)?, value, seconds, Vec::new())
         })
     }
 
