@@ -8,7 +8,7 @@ mod counts;
 
 use crate::output::{Output, digits, markdown_table};
 use crate::run::RunArgs;
-use crate::{Result, progress};
+use crate::{Result, npy, progress};
 use mpf_baselines::{MethodOptions, Methods, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Boundary, Couplings, Exact, Lattice, States, mosaic_couplings};
@@ -20,6 +20,7 @@ use mpf_samplers::{
 use ndarray::Array2;
 use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -60,12 +61,9 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             sets.extend(recordings(folder)?);
         }
         if args.counts {
-            let found = counts::table(args, &sets, checkpoint, cancel)?;
-            return found.map_or(Ok(()), |table| output.show(&table, &[]));
+            return output.show(&counts::table(args, &sets, checkpoint)?, &[]);
         }
-        let Some((table, failures)) = table(args, &sets, checkpoint, cancel)? else {
-            return Ok(());
-        };
+        let (table, failures) = table(args, &sets, checkpoint)?;
         output.show(&table, &failures)?;
         match failures.len() {
             0 => Ok(()),
@@ -75,13 +73,12 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     args.run.run("check-defaults", args, cancel, work)
 }
 
-/// Returns `None` when cancelled.
+/// Returns the table and the failures.
 fn table(
     args: &Args,
     sets: &[(String, States)],
     checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<(String, Vec<String>)>> {
+) -> Result<(String, Vec<String>)> {
     let names = [
         "independent",
         "MPF, plain",
@@ -97,12 +94,11 @@ fn table(
         let mut scores = Vec::new();
         for recipe_name in names {
             let unit = format!("{name}: {recipe_name}");
+            let cancel = &checkpoint.cancel();
             let score = checkpoint.unit(unit, |_| {
                 score(&recipe(recipe_name, cancel), &training, &test, args, cancel)
             })?;
-            if cancel.is_cancelled() {
-                return Ok(None);
-            }
+            checkpoint.check_cancelled()?;
             bar.inc(1);
             scores.push(score);
         }
@@ -143,7 +139,7 @@ fn table(
          best of the first three.\n\n{}",
         markdown_table(&header, &rows)
     );
-    Ok(Some((table, failures)))
+    Ok((table, failures))
 }
 
 fn recipe(name: &str, cancel: &Cancel) -> Recipe {
@@ -270,7 +266,7 @@ fn synthetic() -> Result<Vec<(String, States)>> {
 /// Returns the matrices of 0 and 1 in `folder`.
 fn recordings(folder: &Path) -> Result<Vec<(String, States)>> {
     let unreadable = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
-    let mut paths = std::fs::read_dir(folder)
+    let mut paths = fs::read_dir(folder)
         .map_err(unreadable)?
         .map(|entry| Ok(entry?.path()))
         .collect::<std::io::Result<Vec<PathBuf>>>()
@@ -284,15 +280,8 @@ fn recordings(folder: &Path) -> Result<Vec<(String, States)>> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let data = ndarray_npy::read_npy::<_, Array2<u8>>(&path)
-            .map_err(|e| e.to_string())
-            .or_else(|error| {
-                let bits = ndarray_npy::read_npy::<_, Array2<bool>>(&path);
-                bits.map(|x| x.mapv(u8::from)).map_err(|_| error)
-            })
-            .and_then(|x| States::from_binary(x.view()).map_err(|e| e.to_string()));
-        match data {
-            Ok(states) => found.push((name, states)),
+        match npy::read_bits(&path) {
+            Ok(bits) => found.push((name, States::from_binary(bits.view())?)),
             Err(why) => eprintln!("note: {name} is left out: {why}"),
         }
     }
@@ -338,12 +327,13 @@ mod tests {
     #[test]
     fn recordings_are_matrices_of_0_and_1() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, rows: &Array2<u8>| {
-            ndarray_npy::write_npy(folder.path().join(name), rows).unwrap();
+        let write = |name: &str, rows: &Array2<f64>| {
+            let bytes = npy::encode(rows.view().into_dyn());
+            fs::write(folder.path().join(name), bytes).unwrap();
         };
         assert!(recordings(folder.path()).is_err());
         write("a.npy", &Array2::eye(3));
-        write("b.npy", &Array2::from_elem((3, 3), 2));
+        write("b.npy", &Array2::from_elem((3, 3), 2.0));
         let found = recordings(folder.path()).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].0.as_str(), found[0].1.n_units()), ("a.npy", 3));

@@ -184,25 +184,18 @@ fn merged(repetitions: &[Vec<Coverage>]) -> Vec<Coverage> {
     all
 }
 
-/// Returns the results of all repetitions, or `None` when cancelled.
+/// Returns the results of all repetitions.
 fn repeat<T: Serialize + DeserializeOwned>(
     args: &Args,
     checkpoint: &Checkpoint,
-    cancel: &Cancel,
     what: &'static str,
     work: impl Fn(u64) -> Result<T>,
-) -> Result<Option<Vec<T>>> {
+) -> Result<Vec<T>> {
     let repetitions: Vec<u64> = (0..args.repetitions).collect();
     let name = |repetition| format!("{what} {repetition}");
-    let all = units(
-        checkpoint,
-        cancel,
-        what,
-        &repetitions,
-        name,
-        |repetition, _| work(repetition),
-    )?;
-    Ok((!cancel.is_cancelled()).then_some(all))
+    let all = units(checkpoint, what, &repetitions, name, |r, _| work(r))?;
+    checkpoint.check_cancelled()?;
+    Ok(all)
 }
 
 fn dense_model(n_units: usize, seed: u64) -> Result<Couplings> {
@@ -221,13 +214,10 @@ fn dense_model(n_units: usize, seed: u64) -> Result<Couplings> {
 }
 
 fn ferromagnet() -> Result<Couplings> {
-    let mut couplings = Array2::zeros((N_UNITS, N_UNITS));
-    for (i, j) in Lattice::new(4, 5, Boundary::Open)?.edges() {
-        couplings[[i, j]] = 0.4;
-        couplings[[j, i]] = 0.4;
-    }
-    let fields = Array1::zeros(N_UNITS);
-    Ok(Couplings::from_spins(&SpinCouplings { fields, couplings })?)
+    let edges = Lattice::new(4, 5, Boundary::Open)?.edges();
+    let couplings = vec![0.4; edges.len()];
+    let spins = SpinCouplings::of_pairs(&[0.0; N_UNITS], &edges, &couplings);
+    Ok(Couplings::from_spins(&spins)?)
 }
 
 /// Records a sample after every few updates of random units, from an exact draw.
@@ -262,20 +252,14 @@ fn large(seed: u64) -> Result {
     let clock = Instant::now();
     let bars = fitter.sandwich(&fit.couplings, &states, 1)?;
     let seconds = clock.elapsed().as_secs_f64();
-    let (found, spins) = (fit.couplings.to_spins(), truth.to_spins());
-    let (mut inside, mut all) = (0, 0);
-    for i in 0..200 {
-        for j in 0..i {
-            let off = found.couplings[[i, j]] - spins.couplings[[i, j]];
-            inside += usize::from(off.abs() < 1.96 * bars.couplings[i][j]);
-            all += 1;
-        }
-    }
+    let mut coverage = Coverage::default();
+    coverage.add(&truth.to_spins(), &fit.couplings, &bars);
     println!(
-        "200 units, M = 20,000, node by node: fit {:.0} s, sandwich {seconds:.0} s, {:.1} % of \
-         {all} couplings covered",
+        "200 units, M = 20,000, node by node: fit {:.0} s, sandwich {seconds:.0} s, {:.1} % of {} \
+         couplings covered",
         fit.seconds,
-        100.0 * inside as f64 / all as f64
+        100.0 * Coverage::share(coverage.couplings),
+        coverage.couplings[1]
     );
     Ok(())
 }
@@ -361,35 +345,22 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let failed = args
         .run
         .run("check-errors", args, cancel, |output, checkpoint| {
-            let Some((first, failed_first)) = all_independent(args, checkpoint, cancel)? else {
-                return Ok(0);
-            };
-            let Some((second, failed_second)) = all_autocorrelated(args, checkpoint, cancel)?
-            else {
-                return Ok(0);
-            };
-            let Some((third, failed_third)) = all_penalised(args, checkpoint, cancel)? else {
-                return Ok(0);
-            };
+            let (first, failed_first) = all_independent(args, checkpoint)?;
+            let (second, failed_second) = all_autocorrelated(args, checkpoint)?;
+            let (third, failed_third) = all_penalised(args, checkpoint)?;
             output.show(&format!("{first}\n{second}\n{third}"), &[])?;
             Ok(failed_first + failed_second + failed_third)
         })?;
     check_expectations(failed)
 }
 
-/// Returns `None` when cancelled.
-fn all_independent(
-    args: &Args,
-    checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<Section>> {
+fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
     let truth = dense_model(N_UNITS, args.seed)?;
     let exact = ExactEnumeration::new(&truth)?;
     let spins = truth.to_spins();
-    let all = repeat(args, checkpoint, cancel, "independent", |repetition| {
+    let all = repeat(args, checkpoint, "independent", |repetition| {
         independent(&exact, &spins, args, repetition)
     })?;
-    let Some(all) = all else { return Ok(None) };
     let found = merged(&all);
     let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "RISE, sandwich by node"];
@@ -411,23 +382,17 @@ fn all_independent(
         args.repetitions,
         markdown_table(&HEADER, &rows)
     );
-    Ok(Some((text, failed)))
+    Ok((text, failed))
 }
 
-/// Returns `None` when cancelled.
-fn all_autocorrelated(
-    args: &Args,
-    checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<Section>> {
+fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
     let truth = ferromagnet()?;
     let spins = truth.to_spins();
     let exact = ExactEnumeration::new(&truth)?;
     let gibbs = Gibbs::new(&truth)?;
-    let all = repeat(args, checkpoint, cancel, "autocorrelated", |repetition| {
+    let all = repeat(args, checkpoint, "autocorrelated", |repetition| {
         autocorrelated(&gibbs, &exact, &spins, args, repetition)
     })?;
-    let Some(all) = all else { return Ok(None) };
     let (all, times): (Vec<_>, Vec<f64>) = all.into_iter().unzip();
     let (found, time) = (merged(&all), times[0]);
     let mut failed = 0;
@@ -459,7 +424,7 @@ fn all_autocorrelated(
         args.block,
         markdown_table(&HEADER, &rows)
     );
-    Ok(Some((text, failed)))
+    Ok((text, failed))
 }
 
 /// Units and samples of the penalised fits.
@@ -530,13 +495,11 @@ fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Cove
     Ok(found)
 }
 
-/// Returns `None` when cancelled.
-fn all_penalised(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Section>> {
+fn all_penalised(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
     let truth = dense_model(SMALL.0, args.seed)?;
-    let all = repeat(args, checkpoint, cancel, "penalised", |repetition| {
+    let all = repeat(args, checkpoint, "penalised", |repetition| {
         penalised(args, &truth, repetition)
     })?;
-    let Some(all) = all else { return Ok(None) };
     let found = merged(&all);
     let names = PENALISED.iter().map(|row| row.0);
     let names = names.chain(["the default, a chain, blocks of its own choice"]);
@@ -553,5 +516,5 @@ fn all_penalised(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Resul
         args.repetitions,
         markdown_table(&HEADER, &rows)
     );
-    Ok(Some((text, failed)))
+    Ok((text, failed))
 }

@@ -103,15 +103,12 @@ impl Setting {
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let work = |output: &Output, checkpoint: &Checkpoint| {
-        let table = table(args, checkpoint, cancel)?;
-        table.map_or(Ok(()), |table| output.show(&table, &[]))
-    };
+    let work =
+        |output: &Output, checkpoint: &Checkpoint| output.show(&table(args, checkpoint)?, &[]);
     args.run.run("check-missing", args, cancel, work)
 }
 
-/// Returns `None` when cancelled.
-fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
+fn table(args: &Args, checkpoint: &Checkpoint) -> Result<String> {
     let seeds: Vec<u64> = (0..args.seeds).collect();
     let mut found = Vec::new();
     for (line, setting) in lines().into_iter().enumerate() {
@@ -119,10 +116,8 @@ fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option
             let prefix = format!("line {line}, {share} missing");
             let name = |seed| format!("{prefix}, seed {seed}");
             let fit = |seed, _: &_| setting.fit(share, seed, args.samples);
-            let fits = units(checkpoint, cancel, prefix.clone(), &seeds, name, fit)?;
-            if cancel.is_cancelled() {
-                return Ok(None);
-            }
+            let fits = units(checkpoint, prefix.clone(), &seeds, name, fit)?;
+            checkpoint.check_cancelled()?;
             found.push((setting, share, fits));
         }
     }
@@ -158,5 +153,5 @@ fn table(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option
             }),
         ],
     );
-    Ok(Some(markdown_table(&header, &rows)))
+    Ok(markdown_table(&header, &rows))
 }

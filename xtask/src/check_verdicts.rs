@@ -4,8 +4,8 @@
 //! fails if there is one. Then models that are wrong by known amounts are evaluated on exact draws
 //! from the right one; the command fails if the most wrong of a kind is not always found.
 
-use crate::Result;
 use crate::output::markdown_table;
+use crate::{Result, npy};
 use mpf_core::Cancel;
 use mpf_core::rng::stream;
 use mpf_ising::{Couplings, States};
@@ -44,31 +44,23 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         samples: args.samples,
         cancel,
     };
-    let Some(false_verdicts) = right_models(&judge, args.seeds)? else {
-        return Ok(());
-    };
-    let Some(missed) = wrong_models(&judge, args.wrong_seeds)? else {
-        return Ok(());
-    };
-    match (false_verdicts, missed) {
+    let false_verdicts = right_models(&judge, args.seeds)?;
+    match (false_verdicts, wrong_models(&judge, args.wrong_seeds)?) {
         (0, 0) => Ok(()),
         (0, n) => Err(format!("{n} models that are wrong by far were not found").into()),
         (n, _) => Err(format!("{n} true models were condemned").into()),
     }
 }
 
-/// Counts the verdicts on models that made the data, and returns how many are false; `None` when
-/// cancelled.
-fn right_models(judge: &Judge<'_>, seeds: u64) -> Result<Option<usize>> {
+/// Counts the verdicts on models that made the data, and returns how many are false.
+fn right_models(judge: &Judge<'_>, seeds: u64) -> Result<usize> {
     let models = judged_models();
     let bar = progress::bar(models.len() as u64 * seeds).with_prefix("right models");
     let counts = models.par_iter().map(|model| {
         let draw = |seed| model.draw(judge.samples, seed);
         judge.counts(&model.couplings, draw, seeds, &bar)
     });
-    let Some(counts) = counts.collect::<Result<Option<Vec<Counts>>>>()? else {
-        return Ok(None);
-    };
+    let counts = counts.collect::<Result<Vec<Counts>>>()?;
     bar.finish_and_clear();
     let rows: Vec<_> = models
         .iter()
@@ -76,21 +68,19 @@ fn right_models(judge: &Judge<'_>, seeds: u64) -> Result<Option<usize>> {
         .map(|(model, counts)| counts.row(model.name))
         .collect();
     println!("{}", markdown_table(&HEADER, &rows));
-    Ok(Some(counts.iter().map(|c| c.verdicts[2]).sum()))
+    Ok(counts.iter().map(|c| c.verdicts[2]).sum())
 }
 
 /// Counts the verdicts on models that did not make the data, and returns how many of those that
-/// must always be found are not; `None` when cancelled.
-fn wrong_models(judge: &Judge<'_>, seeds: u64) -> Result<Option<usize>> {
+/// must always be found are not.
+fn wrong_models(judge: &Judge<'_>, seeds: u64) -> Result<usize> {
     let wrong = all_wrong()?;
     let bar = progress::bar(wrong.len() as u64 * seeds).with_prefix("wrong models");
     let counts = wrong.par_iter().map(|one| {
         let draw = |seed| (one.draw)(judge.samples, seed);
         judge.counts(&one.model, draw, seeds, &bar)
     });
-    let Some(counts) = counts.collect::<Result<Option<Vec<Counts>>>>()? else {
-        return Ok(None);
-    };
+    let counts = counts.collect::<Result<Vec<Counts>>>()?;
     bar.finish_and_clear();
     let both = || wrong.iter().zip(&counts);
     let rows: Vec<_> = both().map(|(one, counts)| counts.row(&one.name)).collect();
@@ -98,7 +88,7 @@ fn wrong_models(judge: &Judge<'_>, seeds: u64) -> Result<Option<usize>> {
     header[0] = "wrong model";
     println!("{}", markdown_table(&header, &rows));
     let missed = both().filter(|(one, c)| one.is_found && c.verdicts[2] < seeds as usize);
-    Ok(Some(missed.count()))
+    Ok(missed.count())
 }
 
 /// A model, and data that it did not make.
@@ -205,23 +195,23 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Evaluates `model` on the data of every seed; `None` when cancelled.
+    /// Evaluates `model` on the data of every seed.
     fn counts(
         &self,
         model: &Couplings,
         draw: impl Fn(u64) -> States,
         seeds: u64,
         bar: &indicatif::ProgressBar,
-    ) -> Result<Option<Counts>> {
+    ) -> Result<Counts> {
         let folder = tempfile::tempdir()?;
         let at = folder.path();
         self.write_model(at, model)?;
         let mut counts = Counts::default();
         for seed in 0..seeds {
             if self.cancel.is_cancelled() {
-                return Ok(None);
+                return Err(mpf_core::Error::Cancelled.into());
             }
-            ndarray_npy::write_npy(at.join("x.npy"), &draw(seed).to_binary())?;
+            fs::write(at.join("x.npy"), npy::encode_states(&draw(seed)))?;
             let said = self.mpf(at, &format!("--json evaluate m.json x.npy --seed {seed}"))?;
             let found: Value = serde_json::from_slice(&said)?;
             let verdict = VERDICTS.iter().position(|v| found["verdict"] == *v);
@@ -230,7 +220,7 @@ impl Judge<'_> {
             counts.tempered += usize::from(by.contains("tempering"));
             bar.inc(1);
         }
-        Ok(Some(counts))
+        Ok(counts)
     }
 
     /// Writes `m.json` to a folder.

@@ -94,14 +94,14 @@ fn cross_validate(
     method: &dyn Method,
     states: &States,
     args: &Args,
-    cancel: &Cancel,
+    checkpoint: &Checkpoint,
 ) -> Result<CrossValidation> {
     let mut options = MethodOptions {
         l2: Some(0.0),
         ..Default::default()
     };
     options.minimizer.gradient_tolerance = args.tolerance;
-    options.minimizer.cancel = cancel.clone();
+    options.minimizer.cancel = checkpoint.cancel();
     let path = PenaltyPath::new(PathOptions {
         n_lambdas: args.lambdas,
         n_folds: 5,
@@ -129,11 +129,11 @@ fn rows(
     method: &dyn Method,
     seed: u64,
     args: &Args,
-    cancel: &Cancel,
+    checkpoint: &Checkpoint,
 ) -> Result<Vec<Vec<String>>> {
     let (truth, states) = problem.make(seed)?;
     let clock = Instant::now();
-    let found = cross_validate(method, &states, args, cancel)?;
+    let found = cross_validate(method, &states, args, checkpoint)?;
     let seconds = clock.elapsed().as_secs_f64();
     let row = |(rule, name): (Rule, &str)| {
         let point = found.chosen_by(rule).expect("the path is of λ₁");
@@ -166,15 +166,12 @@ const HEADER: [&str; 9] = [
 ];
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let work = |output: &Output, checkpoint: &Checkpoint| {
-        let tables = tables(args, checkpoint, cancel)?;
-        tables.map_or(Ok(()), |tables| output.show(&tables, &[]))
-    };
+    let work =
+        |output: &Output, checkpoint: &Checkpoint| output.show(&tables(args, checkpoint)?, &[]);
     args.run.run("choose-penalty", args, cancel, work)
 }
 
-/// Returns `None` when cancelled.
-fn tables(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<String>> {
+fn tables(args: &Args, checkpoint: &Checkpoint) -> Result<String> {
     let methods = Methods::default();
     let mut tables = Vec::new();
     for problem in [Problem::Graph, Problem::Glass] {
@@ -189,15 +186,13 @@ fn tables(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Optio
                 }
                 let method = methods.find(name).expect("it is listed");
                 let name = format!("{problem:?}, seed {seed}, {}", method.describe().title);
-                let found = checkpoint.unit(name, |_| rows(problem, method, seed, args, cancel));
-                if cancel.is_cancelled() {
-                    return Ok(None);
-                }
+                let found = checkpoint.unit(name, |unit| rows(problem, method, seed, args, unit));
+                checkpoint.check_cancelled()?;
                 table.extend(found?);
             }
         }
         let table = markdown_table(&HEADER, &table);
         tables.push(format!("## {}\n\n{table}", problem.title()));
     }
-    Ok(Some(tables.join("\n")))
+    Ok(tables.join("\n"))
 }

@@ -195,26 +195,19 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let (mut sections, mut failed) = (Vec::new(), 0);
         for comparison in COMPARISONS {
-            if cancel.is_cancelled() || args.only.is_some_and(|n| n != comparison.number) {
+            if checkpoint.is_cancelled() || args.only.is_some_and(|n| n != comparison.number) {
                 continue;
             }
             let n_seeds = args.seeds.unwrap_or(comparison.seeds);
             let seeds: Vec<u64> = (args.first_seed..args.first_seed + n_seeds).collect();
             let prefix = format!("comparison {}", comparison.number);
             let name = |seed| format!("{prefix}, seed {seed}");
-            let pairs = units(
-                checkpoint,
-                cancel,
-                prefix.clone(),
-                &seeds,
-                name,
-                |seed, bar| {
-                    let pair = comparison.fit(seed, args, cancel)?;
-                    let (mpf, pl) = (digits(pair.mpf.error), digits(pair.pl.error));
-                    bar.set_message(format!("ε_J MPF {mpf}, PL {pl}"));
-                    Ok(pair)
-                },
-            )?;
+            let pairs = units(checkpoint, prefix.clone(), &seeds, name, |seed, bar| {
+                let pair = comparison.fit(seed, args, cancel)?;
+                let (mpf, pl) = (digits(pair.mpf.error), digits(pair.pl.error));
+                bar.set_message(format!("ε_J MPF {mpf}, PL {pl}"));
+                Ok(pair)
+            })?;
             if !pairs.is_empty() {
                 let (section, failed_here) = report(&comparison, &pairs);
                 sections.push(section);

@@ -8,7 +8,7 @@ mod pair_flow;
 
 use crate::output::{digits, markdown_table};
 use crate::run::RunArgs;
-use crate::{Result, progress};
+use crate::{Result, npy, progress};
 use mpf_baselines::{Drift, Pseudolikelihood};
 use mpf_core::{Cancel, Minimizer, MinimizerOptions, Stopwatch, rng};
 use mpf_ising::{Boundary, Couplings, Exact, FitOptions, Fitter, Lattice, Mpf, Samples, States};
@@ -130,7 +130,7 @@ fn lattice(args: &Args, seed: u64, cancel: &Cancel) -> Result<Vec<Found>> {
 }
 
 fn recording(args: &Args, path: &PathBuf, cancel: &Cancel) -> Result<Vec<Found>> {
-    let data: ndarray::Array2<u8> = ndarray_npy::read_npy(path)?;
+    let data = npy::read_bits(path)?;
     let mut order: Vec<usize> = (0..data.nrows()).collect();
     if args.shuffle {
         use rand::seq::SliceRandom;
@@ -154,9 +154,6 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             let mut rows = Vec::new();
             let mut glasses: Vec<Vec<Found>> = Vec::new();
             for seed in 0..args.seeds {
-                if cancel.is_cancelled() {
-                    return Ok(());
-                }
                 let found =
                     checkpoint.unit(format!("glass {seed}"), |_| lattice(args, seed, cancel));
                 glasses.push(found?);
@@ -174,9 +171,6 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             }
             let mut all = glasses;
             for path in &args.data {
-                if cancel.is_cancelled() {
-                    return Ok(());
-                }
                 let shown = path.file_name().unwrap_or_default().to_string_lossy();
                 let found: Vec<Found> =
                     checkpoint.unit(&shown, |_| recording(args, path, cancel))?;

@@ -7,7 +7,7 @@
 use crate::glass::Glass;
 use crate::output::{Machine, OutputArgs, digits, fastest, markdown_table};
 use crate::time_objective::{self, Choice, random_couplings, random_states};
-use crate::{Result, compare_plmc, progress};
+use crate::{Result, compare_plmc, npy, progress};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::Objective;
 use mpf_core::rng;
@@ -15,6 +15,7 @@ use mpf_ising::internal::{Vectors, limit_vectors, n_packed};
 use mpf_ising::{FitOptions, Fitter, MarginLoss, MarginSum, Mode, Mpf, Samples, Support, Terms};
 use rand::RngExt;
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -307,8 +308,9 @@ fn path(path: &Path) -> &str {
 fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<[f64; 2]> {
     let (data, couplings) = (folder.join("x.npy"), folder.join("j.npy"));
     let states = random_states(case.samples, case.dim, case.active)?;
-    ndarray_npy::write_npy(&data, &states.to_binary())?;
-    ndarray_npy::write_npy(&couplings, random_couplings(case.dim)?.as_array())?;
+    fs::write(&data, npy::encode_states(&states))?;
+    let random = random_couplings(case.dim)?;
+    fs::write(&couplings, npy::encode(random.as_array().view().into_dyn()))?;
     let timing = time_objective::Args {
         kernel: case.kernel,
         data: Some(data.clone()),
@@ -398,7 +400,7 @@ fn compare_precisions(args: &Args, dim: usize) -> Result<[f64; 2]> {
 fn lattice(folder: &Path) -> Result<(PathBuf, Samples)> {
     let states = Glass::draw(10, 1.0, 20_000, 0)?.states;
     let data = folder.join("lattice.npy");
-    ndarray_npy::write_npy(&data, &states.to_binary())?;
+    fs::write(&data, npy::encode_states(&states))?;
     Ok((data, Samples::new(&states)?))
 }
 

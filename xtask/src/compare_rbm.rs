@@ -138,14 +138,8 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let of_seed = |seed| args.samples.iter().map(move |&n| (seed, n));
         let trials: Vec<(u64, usize)> = (0..args.seeds).flat_map(of_seed).collect();
         let name = |(seed, n)| format!("seed {seed}, {n} samples");
-        let all = units(
-            checkpoint,
-            cancel,
-            "machines",
-            &trials,
-            name,
-            |(seed, n), _| trial(args, seed, n, cancel),
-        )?;
+        let trial = |(seed, n), _: &_| trial(args, seed, n, cancel);
+        let all = units(checkpoint, "machines", &trials, name, trial)?;
         if all.is_empty() {
             return Ok(());
         }

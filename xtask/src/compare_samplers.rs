@@ -14,9 +14,9 @@ mod figure;
 use crate::output::{self, digits, markdown_table, tabulate};
 use crate::run::RunArgs;
 use crate::{Result, progress};
-use mpf_core::{Cancel, Checkpoint, EnergyModel, rng};
+use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::internal::spin_correlations;
-use mpf_ising::{Boundary, Couplings, IsingModel, Lattice, Samples, States, get_bit};
+use mpf_ising::{Boundary, Couplings, Lattice, Samples, States, get_bit};
 use mpf_samplers::{
     ChainOptions, ChainRunner, ChainSampler, ExactLattice, Gibbs, Run, Scan, SwendsenWang, Tally,
     Tempering, TemperingOptions, diagnostics,
@@ -100,9 +100,8 @@ struct Point {
 /// The model and its exact correlations.
 struct Bench<'a> {
     args: &'a Args,
-    cancel: &'a Cancel,
-    theta: Vec<f64>,
-    model: IsingModel,
+    cancel: Cancel,
+    couplings: &'a Couplings,
     correlations: Array2<f64>,
     pairs: Vec<(usize, usize)>,
 }
@@ -110,7 +109,7 @@ struct Bench<'a> {
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     args.run
         .run("samplers", args, cancel, |output, checkpoint| {
-            let results = compute(args, checkpoint, cancel)?;
+            let results = compute(args, checkpoint)?;
             if results.samplers.is_empty() {
                 return Ok(());
             }
@@ -161,33 +160,30 @@ fn table(results: &Results) -> String {
     markdown_table(&header, &rows)
 }
 
-fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Results> {
+fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
     let couplings = lattice.spin_glass(args.variance, &mut rng::stream(args.seed, 0))?;
     let d = lattice.n_units();
     let exact = ExactLattice::new(&couplings, &lattice)?;
     let starts = exact.draw(args.chains, rng::next_seed(args.seed));
-    let tempering = Tempering::tune(
-        &couplings,
-        &TemperingOptions {
-            seed: args.seed,
-            cancel: cancel.clone(),
-            ..Default::default()
-        },
-    )?;
+    let options = TemperingOptions {
+        seed: args.seed,
+        cancel: checkpoint.cancel(),
+        ..Default::default()
+    };
+    let tempering = Tempering::tune(&couplings, &options)?;
     let ladder = tempering.inverse_temperatures();
     let bench = Bench {
         args,
-        cancel,
-        theta: couplings.pack(),
-        model: IsingModel::new(d),
+        cancel: checkpoint.cancel(),
+        couplings: &couplings,
         correlations: exact.spin_correlations(),
         pairs: random_pairs(d, args.pairs, args.seed),
     };
     let bar = progress::bar(5).with_prefix("samplers");
     let mut samplers = Vec::new();
     let mut keep = |name: &str, measure: &dyn Fn() -> Result<Option<Measured>>| -> Result {
-        if !cancel.is_cancelled() {
+        if !checkpoint.is_cancelled() {
             samplers.extend(checkpoint.unit(name, |_| measure())?);
             bar.inc(1);
         }
@@ -301,7 +297,7 @@ impl Bench<'_> {
         if run.cancelled {
             return Ok(None);
         }
-        let energies = run.series(|row| self.model.energy(&self.theta, row));
+        let energies = run.series(|row| self.couplings.energy(row));
         let tau_energy = diagnostics::integrated_autocorrelation_time(&energies)?;
         let (taus, stuck) = self.pair_times(&run)?;
         let curve = self.curve(&run)?;
@@ -415,10 +411,9 @@ mod tests {
         };
         // Stopped after the first sampler, then resumed.
         let file = StopAfter::new(1);
-        let one = compute(&args, &file.checkpoint(), file.cancel()).unwrap();
+        let one = compute(&args, &file.checkpoint()).unwrap();
         assert_eq!(one.samplers.len(), 1);
-        let (file, checkpoint) = file.resumed();
-        let results = compute(&args, &checkpoint, file.cancel()).unwrap();
+        let results = compute(&args, &file.resumed().1).unwrap();
         let [exact, tempering, gibbs, _, clusters] = &results.samplers[..] else {
             panic!("five samplers");
         };
@@ -438,7 +433,7 @@ mod tests {
             one.samplers[0].steps_per_second, exact.steps_per_second,
             "measured once"
         );
-        let again = compute(&args, &Checkpoint::default(), &Cancel::new()).unwrap();
+        let again = compute(&args, &Checkpoint::default()).unwrap();
         assert_eq!(again.samplers[1].mse, tempering.mse);
     }
 

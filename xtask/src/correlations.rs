@@ -39,42 +39,31 @@ pub enum PairMeans {
 
 impl PairMeans {
     /// Uses the transfer matrix if `couplings` are on an open lattice, and otherwise parallel
-    /// tempering. Returns `None` when cancelled.
+    /// tempering.
     pub fn of(
         couplings: &Couplings,
         lattice: &Lattice,
         effort: Effort,
         seed: u64,
         cancel: &Cancel,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Self> {
         if lattice.boundary() == Boundary::Open
             && let Ok(exact) = ExactLattice::new(couplings, lattice)
         {
-            return Ok(Some(Self::Exact(exact.pair_means())));
+            return Ok(Self::Exact(exact.pair_means()));
         }
         // The hottest level has no couplings: fitted ones may be so large that a tenth is still cold.
-        let tuned = Tempering::tune(
-            couplings,
-            &TemperingOptions {
-                hottest: 0.0,
-                seed,
-                cancel: cancel.clone(),
-                ..Default::default()
-            },
-        );
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
-        Self::sampled(&tuned?, effort, seed, cancel)
+        let options = TemperingOptions {
+            hottest: 0.0,
+            seed,
+            cancel: cancel.clone(),
+            ..Default::default()
+        };
+        Self::sampled(&Tempering::tune(couplings, &options)?, effort, seed, cancel)
     }
 
-    /// Runs chains of any sampler. Returns `None` when cancelled.
-    pub fn sampled<S>(
-        sampler: &S,
-        effort: Effort,
-        seed: u64,
-        cancel: &Cancel,
-    ) -> Result<Option<Self>>
+    /// Runs chains of any sampler.
+    pub fn sampled<S>(sampler: &S, effort: Effort, seed: u64, cancel: &Cancel) -> Result<Self>
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
     {
@@ -89,14 +78,14 @@ impl PairMeans {
         })?;
         let run = runner.run(sampler)?;
         if run.cancelled {
-            return Ok(None);
+            return Err(mpf_core::Error::Cancelled.into());
         }
         let means = run
             .chains
             .par_iter()
             .map(|chain| Ok(Samples::new(&chain.draws)?.pair_means()))
             .collect::<Result<_>>()?;
-        Ok(Some(Self::Chains(means)))
+        Ok(Self::Chains(means))
     }
 
     /// Returns the mean over chains.
@@ -217,11 +206,10 @@ mod tests {
             burn_in: 200,
         };
         let exact = PairMeans::of(&j, &lattice, effort, 1, &Cancel::new());
-        let exact = exact.unwrap().unwrap().mean();
+        let exact = exact.unwrap().mean();
         let tempering = Tempering::tune(&j, &TemperingOptions::default()).unwrap();
         let sampled = PairMeans::sampled(&tempering, effort, 1, &Cancel::new());
         let error = sampled
-            .unwrap()
             .unwrap()
             .estimate(|means| mean_square_spin_error(means, &exact));
         // Both are right, so the difference is noise around zero.

@@ -111,7 +111,7 @@ struct Results {
     stages: Vec<Stage>,
 }
 
-pub fn run(args: &Args) -> Result<Option<Entry>> {
+pub fn run(args: &Args) -> Result<Entry> {
     if !(args.epsilon > 0.0 && args.epsilon.is_finite() && args.start.is_finite()) {
         return Err("--epsilon must be positive and --start finite".into());
     }
@@ -138,15 +138,14 @@ pub fn run(args: &Args) -> Result<Option<Entry>> {
          and the path along which the dynamics carry the data, before, during and after learning.",
     );
     page.table(&header, &rows);
-    let entry = output.publish(&Experiment {
+    output.publish(&Experiment {
         title: TITLE_OF_PAGE,
         results: &results,
         figures: &[("fig1.svg", svg)],
         table: &markdown_table(&header, &rows),
         page: &page.finish(),
         reading: &reading,
-    })?;
-    Ok(Some(entry))
+    })
 }
 
 const TITLE_OF_PAGE: &str = "Figure 1: dynamics from the data to the model";

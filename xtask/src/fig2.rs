@@ -303,45 +303,41 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     args.check()?;
     args.run.run("fig2", args, cancel, |output, checkpoint| {
-        let Some(results) = compute(args, checkpoint, cancel)? else {
-            return Ok(None);
-        };
+        let results = compute(args, checkpoint)?;
         let figures = figure::of(&results)?;
         let files: Vec<(&str, String)> = figures.iter().flat_map(Figures::files).collect();
-        let entry = output.publish(&Experiment {
+        output.publish(&Experiment {
             title: page::TITLE,
             results: &results,
             table: &page::tables(&results),
             page: &page::of(&results, &figures),
             figures: &files,
             reading: &results.reading,
-        })?;
-        Ok(Some(entry))
+        })
     })
 }
 
-/// Returns `None` when cancelled before the first method began.
-fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Results>> {
+/// Fails when cancelled before the first method began.
+fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     let mut first: Option<Facts> = None;
     let supports = args.supports().iter();
     let mut runs: Vec<(Free, Vec<Run>)> = supports.map(|&free| (free, Vec::new())).collect();
     for seed in args.seed..args.seed + args.seeds {
         let entry = checkpoint.entry(format!("model {seed}"));
-        let Some(facts) = compute_one(args, seed, &entry, cancel, &mut runs)? else {
-            break;
-        };
-        first.get_or_insert(facts);
-        if cancel.is_cancelled() {
+        match compute_one(args, seed, &entry, &mut runs) {
+            Err(_) if checkpoint.is_cancelled() => {}
+            facts => _ = first.get_or_insert(facts?),
+        }
+        if checkpoint.is_cancelled() {
             break;
         }
     }
     runs.retain(|(_, runs)| !runs.is_empty());
-    let Some((data, chain, no_couplings)) = first.filter(|_| !runs.is_empty()) else {
-        return Ok(None);
-    };
+    let first = first.filter(|_| !runs.is_empty());
+    let (data, chain, no_couplings) = first.ok_or(mpf_core::Error::Cancelled)?;
     let summed = runs.into_iter().map(|(free, runs)| {
         let n_parameters = problem::n_parameters(args, free)?;
         Ok(OfSupport::new(free, n_parameters, runs))
@@ -355,34 +351,31 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
         reading: Vec::new(),
     };
     reading::add_to(&mut results);
-    Ok(Some(results))
+    Ok(results)
 }
 
 /// The samples of a model, those of the chain beside them, and the errors without couplings.
 type Facts = (Data, Option<Data>, NoCouplings);
 
-/// Runs all methods and paths on one model and adds them to `runs`. Returns `None` when cancelled
-/// before the first began.
+/// Runs all methods and paths on one model and adds them to `runs`.
 fn compute_one(
     args: &Args,
     seed: u64,
     checkpoint: &Checkpoint,
-    cancel: &Cancel,
     runs: &mut [(Free, Vec<Run>)],
-) -> Result<Option<Facts>> {
-    let Some(model) = Model::new(args, seed, cancel)? else {
-        return Ok(None);
-    };
+) -> Result<Facts> {
+    let model = Model::new(args, seed, checkpoint.cancel())?;
     for (free, runs) in runs {
-        let Some(problem) = Problem::new(&model, *free)? else {
-            break;
+        let problem = match Problem::new(&model, *free) {
+            Err(_) if checkpoint.is_cancelled() => break,
+            problem => problem?,
         };
         let checkpoint = checkpoint.entry(free.name());
         // In the full reading a path from the samples of the methods is the trace of its method.
         let is_trace = args.path_iterations(*free) == args.iterations;
         let (mut methods, mut paths) = (Vec::<Method>::new(), Vec::new());
         for unit in args.units(*free) {
-            if cancel.is_cancelled() {
+            if checkpoint.is_cancelled() {
                 break;
             }
             match unit {
@@ -411,8 +404,7 @@ fn compute_one(
             paths,
         });
     }
-    let facts = (model.data()?, model.chain_data()?, model.no_couplings()?);
-    Ok(Some(facts))
+    Ok((model.data()?, model.chain_data()?, model.no_couplings()?))
 }
 
 #[cfg(test)]
@@ -453,8 +445,7 @@ mod tests {
             .num_threads(n)
             .build()
             .unwrap();
-        pool.install(|| compute(args, &Checkpoint::default(), &Cancel::new()))
-            .unwrap()
+        pool.install(|| compute(args, &Checkpoint::default()))
             .unwrap()
     }
 
@@ -603,16 +594,15 @@ mod tests {
 
     #[test]
     fn cancelling_keeps_what_there_is() {
-        let cancel = Cancel::new();
-        cancel.cancel();
+        let file = mpf_testkit::StopAfter::new(usize::MAX);
+        file.cancel().cancel();
         // With free lattice couplings nothing before the first method can be interrupted.
         let args = Args {
             support: Supports::Lattice,
             sampler: Samplers::Exact,
             ..small()
         };
-        let results = compute(&args, &Checkpoint::default(), &cancel);
-        let results = results.unwrap().unwrap();
+        let results = compute(&args, &file.checkpoint()).unwrap();
         assert!(results.supports[0].methods.is_empty());
         assert!(figure::of(&results).is_ok());
         // With all couplings free the correlations at the start are sampled.
@@ -620,8 +610,7 @@ mod tests {
             support: Supports::Full,
             ..args
         };
-        let results = compute(&args, &Checkpoint::default(), &cancel);
-        assert!(results.unwrap().is_none());
+        assert!(compute(&args, &file.checkpoint()).is_err());
     }
 
     #[test]
@@ -636,9 +625,7 @@ mod tests {
         let whole = exact_without_times(&in_threads(2, &args));
         // A write is a state of a method or a result.
         let stops = [1, 5, 9, 1, 8, 8, 1, 4, 7, 30, 20, 10, 25];
-        let results = interrupted(&stops, |checkpoint, cancel| {
-            compute(&args, checkpoint, cancel)
-        });
-        assert_eq!(exact_without_times(&results.unwrap()), whole);
+        let results = interrupted(&stops, |checkpoint| compute(&args, checkpoint));
+        assert_eq!(exact_without_times(&results), whole);
     }
 }

@@ -16,13 +16,14 @@ pub use data::{patches, with_checksum};
 
 use crate::output::{Entry, Experiment, Machine};
 use crate::run::{RunArgs, settings};
-use crate::{Result, progress};
+use crate::{Result, npy, progress};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ica::{
     Alternating, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer, match_filters,
 };
 use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed, Settings};
 use serde::Serialize;
+use std::fs;
 use std::path::PathBuf;
 
 #[derive(clap::Args, Clone, Serialize)]
@@ -115,38 +116,36 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     args.check()?;
     let settings = with_checksum(settings("fig3", args)?, args.images.as_deref())?;
     args.run
         .run_with("fig3", settings, cancel, |output, checkpoint| {
-            let (results, pair) = compute(args, checkpoint, cancel)?;
+            let (results, pair) = compute(args, checkpoint)?;
             let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
-            output.write("filters.npz", &filters::npz(args.size, &results, &pair)?)?;
-            let entry = output.publish(&Experiment {
+            fs::create_dir_all(output.folder().join("filters"))?;
+            for (name, array) in filters::arrays(args.size, &results, &pair)? {
+                output.write(&format!("filters/{name}.npy"), &npy::encode(array.view()))?;
+            }
+            output.publish(&Experiment {
                 title: page::TITLE,
                 results: &results,
                 page: &page::of(&results, &mosaics, &curves),
                 figures: &[("fig3.svg", mosaics), ("fig3-likelihood.svg", curves)],
                 table: &page::tables(&results),
                 reading: &results.reading,
-            })?;
-            Ok(Some(entry))
+            })
         })
 }
 
-fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<(Results, Pair)> {
+fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<(Results, Pair)> {
     let mut first: Option<(Results, Pair)> = None;
     for seed in args.seed..args.seed + args.seeds {
-        if first.is_some() && cancel.is_cancelled() {
+        if first.is_some() && checkpoint.is_cancelled() {
             break;
         }
-        let (results, pair) = compute_one(
-            args,
-            seed,
-            &checkpoint.entry(format!("seed {seed}")),
-            cancel,
-        )?;
+        let entry = checkpoint.entry(format!("seed {seed}"));
+        let (results, pair) = compute_one(args, seed, &entry)?;
         match &mut first {
             None => first = Some((results, pair)),
             Some((all, _)) => all.over_seeds.extend(results.over_seeds),
@@ -158,12 +157,7 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<(Res
 }
 
 /// Runs MPF, then maximum likelihood, from the same start on the same patches.
-fn compute_one(
-    args: &Args,
-    seed: u64,
-    checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<(Results, Pair)> {
+fn compute_one(args: &Args, seed: u64, checkpoint: &Checkpoint) -> Result<(Results, Pair)> {
     let waiting = progress::spinner("patches");
     let patches = patches(args, seed)?;
     waiting.finish_and_clear();
@@ -175,7 +169,7 @@ fn compute_one(
                 trainer,
                 start: Some(start.clone()),
                 seed,
-                cancel: cancel.clone(),
+                cancel: unit.cancel(),
                 checkpoint: unit.clone(),
                 ..Default::default()
             })?;
@@ -188,7 +182,7 @@ fn compute_one(
         })
     };
     let mpf = fit("MPF", args.mpf())?;
-    let ml = if cancel.is_cancelled() {
+    let ml = if checkpoint.is_cancelled() {
         None
     } else {
         let max_iterations = args.iterations;
@@ -277,7 +271,7 @@ mod tests {
     }
 
     fn whole(args: &Args) -> Result<(Results, Pair)> {
-        compute(args, &Checkpoint::default(), &Cancel::new())
+        compute(args, &Checkpoint::default())
     }
 
     #[test]
@@ -312,9 +306,9 @@ mod tests {
 
     #[test]
     fn cancelling_keeps_what_there_is() {
-        let cancel = Cancel::new();
-        cancel.cancel();
-        let (results, pair) = compute(&small(), &Checkpoint::default(), &cancel).unwrap();
+        let file = mpf_testkit::StopAfter::new(usize::MAX);
+        file.cancel().cancel();
+        let (results, pair) = compute(&small(), &file.checkpoint()).unwrap();
         assert!(results.ml.is_none() && results.log_likelihood.gap.is_none());
         assert_eq!(results.over_seeds.len(), 1);
         assert!(results.reading[0].starts_with("Interrupted"));
@@ -327,7 +321,7 @@ mod tests {
         let pixels = (0..80 * 80u32).map(|k| (k.wrapping_mul(k) >> 3) as u8 ^ seed);
         let mut bytes = b"P5 80 80 255\n".to_vec();
         bytes.extend(pixels);
-        std::fs::write(folder.join("a.pgm"), bytes).unwrap();
+        fs::write(folder.join("a.pgm"), bytes).unwrap();
     }
 
     #[test]
@@ -345,9 +339,7 @@ mod tests {
             let (expected, filters) = whole(&args).unwrap();
             // A write is a state of a trainer or a result.
             let stops = [2, 2, 5, 1, 9, 1, 2, 4];
-            let (results, pair) = interrupted(&stops, |checkpoint, cancel| {
-                compute(&args, checkpoint, cancel)
-            });
+            let (results, pair) = interrupted(&stops, |checkpoint| compute(&args, checkpoint));
             assert_eq!(
                 exact_without_times(&results),
                 exact_without_times(&expected)

@@ -83,40 +83,32 @@ const TOLERANCE: f64 = 1e-4;
 
 const TITLE: &str = "Figure E-1: time against the number of samples";
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     let sizes = sizes(args)?;
     args.run.run("fig-e1", args, cancel, |output, checkpoint| {
-        let Some(results) = compute(args, &sizes, checkpoint, cancel)? else {
-            return Ok(None);
-        };
+        let results = compute(args, &sizes, checkpoint)?;
         let (header, rows) = table(&results);
         let svg = draw(&results)?;
-        let entry = output.publish(&Experiment {
+        output.publish(&Experiment {
             title: TITLE,
             results: &results,
             page: &page(&results, &svg),
             figures: &[("fig-e1.svg", svg)],
             table: &markdown_table(&header, &rows),
             reading: &results.reading,
-        })?;
-        Ok(Some(entry))
+        })
     })
 }
 
-/// Returns `None` when cancelled before two points were measured.
-fn compute(
-    args: &Args,
-    sizes: &[usize],
-    checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<Results>> {
+/// Fails when cancelled before two points were measured.
+fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Results> {
     let glass = Glass::draw(args.lattice, args.variance, args.to, args.seed)?;
     let options = FitOptions {
         l2: args.l2,
         l2_on_fields: true,
         minimizer: MinimizerOptions {
             gradient_tolerance: TOLERANCE,
-            cancel: cancel.clone(),
+            cancel: checkpoint.cancel(),
             ..Default::default()
         },
         ..Default::default()
@@ -124,7 +116,7 @@ fn compute(
     let fitter = Fitter::new(Mpf::default(), options)?;
     let name = |m| format!("{m} samples");
     // A fit is timed, so it is not resumed in the middle.
-    let points = units(checkpoint, cancel, "samples", sizes, name, |m, bar| {
+    let points = units(checkpoint, "samples", sizes, name, |m, bar| {
         bar.set_message(format!("M = {m}"));
         let samples = Samples::new(&glass.states.slice(0..m))?;
         let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
@@ -143,14 +135,14 @@ fn compute(
         })
     })?;
     if points.len() < 2 {
-        return Ok(None);
+        return Err(mpf_core::Error::Cancelled.into());
     }
     let slopes = Slopes {
         evaluation_slope: exponent(&points, |p| p.evaluation_seconds),
         fit_slope: exponent(&points, |p| p.fit_seconds),
     };
     let reading = reading(&points, slopes);
-    Ok(Some(Results {
+    Ok(Results {
         settings: Settings {
             given: output::Settings::of(args),
             gradient_tolerance: TOLERANCE,
@@ -158,7 +150,7 @@ fn compute(
         points,
         slopes,
         reading,
-    }))
+    })
 }
 
 /// Returns sizes from `from` to `to` in equal ratios.
@@ -320,21 +312,20 @@ mod tests {
         }
     }
 
-    fn run(checkpoint: &Checkpoint, cancel: &Cancel) -> Option<Results> {
+    fn run(checkpoint: &Checkpoint) -> Result<Results> {
         let args = small();
-        compute(&args, &sizes(&args).unwrap(), checkpoint, cancel).unwrap()
+        compute(&args, &sizes(&args).unwrap(), checkpoint)
     }
 
     #[test]
     fn a_stopped_run_goes_on_with_the_points_that_it_has() {
         let one = StopAfter::new(1);
-        assert!(run(&one.checkpoint(), one.cancel()).is_none());
+        assert!(run(&one.checkpoint()).is_err());
         let two = one.with_limit(2);
         let checkpoint = two.checkpoint();
         assert!(checkpoint.load().unwrap());
-        let first = run(&checkpoint, two.cancel()).unwrap().points;
-        let (all, checkpoint) = two.resumed();
-        let all = run(&checkpoint, all.cancel()).unwrap().points;
+        let first = run(&checkpoint).unwrap().points;
+        let all = run(&two.resumed().1).unwrap().points;
         assert_eq!((first.len(), all.len()), (2, 4));
         let seconds = |p: &Point| (p.evaluation_seconds, p.fit_seconds);
         assert_eq!(seconds(&all[0]), seconds(&first[0]), "measured once");
@@ -342,7 +333,7 @@ mod tests {
 
     #[test]
     fn results_have_the_documented_shape() {
-        let results = run(&Checkpoint::default(), &Cancel::new()).unwrap();
+        let results = run(&Checkpoint::default()).unwrap();
         insta::assert_json_snapshot!(without_times(&results));
         assert!(draw(&results).unwrap().contains("samples M"));
         assert!(page(&results, "<svg/>").contains("What was found"));

@@ -89,25 +89,22 @@ struct Paper {
     seconds: f64,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Option<Entry>> {
+pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     if args.units < 2 || args.samples < 100 || args.correlation_draws < 10 {
         return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
     }
     args.run.run("fig-f1", args, cancel, |output, checkpoint| {
-        let Some(results) = compute(args, checkpoint, cancel)? else {
-            return Ok(None);
-        };
+        let results = compute(args, checkpoint)?;
         let (header, rows) = table(&results);
         let svg = draw(&results)?;
-        let entry = output.publish(&Experiment {
+        output.publish(&Experiment {
             title: TITLE,
             results: &results,
             page: &page(&results, &svg),
             figures: &[("fig-f1.svg", svg)],
             table: &markdown_table(&header, &rows),
             reading: &results.reading,
-        })?;
-        Ok(Some(entry))
+        })
     })
 }
 
@@ -126,8 +123,9 @@ fn retina_like(d: usize, seed: u64) -> Result<Couplings> {
     Ok(Couplings::new(j)?)
 }
 
-/// Returns `None` when cancelled before the first curve.
-fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Option<Results>> {
+/// Fails when cancelled before the first curve.
+fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
+    let cancel = &checkpoint.cancel();
     let truth = retina_like(args.units, args.seed)?;
     let sampling = rng::next_seed(args.seed);
     let waiting = progress::spinner("samples and true correlations");
@@ -153,20 +151,18 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
     };
     let known = checkpoint.unit("true correlations", |_| {
         let means = PairMeans::sampled(&Gibbs::new(&truth)?, long, measuring, cancel)?;
-        Ok::<_, Error>(means.map(|m| m.mean().into_raw_vec_and_offset().0))
+        Ok::<_, Error>(means.mean().into_raw_vec_and_offset().0)
     })?;
     waiting.finish_and_clear();
-    let Some(known) = known.filter(|_| !run.cancelled) else {
-        return Ok(None);
-    };
+    checkpoint.check_cancelled()?;
     let known = Array2::from_shape_vec((args.units, args.units), known)?;
     let active = run.series(|row| row.iter().map(|w| f64::from(w.count_ones())).sum());
     let tau = diagnostics::integrated_autocorrelation_time(&active)?;
     let samples = Samples::new(&run.pooled())?;
     let measuring = rng::next_seed(measuring);
-    let error = |couplings: &Couplings| -> Result<Option<Estimate>> {
+    let error = |couplings: &Couplings| -> Result<Estimate> {
         let means = PairMeans::sampled(&Gibbs::new(couplings)?, effort, measuring, cancel)?;
-        Ok(means.map(|m| m.estimate(|found| mean_absolute_pearson_error(found, &known))))
+        Ok(means.estimate(|found| mean_absolute_pearson_error(found, &known)))
     };
     let mut curves = Vec::new();
     for (name, neighbourhood) in [
@@ -185,12 +181,8 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
             args,
             samples: &samples,
             error: &error,
-            cancel,
         };
         curves.push(checkpoint.unit(name, |unit| run.curve(unit))?);
-    }
-    if curves.is_empty() {
-        return Ok(None);
     }
     let means = samples.means();
     let mut results = Results {
@@ -209,7 +201,7 @@ fn compute(args: &Args, checkpoint: &Checkpoint, cancel: &Cancel) -> Result<Opti
         reading: Vec::new(),
     };
     results.reading = reading(&results);
-    Ok(Some(results))
+    Ok(results)
 }
 
 /// The error of a fit against its learning time, to be measured.
@@ -218,8 +210,7 @@ struct CurveRun<'a> {
     neighbourhood: Neighbourhood,
     args: &'a Args,
     samples: &'a Samples,
-    error: &'a (dyn Fn(&Couplings) -> Result<Option<Estimate>> + Sync),
-    cancel: &'a Cancel,
+    error: &'a (dyn Fn(&Couplings) -> Result<Estimate> + Sync),
 }
 
 /// The state in the checkpoint, noted at every measured iteration.
@@ -249,7 +240,7 @@ impl CurveRun<'_> {
             FitOptions {
                 minimizer: MinimizerOptions {
                     max_iterations: self.args.iterations,
-                    cancel: self.cancel.clone(),
+                    cancel: unit.cancel(),
                     checkpoint: unit.entry("fit"),
                     ..Default::default()
                 },
@@ -275,7 +266,10 @@ impl CurveRun<'_> {
             state.note(seen.clone());
         })?;
         let mut trace = seen.trace;
-        let error = (self.error)(&fit.couplings)?;
+        let error = match (self.error)(&fit.couplings) {
+            Err(_) if unit.is_cancelled() => None,
+            error => Some(error?),
+        };
         if trace.last().is_some_and(|p| p.iteration == fit.iterations) {
             trace.pop();
         }
@@ -301,7 +295,7 @@ impl CurveRun<'_> {
     fn measure(&self, seen: &mut Seen) -> Option<Estimate> {
         let (last, couplings) = (seen.trace.last_mut()?, seen.latest.as_ref()?);
         if last.error.is_none() {
-            last.error = (self.error)(couplings).unwrap_or(None);
+            last.error = (self.error)(couplings).ok();
         }
         last.error
     }
@@ -326,20 +320,15 @@ mod tests {
     }
 
     fn whole() -> Results {
-        let found = compute(&small(), &Checkpoint::default(), &Cancel::new());
-        found.unwrap().unwrap()
+        compute(&small(), &Checkpoint::default()).unwrap()
     }
 
     #[test]
     fn a_stopped_run_goes_on_to_the_same_bits() {
         // The true correlations, some states and a curve, and the same again.
-        let results = interrupted(&[1, 3, 4, 6, 5], |checkpoint, cancel| {
-            compute(&small(), checkpoint, cancel)
-        });
-        assert_eq!(
-            exact_without_times(&results.unwrap()),
-            exact_without_times(&whole())
-        );
+        let stops = [1, 3, 4, 6, 5];
+        let results = interrupted(&stops, |checkpoint| compute(&small(), checkpoint));
+        assert_eq!(exact_without_times(&results), exact_without_times(&whole()));
     }
 
     #[test]
@@ -355,9 +344,8 @@ mod tests {
 
     #[test]
     fn cancelled_before_the_start_is_no_result() {
-        let cancel = Cancel::new();
-        cancel.cancel();
-        let found = compute(&small(), &Checkpoint::default(), &cancel);
-        assert!(found.unwrap().is_none());
+        let file = mpf_testkit::StopAfter::new(usize::MAX);
+        file.cancel().cancel();
+        assert!(compute(&small(), &file.checkpoint()).is_err());
     }
 }

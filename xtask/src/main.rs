@@ -24,6 +24,7 @@ mod fig_e1;
 mod fig_f1;
 mod glass;
 mod measure_scaling;
+mod npy;
 mod output;
 mod program;
 mod recover_lattice;

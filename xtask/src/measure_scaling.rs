@@ -14,10 +14,11 @@
 
 use crate::output::{self, OutputArgs, digits, fastest, markdown_table, tabulate};
 use crate::time_objective::{self, random_states};
-use crate::{Result, plot, program};
+use crate::{Result, npy, plot, program};
 use mpf_core::TreeSum;
 use plot::{Axes, Marks, STYLES, Series};
 use serde::Serialize;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -138,14 +139,17 @@ fn build() -> Result<(PathBuf, bool)> {
 /// Writes a packed file of random samples.
 fn packed(mpf: &Path, folder: &Path, dim: usize, samples: usize) -> Result<PathBuf> {
     let (raster, packed) = (folder.join("raster.npy"), folder.join("raster.bits"));
-    ndarray_npy::write_npy(&raster, &random_states(samples, dim, 0.5)?.to_binary())?;
+    fs::write(
+        &raster,
+        npy::encode_states(&random_states(samples, dim, 0.5)?),
+    )?;
     let mut pack = Command::new(mpf);
     pack.args(["--quiet", "pack"]).arg(&raster);
     pack.arg("-o").arg(&packed).arg("--force");
     if !pack.stdout(Stdio::null()).status()?.success() {
         return Err("cannot pack the samples".into());
     }
-    std::fs::remove_file(&raster)?;
+    fs::remove_file(&raster)?;
     Ok(packed)
 }
 
@@ -173,7 +177,7 @@ fn streamed(
         bytes_per_evaluation = read.bytes_per_evaluation;
         Ok([held, read].map(|run| run.seconds_per_evaluation))
     })?;
-    std::fs::remove_file(&packed)?;
+    fs::remove_file(&packed)?;
     Ok(Streamed {
         dim,
         samples,
@@ -210,7 +214,7 @@ fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<V
             fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(run.seconds_per_evaluation);
         }
     }
-    std::fs::remove_file(&packed)?;
+    fs::remove_file(&packed)?;
     Ok(found)
 }
 

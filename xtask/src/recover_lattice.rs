@@ -65,7 +65,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         .run("recover-lattice", args, cancel, |output, checkpoint| {
             let seeds: Vec<u64> = (args.first_seed..args.first_seed + args.seeds).collect();
             let name = |seed| format!("seed {seed}");
-            let all = units(checkpoint, cancel, "lattices", &seeds, name, |seed, bar| {
+            let all = units(checkpoint, "lattices", &seeds, name, |seed, bar| {
                 let found = recover(args, seed, cancel)?;
                 bar.set_message(format!("ε_J {}", digits(found.error)));
                 Ok(found)

@@ -39,7 +39,7 @@ fn options<A: clap::Args>(folder: &Path, run: &RunArgs) -> A {
 }
 
 /// Makes a figure in a folder.
-type Figure<'a> = dyn Fn(&Path) -> Result<Option<Entry>> + 'a;
+type Figure<'a> = dyn Fn(&Path) -> Result<Entry> + 'a;
 
 /// Makes the figures that an interrupted run did not finish, and the index.
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
@@ -64,7 +64,10 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             if cancel.is_cancelled() {
                 break;
             }
-            entries.extend(checkpoint.unit(name, |_| run(&output.folder().join(name)))?);
+            match checkpoint.unit(name, |_| run(&output.folder().join(name))) {
+                Err(_) if cancel.is_cancelled() => break,
+                entry => entries.push(entry?),
+            }
         }
         output.write("index.html", &index(&entries, output.folder()))?;
         eprintln!("index.html written to {}", output.shown());

@@ -213,9 +213,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     ] {
         spinner.set_message(format!("samples of {method}"));
         let clock = Stopwatch::start();
-        let Some((statistics, rhat)) = sampled(model, &sequences, args, cancel)? else {
-            return Ok(());
-        };
+        let (statistics, rhat) = sampled(model, &sequences, args, cancel)?;
         results.rows.push(Row {
             method,
             seconds,
@@ -244,13 +242,13 @@ fn fitted(sequences: &Sequences, loss: Loss, args: &Args, cancel: &Cancel) -> Re
     Ok((fit.model, fit.seconds))
 }
 
-/// Returns the statistics of samples, and R̂ of their energies. `None` when cancelled.
+/// Returns the statistics of samples, and R̂ of their energies.
 fn sampled(
     model: &Potts,
     sequences: &Sequences,
     args: &Args,
     cancel: &Cancel,
-) -> Result<Option<(Statistics, f64)>> {
+) -> Result<(Statistics, f64)> {
     let gibbs = LocalGibbs::new(model, model.theta(), 1.0)?;
     let runner = ChainRunner::new(ChainOptions {
         seed: args.seed,
@@ -269,7 +267,7 @@ fn sampled(
     });
     let run = runner.run_from(&gibbs, starts.collect::<Result<_>>()?, |_| {})?;
     if run.cancelled {
-        return Ok(None);
+        return Err(mpf_core::Error::Cancelled.into());
     }
     let energies: Vec<Vec<f64>> = run
         .chains
@@ -283,10 +281,7 @@ fn sampled(
     let weight = 1.0 / draws.nrows() as f64;
     let rows = draws.rows().into_iter();
     let rows = rows.map(|row| (row.to_slice().expect("rows are whole"), weight));
-    Ok(Some((
-        Statistics::of(model, rows),
-        diagnostics::rhat(&energies)?,
-    )))
+    Ok((Statistics::of(model, rows), diagnostics::rhat(&energies)?))
 }
 
 fn row(sequences: &Sequences, m: usize) -> &[u8] {

@@ -1,6 +1,6 @@
 //! Times one evaluation of K and ∇K and prints a JSON line.
 
-use crate::{Result, progress};
+use crate::{Result, npy, progress};
 use mpf_core::rng::stream;
 use mpf_core::{FlowForm, Fnv1a, Objective};
 use mpf_ising::internal::{Algorithm, Kernel, Precision, Vectors, n_packed};
@@ -8,7 +8,7 @@ use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Sa
 use ndarray::Array2;
 use rand::RngExt;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(clap::Args, Clone)]
@@ -194,11 +194,11 @@ fn peak_memory_mib() -> Option<f64> {
 
 fn problem(args: &Args) -> Result<(Samples, Couplings)> {
     let states = match &args.data {
-        Some(path) => States::from_binary(read::<u8>(path)?.view())?,
+        Some(path) => States::from_binary(npy::read_bits(path)?.view())?,
         None => random_states(args.samples, args.dim, args.active)?,
     };
     let couplings = match &args.couplings {
-        Some(path) => Couplings::new(read::<f64>(path)?)?,
+        Some(path) => Couplings::new(npy::read(path)?)?,
         None => random_couplings(states.n_units())?,
     };
     if couplings.n_units() != states.n_units() {
@@ -206,10 +206,6 @@ fn problem(args: &Args) -> Result<(Samples, Couplings)> {
         return Err(format!("the couplings have {c} units, the data {s}").into());
     }
     Ok((Samples::new(&states)?, couplings))
-}
-
-fn read<T: ndarray_npy::ReadableElement>(path: &Path) -> Result<Array2<T>> {
-    ndarray_npy::read_npy(path).map_err(|e| format!("cannot read {}: {e}", path.display()).into())
 }
 
 /// Draws independent units.

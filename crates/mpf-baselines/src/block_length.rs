@@ -32,7 +32,7 @@ pub fn block_length(states: &States) -> Result<usize> {
     if n < 2 * MIN_BLOCKS.max(Summary::MIN_DRAWS) {
         return Ok(1);
     }
-    let active = |row: &[u64]| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>());
+    let active = |row: &[u64]| mpf_ising::n_active(row) as f64;
     let step = d.div_ceil(UNITS);
     let times = (0..=d.div_ceil(step))
         .into_par_iter()

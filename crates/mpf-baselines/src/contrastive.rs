@@ -27,10 +27,10 @@ mod snapshot;
 pub use options::{ContrastiveOptions, LearningRate};
 
 use crate::Result;
-use crate::method::{Description, Method, MethodOptions, Takes};
+use crate::method::{Description, Method, MethodOptions, Observer, Takes};
 use chains::{Chains, Moments};
 use mpf_core::{StopReason, Stopwatch, TracePoint};
-use mpf_ising::{Fit, FitProgress, Samples, Warning};
+use mpf_ising::{Data, Fit, FitProgress, Samples, Warning};
 use mpf_samplers::Gibbs;
 use parameters::Parameters;
 use snapshot::Snapshot;
@@ -171,19 +171,14 @@ impl ContrastiveDivergence {
         if stop != StopReason::IterationLimit {
             warnings.extend(Warning::not_converged(stop, kkt_residual));
         }
+        let value = last.map_or(0.0, |p| p.value);
         Ok(Fit {
-            couplings,
-            value: last.map_or(0.0, |p| p.value),
             stop,
             kkt_residual,
             iterations: trace.len(),
             evaluations: trace.len(),
-            single_precision_evaluations: 0,
-            seconds,
-            left_out_fraction: 0.0,
-            asymmetry: None,
-            warnings,
             trace,
+            ..Fit::closed_form(couplings, value, seconds, warnings)
         })
     }
 }
@@ -200,12 +195,7 @@ impl Method for Cd {
         }
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+    fn fit(&self, data: Data<'_>, options: &MethodOptions, observer: Observer<'_>) -> Result<Fit> {
         ContrastiveDivergence::new(ContrastiveOptions {
             sweeps: options.sweeps,
             updates: options.updates,
@@ -217,7 +207,7 @@ impl Method for Cd {
             checkpoint: options.minimizer.checkpoint.clone(),
             ..Default::default()
         })?
-        .fit_observed(samples, observer)
+        .fit_observed(self.in_memory(data)?, observer)
     }
 
     fn steps(&self, _: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {

@@ -84,7 +84,7 @@ impl Drift {
                 row
             })
             .collect();
-        let active = |row: &[u64]| f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>());
+        let active = |row: &[u64]| mpf_ising::n_active(row) as f64;
         let ends = starts
             .par_iter()
             .enumerate()

@@ -107,8 +107,7 @@ impl Raw {
             }
         }
         for row in states.rows() {
-            let active: u32 = row.iter().map(|w| w.count_ones()).sum();
-            raw.n_active[active as usize] += 1.0 / n;
+            raw.n_active[mpf_ising::n_active(row)] += 1.0 / n;
         }
         raw
     }

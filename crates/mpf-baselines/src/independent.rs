@@ -5,9 +5,9 @@
 //! ```
 
 use crate::Result;
-use crate::method::{Description, Method, MethodOptions, OwnObjective};
+use crate::method::{Description, Method, MethodOptions, Observer, OwnObjective};
 use mpf_core::Stopwatch;
-use mpf_ising::{Couplings, Fit, FitProgress, Samples, Warning};
+use mpf_ising::{Couplings, Data, Fit, Samples, Warning};
 use ndarray::{Array1, Array2};
 
 /// Fits independent units: the maximum of the likelihood among models without couplings, in closed
@@ -63,12 +63,7 @@ impl Method for Independent {
         }
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        _: &MethodOptions,
-        _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        independent(samples)
+    fn fit(&self, data: Data<'_>, _: &MethodOptions, _: Observer<'_>) -> Result<Fit> {
+        independent(self.in_memory(data)?)
     }
 }

@@ -70,7 +70,7 @@ pub use machine::{
 pub use rbm::Rbm;
 
 // Every method behind one trait.
-pub use method::{Description, Method, MethodOptions, Methods, OwnObjective, Takes};
+pub use method::{Description, Method, MethodOptions, Methods, Observer, OwnObjective, Takes};
 pub use recipe::{
     ErrorBarsBy, HeldOut, Measure, Polish, Polishing, Recipe, RecipeProgress, Refine, Stage,
     StepFailure, Trained, TrainingData, Verdict, log_scores,

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use mpf_ising::{Couplings, Exact, Lattice};
-use mpf_samplers::{AnnealedOptions, ExactLattice, annealed_log_z};
+use mpf_samplers::{AnnealedEstimate, AnnealedOptions, ExactLattice, annealed_log_z};
 use serde::{Deserialize, Serialize};
 
 /// Where a log-likelihood comes from.
@@ -45,36 +45,39 @@ impl LogZ {
         lattice: Option<&Lattice>,
         annealed: Option<&AnnealedOptions>,
     ) -> Result<Option<Self>> {
-        let exact = |value, source| {
-            Ok(Some(Self {
-                value,
-                standard_error: 0.0,
-                source,
-                effective_chains: None,
-            }))
-        };
         if couplings.n_units() <= Exact::MAX_UNITS {
             let value = Exact::new(couplings)?.log_z();
-            return exact(value, LogZSource::Enumeration);
+            return Ok(Some(Self::exact(value, LogZSource::Enumeration)));
         }
         if let Some(lattice) = lattice.filter(|_| couplings.potential().is_none()) {
             match ExactLattice::new(couplings, lattice) {
-                Ok(found) => return exact(found.log_z(), LogZSource::Lattice),
+                Ok(found) => return Ok(Some(Self::exact(found.log_z(), LogZSource::Lattice))),
                 // Couplings beyond the lattice: not its case.
                 Err(mpf_samplers::Error::OffLattice { .. }) => {}
                 Err(other) => return Err(other.into()),
             }
         }
-        let Some(annealed) = annealed else {
-            return Ok(None);
-        };
-        let found = annealed_log_z(couplings, annealed)?;
-        Ok(Some(Self {
+        let found = annealed.map(|annealed| annealed_log_z(couplings, annealed));
+        Ok(found.transpose()?.map(Self::annealed))
+    }
+
+    /// Returns a value without an error.
+    pub(crate) fn exact(value: f64, source: LogZSource) -> Self {
+        Self {
+            value,
+            standard_error: 0.0,
+            source,
+            effective_chains: None,
+        }
+    }
+
+    pub(crate) fn annealed(found: AnnealedEstimate) -> Self {
+        Self {
             value: found.log_z,
             standard_error: found.standard_error,
             source: LogZSource::Annealed,
             effective_chains: Some(found.effective_chains),
-        }))
+        }
     }
 
     /// Returns whether the standard error can be believed.

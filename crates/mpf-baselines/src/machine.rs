@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::log_z::{LogZ, LogZSource};
 use crate::rbm::Rbm;
 use crate::recipe::{MAX_ANNEALED_UNITS, Measure, log_probabilities};
-use mpf_core::{Cancel, EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
+use mpf_core::{At, Cancel, EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
 use mpf_ising::internal::pairs;
 use mpf_ising::{Couplings, Samples, States, get_bit};
 use mpf_samplers::{AnnealedOptions, BinaryGibbs, annealed_log_z_of};
@@ -130,7 +130,12 @@ impl Machine {
             let x = unpacked(states.row(m), d);
             self.rbm.surroundings(&theta, &x, surroundings);
             let mut sum = |loss: LocalLoss| -> f64 {
-                self.rbm.differences(&theta, &x, surroundings, differences);
+                let at = At {
+                    theta: &theta,
+                    x: &x,
+                    surroundings,
+                };
+                self.rbm.differences(at, differences);
                 let sites = differences.chunks_exact_mut(2).zip(&x);
                 sites.map(|(d, &x)| loss.value_and_slopes(x, d)).sum()
             };
@@ -168,21 +173,11 @@ impl Machine {
     /// Those of [`LocalExact::new`] and [`annealed_log_z_of`].
     pub fn log_z(&self, annealed: &AnnealedOptions) -> Result<LogZ> {
         if self.n_units() <= Self::MAX_EXACT_UNITS {
-            return Ok(LogZ {
-                value: self.exact()?.log_z(),
-                standard_error: 0.0,
-                source: LogZSource::Enumeration,
-                effective_chains: None,
-            });
+            return Ok(LogZ::exact(self.exact()?.log_z(), LogZSource::Enumeration));
         }
         let log_states = self.gibbs(1.0)?.log_states();
         let found = annealed_log_z_of(log_states, annealed, |beta| self.gibbs(beta))?;
-        Ok(LogZ {
-            value: found.log_z,
-            standard_error: found.standard_error,
-            source: LogZSource::Annealed,
-            effective_chains: Some(found.effective_chains),
-        })
+        Ok(LogZ::annealed(found))
     }
 
     /// Returns ln p(x) of every sample, as [`log_scores`](crate::log_scores) does of an Ising model, but

@@ -21,10 +21,10 @@
 use crate::Result;
 use crate::error::Error;
 use crate::independent::independent_bias;
-use crate::method::{Description, Method, MethodOptions, Takes};
+use crate::method::{Description, Method, MethodOptions, Observer, Takes};
 use mpf_core::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
-use mpf_core::{Cancel, Stopwatch, check_option};
-use mpf_ising::{Couplings, Fit, FitProgress, Samples, SpinCouplings, Support, Warning};
+use mpf_core::{Cancel, Stopwatch, check_not_negative};
+use mpf_ising::{Couplings, Data, Fit, Samples, SpinCouplings, Support, Warning};
 use ndarray::{Array1, Array2};
 use serde::Serialize;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -45,7 +45,7 @@ pub enum Expansion {
 ///
 /// ```
 /// use mpf_baselines::{Expansion, MeanField};
-/// use mpf_ising::{Couplings, Exact, Samples, States};
+/// use mpf_ising::{Data, Couplings, Exact, Samples, States};
 /// use ndarray::array;
 ///
 /// let truth = Couplings::new(array![[0.3, -0.1], [-0.1, 0.2]])?;
@@ -83,8 +83,7 @@ impl MeanField {
     /// # Errors
     /// [`mpf_core::Error::Option`] for a λ that is negative or not finite.
     pub fn new(expansion: Expansion, lambda: f64) -> Result<Self> {
-        let holds = lambda >= 0.0 && lambda.is_finite();
-        check_option("lambda", lambda, "finite and not negative", holds)?;
+        check_not_negative("lambda", lambda)?;
         Ok(Self { expansion, lambda })
     }
 
@@ -251,14 +250,10 @@ impl Method for Tap {
         }
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+    fn fit(&self, data: Data<'_>, options: &MethodOptions, _: Observer<'_>) -> Result<Fit> {
         let mean_field = MeanField::new(Expansion::Tap, options.damping)?;
         let cancel = &options.minimizer.cancel;
+        let samples = self.in_memory(data)?;
         Ok(mean_field.fit_cancellable(samples, cancel)?.fit)
     }
 }

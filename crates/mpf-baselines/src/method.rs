@@ -158,6 +158,9 @@ impl MethodOptions {
     }
 }
 
+/// Called after every step of a fit.
+pub type Observer<'a> = &'a mut (dyn FnMut(&FitProgress<'_>) + Send);
+
 /// A way to fit an Ising model.
 pub trait Method: Send + Sync {
     /// Describes the method.
@@ -166,48 +169,25 @@ pub trait Method: Send + Sync {
     /// Fits, and calls `observer` after every step; never for closed forms.
     ///
     /// # Errors
-    /// Those of the method.
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit>;
+    /// Those of [`Method::in_memory`], and of the method.
+    fn fit(&self, data: Data<'_>, options: &MethodOptions, observer: Observer<'_>) -> Result<Fit>;
 
-    /// Fits samples that are read as they are needed.
+    /// Returns samples that are held, for methods that cannot read them as they are needed.
     ///
     /// # Errors
-    /// [`Error::NotOffered`] by default, for methods that need them in memory; those of the method.
-    fn fit_stream(
-        &self,
-        stream: &Stream,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let _ = (stream, options, observer);
-        Err(not_streamed(self.describe().title))
-    }
-
-    /// Fits samples that are held, or streamed.
-    ///
-    /// # Errors
-    /// As [`Method::fit`] and [`Method::fit_stream`].
-    fn fit_data(
-        &self,
-        data: Data<'_>,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+    /// [`Error::NotOffered`] for streamed samples.
+    fn in_memory<'a>(&self, data: Data<'a>) -> Result<&'a Samples> {
         match data {
-            Data::Samples(samples) => self.fit(samples, options, observer),
-            Data::Stream(stream) => self.fit_stream(stream, options, observer),
+            Data::Samples(samples) => Ok(samples),
+            Data::Stream(_) => Err(not_streamed(self.describe().title)),
         }
     }
 
     /// Fits streamed samples along a path of penalties, with held-out scores.
     ///
     /// # Errors
-    /// As [`Method::fit_stream`]; those of [`PenaltyPath::cross_validate_stream`].
+    /// [`Error::NotOffered`] by default, for methods that need them in memory; those of
+    /// [`PenaltyPath::cross_validate_stream`].
     fn cross_validate_stream(
         &self,
         path: &PenaltyPath,
@@ -384,24 +364,9 @@ impl<E: Estimator> Method for FitterMethod<E> {
         self.description
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let fitter = self.fitter(options, samples.n_effective())?;
-        Ok(fitter.fit_observed(samples, observer)?)
-    }
-
-    fn fit_stream(
-        &self,
-        stream: &Stream,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let fitter = self.fitter(options, stream.n_effective())?;
-        Ok(fitter.fit_observed(stream, observer)?)
+    fn fit(&self, data: Data<'_>, options: &MethodOptions, observer: Observer<'_>) -> Result<Fit> {
+        let fitter = self.fitter(options, data.n_effective())?;
+        Ok(fitter.fit_observed(data, observer)?)
     }
 
     fn cross_validate_stream(

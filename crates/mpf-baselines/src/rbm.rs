@@ -20,7 +20,7 @@
 use crate::Result;
 use crate::machine::Machine;
 use mpf_core::rng::stream;
-use mpf_core::{EnergyModel, LocalModel, SiteData, check_option};
+use mpf_core::{At, EnergyModel, LocalModel, SiteData, check_option};
 use rand::RngExt;
 
 /// An RBM of some visible and hidden units.
@@ -233,12 +233,12 @@ struct View<'a> {
 }
 
 impl Rbm {
-    fn view<'a>(&self, theta: &'a [f64], surroundings: &'a [f64]) -> View<'a> {
+    fn view<'a>(&self, at: At<'a>) -> View<'a> {
         let (d, h) = (self.n_visible, self.n_hidden);
-        let (theta, tables) = theta.split_at(self.n_params());
+        let (theta, tables) = at.theta.split_at(self.n_params());
         let (silent, tables) = tables.split_at(d * h);
         let (active, run) = tables.split_at(d * h);
-        let (hidden, visible) = surroundings.split_at(3 * h);
+        let (hidden, visible) = at.surroundings.split_at(3 * h);
         View {
             weights: [&theta[..d * h], silent, active],
             run: run[0] as usize,
@@ -316,16 +316,9 @@ impl LocalModel for Rbm {
         visible[self.n_visible + site] = f64::from(x[site]);
     }
 
-    fn site_differences(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
-        let view = self.view(theta, surroundings);
-        let own = usize::from(x[site]);
+    fn site_differences(&self, at: At<'_>, site: usize, differences: &mut [f64]) {
+        let view = self.view(at);
+        let own = usize::from(at.x[site]);
         let sign = if own == 1 { -1.0 } else { 1.0 };
         let column = view.weights[1 + own][site..].iter().step_by(self.n_visible);
         let [means, rest] = view.means;
@@ -339,13 +332,14 @@ impl LocalModel for Rbm {
         }
         log += product.ln();
         differences[own] = 0.0;
-        differences[1 - own] = sign * (theta[self.offsets()[1] + site] + view.fields[site]) - log;
+        differences[1 - own] =
+            sign * (at.theta[self.offsets()[1] + site] + view.fields[site]) - log;
     }
 
-    fn differences(&self, theta: &[f64], x: &[u8], surroundings: &[f64], differences: &mut [f64]) {
-        let view = self.view(theta, surroundings);
+    fn differences(&self, at: At<'_>, differences: &mut [f64]) {
+        let view = self.view(at);
         let [_, silent, active] = view.weights;
-        let b = &theta[self.offsets()[1]..];
+        let b = &at.theta[self.offsets()[1]..];
         for (block, differences) in differences.chunks_mut(2 * BLOCK).enumerate() {
             let first = block * BLOCK;
             let n = differences.len() / 2;
@@ -365,56 +359,18 @@ impl LocalModel for Rbm {
                     }
                 }
             }
-            for (at, pair) in differences.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                let site = first + at;
-                let sign = 1.0 - 2.0 * numbers[at];
-                let log = logs[at] + products[at].ln();
+            for (k, pair) in differences.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                let site = first + k;
+                let sign = 1.0 - 2.0 * numbers[k];
+                let log = logs[k] + products[k].ln();
                 *pair = [0.0; 2];
-                pair[usize::from(1 - x[site])] = sign * (b[site] + view.fields[site]) - log;
+                pair[usize::from(1 - at.x[site])] = sign * (b[site] + view.fields[site]) - log;
             }
         }
     }
 
-    fn add_site_gradient(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        let view = self.view(theta, surroundings);
-        let [c, b, _] = self.offsets();
-        let sign = 1.0 - 2.0 * view.numbers[site];
-        let weight = weights[0] + weights[1];
-        grad[b + site] += weight * sign;
-        self.for_each_coupling(site, |at, j| {
-            grad[at] += 2.0 * weight * sign * view.numbers[j];
-        });
-        let table = view.weights[1 + usize::from(x[site])];
-        for (k, (s, r)) in view.means[0].iter().zip(view.means[1]).enumerate() {
-            let row = k * self.n_visible;
-            let e = s * table[row + site];
-            let after = weight * e / (r + e);
-            let change = after - weight * s;
-            grad[c + k] += change;
-            for (g, x) in grad[row..row + self.n_visible].iter_mut().zip(view.numbers) {
-                *g += change * x;
-            }
-            grad[row + site] += sign * after;
-        }
-    }
-
-    fn add_gradient(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        let view = self.view(theta, surroundings);
+    fn add_gradient(&self, at: At<'_>, weights: &[f64], grad: &mut [f64]) {
+        let view = self.view(at);
         let [_, silent, active] = view.weights;
         let [c, b, _] = self.offsets();
         // Weights of own states are 0.
@@ -447,10 +403,10 @@ impl LocalModel for Rbm {
         for (i, [to_zero, to_one]) in weights.iter().enumerate() {
             grad[b + i] += to_one - to_zero;
         }
-        for (j, _) in x.iter().enumerate().filter(|(_, x)| **x == 1) {
-            self.for_each_coupling(j, |at, i| {
+        for (j, _) in at.x.iter().enumerate().filter(|(_, x)| **x == 1) {
+            self.for_each_coupling(j, |place, i| {
                 let [down, up] = weights[i];
-                grad[at] += 2.0 * (up - down);
+                grad[place] += 2.0 * (up - down);
             });
         }
     }

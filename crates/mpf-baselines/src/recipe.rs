@@ -425,7 +425,7 @@ impl Recipe {
             checkpoint.unit(name, |entry| {
                 let options = with_checkpoint(options, entry.clone());
                 let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(title, p));
-                method.fit_data(data, &options, &mut step)
+                method.fit(data, &options, &mut step)
             })
         };
         let first = self.method.describe().title;
@@ -538,9 +538,7 @@ impl Recipe {
         let mut options = with_checkpoint(&trained.options, Checkpoint::default());
         options.start = Some(polished.couplings.clone());
         options.minimizer.max_iterations = 0;
-        let there = self
-            .last(data.n_units())
-            .fit_data(data, &options, &mut |_| {});
+        let there = self.last(data.n_units()).fit(data, &options, &mut |_| {});
         // Methods without an objective have neither.
         let (value, kkt_residual) = match there {
             Ok(there) if there.stop == StopReason::IterationLimit || there.stop.is_converged() => {
@@ -592,7 +590,7 @@ impl Recipe {
                 let cancel = &options.minimizer.cancel;
                 bootstrap(data.states()?, &resampling, |resample| {
                     check(cancel)?;
-                    let fit = method.fit(resample, &options, &mut |_| {})?;
+                    let fit = method.fit(resample.into(), &options, &mut |_| {})?;
                     check(cancel)?;
                     observer(&RecipeProgress::Resample);
                     Ok::<_, Error>(fit.couplings)

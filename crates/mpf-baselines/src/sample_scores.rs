@@ -1,6 +1,6 @@
 //! The scores of single samples under a model.
 
-use mpf_ising::{Couplings, States, for_each_set_bit, get_bit};
+use mpf_ising::{Couplings, States, for_each_set_bit, get_bit, n_active};
 use rayon::prelude::*;
 
 /// (MPF, PL, E) of every sample. O(d · active) each.
@@ -44,7 +44,7 @@ pub(crate) fn margin_shifts(couplings: &Couplings, row: &[u64]) -> [f64; 2] {
     let Some(potential) = couplings.potential() else {
         return [0.0; 2];
     };
-    let n = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
+    let n = n_active(row);
     // All active, or none: no unit is there to be flipped.
     let step = |to: Option<&f64>| to.map_or(0.0, |v| 0.5 * (v - potential[n]));
     [

@@ -26,7 +26,6 @@ mod mat;
 mod memory;
 mod methods;
 mod model;
-mod npy;
 mod npz;
 mod output;
 mod pack;
@@ -40,6 +39,8 @@ mod text;
 pub use checkpoint::give_up;
 pub use cli::{command, run};
 pub use ranks::n_launched;
+
+use mpf_report::npy;
 
 /// Readers and writers for tests and fuzzing. Not part of the interface: anything here may change.
 #[doc(hidden)]

@@ -270,6 +270,28 @@ impl Checkpoint {
         self.file.is_some()
     }
 
+    /// Returns the flag that cancels the run; one that nobody sets if nothing is kept.
+    pub fn cancel(&self) -> Cancel {
+        let file = self.file.as_ref();
+        file.map_or_else(Cancel::new, |file| file.cancel.clone())
+    }
+
+    /// Returns whether the run was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel().is_cancelled()
+    }
+
+    /// Fails if the run was cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn check_cancelled(&self) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
     /// Returns the entry `name` below this one.
     #[must_use]
     pub fn entry(&self, name: impl fmt::Display) -> Self {

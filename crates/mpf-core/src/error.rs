@@ -145,6 +145,23 @@ pub fn check_option(
     }
 }
 
+/// Checks an option that must be finite and not negative.
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn check_not_negative(name: &'static str, value: f64) -> Result<(), Error> {
+    let holds = value >= 0.0 && value.is_finite();
+    check_option(name, value, "finite and not negative", holds)
+}
+
+/// Checks an option that must be finite and positive.
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn check_positive(name: &'static str, value: f64) -> Result<(), Error> {
+    check_option(name, value, "positive", value > 0.0 && value.is_finite())
+}
+
 /// Checks that `found` equals `expected`, naming `what` when it does not.
 ///
 /// # Errors
@@ -171,6 +188,15 @@ pub(crate) fn check_length(what: &'static str, expected: usize, found: usize) ->
             found,
         })
     }
+}
+
+/// Checks weights or penalties, which must be finite and not negative.
+pub(crate) fn check_weights<'a>(
+    what: &'static str,
+    values: impl IntoIterator<Item = &'a f64>,
+) -> Result<(), Error> {
+    let holds = |v: f64| v >= 0.0 && v.is_finite();
+    check_entries(what, values, "finite and not negative", holds)
 }
 
 /// Checks every entry of the array `what`; the error names the first that does not hold.

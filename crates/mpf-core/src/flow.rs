@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_entries, check_length};
+use crate::error::{Error, check_length, check_weights};
 use crate::objective::Objective;
 use std::borrow::{Borrow, BorrowMut};
 
@@ -77,9 +77,7 @@ where
     /// [`Error::Empty`] when all are zero, and [`Error::Overflow`] when their sum is not finite.
     pub fn weighted(mut self, weights: &'a [f64]) -> Result<Self> {
         check_length("weights", self.states.len(), weights.len())?;
-        check_entries("weights", weights, "finite and not negative", |w| {
-            w >= 0.0 && w.is_finite()
-        })?;
+        check_weights("weights", weights)?;
         self.total_weight = weights.iter().sum();
         if self.total_weight == 0.0 {
             return Err(Error::Empty {

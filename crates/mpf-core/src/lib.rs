@@ -76,8 +76,8 @@ pub use objective::{FromFn, Objective, Ridge, from_fn};
 
 // Models of discrete sites.
 pub use local::{
-    ExactLikelihood, LocalErrors, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel,
-    LocalObjective, LocalPathPoint, Scales, SiteChanges, SiteData,
+    At, ExactLikelihood, LocalErrors, LocalExact, LocalFitOptions, LocalFitter, LocalLoss,
+    LocalModel, LocalObjective, LocalPathPoint, Scales, SiteChanges, SiteData,
 };
 
 // Score matching, and the dynamics that MPF linearises.
@@ -95,7 +95,7 @@ pub use stopwatch::Stopwatch;
 // Sums over several processes.
 pub use ranks::{Node, OneProcess, Ranks, TreeSum, share};
 
-pub use error::{Error, check_count, check_option};
+pub use error::{Error, check_count, check_not_negative, check_option, check_positive};
 
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

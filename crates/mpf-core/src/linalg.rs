@@ -124,7 +124,7 @@ pub fn positive_definite_inverse_until(
     panels.try_for_each(|(panel, rows)| {
         check(cancel)?;
         let first = PANEL * panel;
-        let columns = inverse_columns(&factor, first);
+        let columns = factor.inverse_columns(first);
         for (lane, row) in rows.chunks_mut(n).enumerate() {
             let entries = row[first..].iter_mut().zip(&columns).skip(lane);
             entries.for_each(|(entry, values)| *entry = values[lane]);
@@ -146,12 +146,10 @@ pub fn positive_definite_inverse_until(
 }
 
 /// Columns that are solved for together, so that a row of the factor is read once for all of them.
-const PANEL: usize = 16;
-/// Rows that are added to the factor at a time: their panels are solved for in parallel.
-const STEP: usize = 8 * PANEL;
+pub const PANEL: usize = 16;
 
 /// One number for every column of a panel.
-type Lane = [f64; PANEL];
+pub type Lane = [f64; PANEL];
 
 fn check(cancel: &Cancel) -> Result<()> {
     if cancel.is_cancelled() {
@@ -160,80 +158,115 @@ fn check(cancel: &Cancel) -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows, up to the diagonal, of the factor L of A = L Lᵀ.
-fn cholesky(a: ArrayView2<'_, f64>, cancel: &Cancel) -> Result<Vec<Vec<f64>>> {
-    let n = a.nrows();
-    let mut factor: Vec<Vec<f64>> = Vec::with_capacity(n);
-    for start in (0..n).step_by(STEP) {
+/// Returns the factor of A.
+fn cholesky(a: ArrayView2<'_, f64>, cancel: &Cancel) -> Result<Cholesky> {
+    // Zero up to rounding.
+    let least = 8.0 * a.nrows() as f64 * f64::EPSILON;
+    let all: Vec<usize> = (0..a.nrows()).collect();
+    let mut factor = Cholesky::default();
+    for step in all.chunks(Cholesky::STEP) {
         check(cancel)?;
-        let rows: Vec<usize> = (start..n.min(start + STEP)).collect();
-        let panels = rows.par_chunks(PANEL);
-        let solved: Vec<Vec<Lane>> = panels
-            .map(|panel| {
-                let mut lanes = vec![[0.0; PANEL]; start];
-                for (k, &row) in panel.iter().enumerate() {
-                    lanes
-                        .iter_mut()
-                        .zip(a.row(row))
-                        .for_each(|(l, v)| l[k] = *v);
-                }
-                solve_lower(&factor, 0, &mut lanes);
-                lanes
-            })
-            .collect();
-        for (at, &i) in rows.iter().enumerate() {
-            let mut row = Vec::with_capacity(i + 1);
-            row.extend(solved[at / PANEL].iter().map(|lane| lane[at % PANEL]));
-            for k in start..i {
-                let known: f64 = row.iter().zip(&factor[k]).map(|(a, b)| a * b).sum();
-                row.push((a[[i, k]] - known) / factor[k][k]);
-            }
-            let rest = a[[i, i]] - row.iter().map(|v| v * v).sum::<f64>();
-            // Zero up to rounding, or NaN.
-            let is_positive = rest > 8.0 * n as f64 * f64::EPSILON * a[[i, i]];
-            if !is_positive {
-                return Err(Error::NotPositiveDefinite { pivot: i });
-            }
-            row.push(rest.sqrt());
-            factor.push(row);
+        let dependent = factor.extend(step, least, |i, j| a[[i, j]]);
+        if let Some(&(pivot, _)) = dependent.first() {
+            return Err(Error::NotPositiveDefinite { pivot });
         }
     }
     Ok(factor)
 }
 
-/// Replaces `lanes`, which begin at row `first`, by L⁻¹ times them. Those before are zero.
-fn solve_lower(factor: &[Vec<f64>], first: usize, lanes: &mut [Lane]) {
-    for (k, row) in factor.iter().skip(first).enumerate().take(lanes.len()) {
-        let (before, here) = lanes.split_at_mut(k);
-        let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
-        let mut rest = here[0];
-        for (l, known) in row[first..].iter().zip(&*before) {
-            for (value, known) in rest.iter_mut().zip(known) {
-                *value -= l * known;
-            }
-        }
-        here[0] = rest.map(|value| value / diagonal);
-    }
+/// The factor L of A = L Lᵀ over rows of A that are independent of each other.
+#[derive(Default)]
+pub struct Cholesky {
+    /// The rows of A.
+    pub kept: Vec<usize>,
+    /// The rows of L up to the diagonal.
+    rows: Vec<Vec<f64>>,
 }
 
-/// Returns the columns of A⁻¹ from `first` on, without their rows before it.
-fn inverse_columns(factor: &[Vec<f64>], first: usize) -> Vec<Lane> {
-    let mut lanes = vec![[0.0; PANEL]; factor.len() - first];
-    for (k, lane) in lanes.iter_mut().take(PANEL).enumerate() {
-        lane[k] = 1.0;
+impl Cholesky {
+    /// Rows to add at a time: their panels are solved for in parallel.
+    pub const STEP: usize = 8 * PANEL;
+
+    /// Adds the rows `step` of the matrix `a`. Those whose diagonal is, up to the share `least` of it,
+    /// explained by rows before them, or NaN, are not kept: returns them with L⁻¹ of their entries at
+    /// the rows that are.
+    pub fn extend(
+        &mut self,
+        step: &[usize],
+        least: f64,
+        a: impl Fn(usize, usize) -> f64 + Sync,
+    ) -> Vec<(usize, Vec<f64>)> {
+        let n_before = self.kept.len();
+        let panels = step.par_chunks(PANEL).map(|panel| {
+            let mut lanes = vec![[0.0; PANEL]; n_before];
+            for (lane, &column) in lanes.iter_mut().zip(&self.kept) {
+                for (value, &row) in lane.iter_mut().zip(panel) {
+                    *value = a(row, column);
+                }
+            }
+            self.solve_lower(0, &mut lanes);
+            lanes
+        });
+        let solved: Vec<Vec<Lane>> = panels.collect();
+        let mut dependent = Vec::new();
+        for (at, &i) in step.iter().enumerate() {
+            let mut row = Vec::with_capacity(self.kept.len() + 1);
+            row.extend(solved[at / PANEL].iter().map(|lane| lane[at % PANEL]));
+            for k in n_before..self.kept.len() {
+                let known: f64 = row.iter().zip(&self.rows[k]).map(|(a, b)| a * b).sum();
+                row.push((a(i, self.kept[k]) - known) / self.rows[k][k]);
+            }
+            let rest = a(i, i) - row.iter().map(|v| v * v).sum::<f64>();
+            if rest > least * a(i, i) {
+                row.push(rest.sqrt());
+                self.kept.push(i);
+                self.rows.push(row);
+            } else {
+                dependent.push((i, row));
+            }
+        }
+        dependent
     }
-    solve_lower(factor, first, &mut lanes);
-    for (k, row) in factor.iter().enumerate().skip(first).rev() {
-        let (before, here) = lanes.split_at_mut(k - first);
-        let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
-        here[0].iter_mut().for_each(|value| *value /= diagonal);
-        for (l, rest) in row[first..].iter().zip(before) {
-            for (value, known) in rest.iter_mut().zip(&here[0]) {
-                *value -= l * known;
+
+    /// Replaces `lanes`, which begin at row `first`, by L⁻¹ times them. Those before are zero.
+    fn solve_lower(&self, first: usize, lanes: &mut [Lane]) {
+        for (k, row) in self.rows.iter().skip(first).enumerate().take(lanes.len()) {
+            let (before, here) = lanes.split_at_mut(k);
+            let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
+            let mut rest = here[0];
+            for (l, known) in row[first..].iter().zip(&*before) {
+                for (value, known) in rest.iter_mut().zip(known) {
+                    *value -= l * known;
+                }
+            }
+            here[0] = rest.map(|value| value / diagonal);
+        }
+    }
+
+    /// Replaces `lanes`, which begin at row `first`, by L⁻ᵀ times them.
+    pub fn solve_upper(&self, first: usize, lanes: &mut [Lane]) {
+        for (k, row) in self.rows.iter().enumerate().skip(first).rev() {
+            let (before, here) = lanes.split_at_mut(k - first);
+            let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
+            here[0].iter_mut().for_each(|value| *value /= diagonal);
+            for (l, rest) in row[first..].iter().zip(before) {
+                for (value, known) in rest.iter_mut().zip(&here[0]) {
+                    *value -= l * known;
+                }
             }
         }
     }
-    lanes
+
+    /// Returns the columns of A⁻¹ from `first` on, without their rows before it.
+    fn inverse_columns(&self, first: usize) -> Vec<Lane> {
+        let mut lanes = vec![[0.0; PANEL]; self.rows.len() - first];
+        for (k, lane) in lanes.iter_mut().take(PANEL).enumerate() {
+            lane[k] = 1.0;
+        }
+        self.solve_lower(first, &mut lanes);
+        self.solve_upper(first, &mut lanes);
+        lanes
+    }
 }
 
 fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {

@@ -69,73 +69,53 @@ pub trait LocalModel: EnergyModel<State = [u8]> + Sync {
     }
 
     /// Writes Δ_ia of site i for a = 0, …, q−1; it is 0 for a = x_i.
-    fn site_differences(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
-        let _ = surroundings;
-        let here = self.energy(theta, x);
-        let mut y = x.to_vec();
+    fn site_differences(&self, at: At<'_>, site: usize, differences: &mut [f64]) {
+        let here = self.energy(at.theta, at.x);
+        let mut y = at.x.to_vec();
         for (a, difference) in differences.iter_mut().enumerate() {
             y[site] = a as u8;
-            let is_own = y[site] == x[site];
+            let is_own = y[site] == at.x[site];
             *difference = if is_own {
                 0.0
             } else {
-                self.energy(theta, &y) - here
+                self.energy(at.theta, &y) - here
             };
         }
     }
 
-    /// Adds Σ_a `weights[a]` ∂Δ_ia/∂θ of site i to `grad`; `weights[x_i]` is 0.
-    fn add_site_gradient(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        let _ = surroundings;
-        let mut y = x.to_vec();
-        let mut sum = 0.0;
-        for (a, &weight) in weights.iter().enumerate() {
-            y[site] = a as u8;
-            if weight != 0.0 {
-                self.add_energy_grad(theta, &y, weight, grad);
-                sum += weight;
-            }
-        }
-        self.add_energy_grad(theta, x, -sum, grad);
-    }
-
     /// Writes Δ of all sites, q numbers each.
-    fn differences(&self, theta: &[f64], x: &[u8], surroundings: &[f64], differences: &mut [f64]) {
+    fn differences(&self, at: At<'_>, differences: &mut [f64]) {
         let q = self.n_states();
         for (site, differences) in differences.chunks_exact_mut(q).enumerate() {
-            self.site_differences(theta, x, surroundings, site, differences);
+            self.site_differences(at, site, differences);
         }
     }
 
-    /// Adds Σ_ia `weights[i q + a]` ∂Δ_ia/∂θ to `grad`.
-    fn add_gradient(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        let q = self.n_states();
-        for (site, weights) in weights.chunks_exact(q).enumerate() {
-            self.add_site_gradient(theta, x, surroundings, site, weights, grad);
+    /// Adds Σ_ia `weights[i q + a]` ∂Δ_ia/∂θ to `grad`; `weights[i q + x_i]` is 0.
+    fn add_gradient(&self, at: At<'_>, weights: &[f64], grad: &mut [f64]) {
+        let mut y = at.x.to_vec();
+        for (site, weights) in weights.chunks_exact(self.n_states()).enumerate() {
+            for (a, &weight) in weights.iter().enumerate() {
+                y[site] = a as u8;
+                if weight != 0.0 {
+                    self.add_energy_grad(at.theta, &y, weight, grad);
+                }
+            }
+            y[site] = at.x[site];
         }
+        self.add_energy_grad(at.theta, at.x, -weights.iter().sum::<f64>(), grad);
     }
+}
+
+/// θ as [`LocalModel::prepare`] leaves it, a state and its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// θ.
+    pub theta: &'a [f64],
+    /// The state.
+    pub x: &'a [u8],
+    /// What [`LocalModel::surroundings`] wrote.
+    pub surroundings: &'a [f64],
 }
 
 /// All states that differ in one site: the neighbours of [`Flow`](crate::Flow) over which

@@ -200,7 +200,7 @@ pub struct TracePoint {
 }
 
 /// The result of a minimisation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[must_use = "look at `stop` to see whether this is a minimum"]
 pub struct Minimum {
     /// The parameters of the last accepted step, whatever the reason for stopping.

@@ -3,7 +3,7 @@
 //! The ℓ1 penalty is not smooth and belongs to the [`Minimizer`](crate::Minimizer).
 
 use crate::Result;
-use crate::error::{check_entries, check_length};
+use crate::error::{check_length, check_weights};
 
 /// A function of θ with its gradient. Always minimised.
 pub trait Objective {
@@ -76,9 +76,7 @@ impl<O: Objective> Ridge<O> {
     /// weight that is negative or not finite.
     pub fn new(inner: O, lambda: Vec<f64>) -> Result<Self> {
         check_length("lambda", inner.n_params(), lambda.len())?;
-        check_entries("lambda", &lambda, "finite and not negative", |v| {
-            v >= 0.0 && v.is_finite()
-        })?;
+        check_weights("lambda", &lambda)?;
         Ok(Self { inner, lambda })
     }
 }

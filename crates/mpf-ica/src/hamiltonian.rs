@@ -22,7 +22,7 @@
 use crate::Result;
 use crate::batch::{view, view_mut};
 use crate::model::{kinetic_energy, sign};
-use mpf_core::check_option;
+use mpf_core::{check_option, check_positive};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2};
 use rand::{Rng, RngExt};
@@ -67,10 +67,9 @@ impl Trajectory {
             shortest,
             longest,
         } = *self;
-        let positive = |v: f64| v > 0.0 && v.is_finite();
-        check_option("step_size", step_size, "positive", positive(step_size))?;
+        check_positive("step_size", step_size)?;
         check_option("jitter", jitter, "in [0, 1)", (0.0..1.0).contains(&jitter))?;
-        check_option("shortest", shortest, "positive", positive(shortest))?;
+        check_positive("shortest", shortest)?;
         let holds = longest >= shortest && longest <= 1e4 * step_size && longest.is_finite();
         let requirement = "at least `shortest`, and at most 10,000 steps";
         Ok(check_option("longest", longest, requirement, holds)?)

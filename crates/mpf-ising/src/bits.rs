@@ -348,6 +348,12 @@ pub fn flip_bit(row: &mut [u64], unit: usize) {
     row[unit / 64] ^= 1 << (unit % 64);
 }
 
+/// Returns the number of set bits.
+#[inline]
+pub fn n_active(row: &[u64]) -> usize {
+    row.iter().map(|w| w.count_ones() as usize).sum()
+}
+
 /// Calls `f` with every set bit of a packed row, in order.
 pub fn for_each_set_bit(row: &[u64], mut f: impl FnMut(usize)) {
     for (w, &word) in row.iter().enumerate() {

@@ -11,7 +11,7 @@
 //! Lower energy is likelier, so an attractive J_ij is negative and an attractive K_ij positive.
 
 use crate::Result;
-use crate::bits::for_each_set_bit;
+use crate::bits::{for_each_set_bit, n_active};
 use crate::error::{Error, check_units};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
@@ -156,8 +156,7 @@ impl Couplings {
     /// # Panics
     /// For a state with a bit beyond the last unit.
     pub fn energy(&self, row: &[u64]) -> f64 {
-        let n_active = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
-        let mut energy = self.potential().map_or(0.0, |v| v[n_active]);
+        let mut energy = self.potential().map_or(0.0, |v| v[n_active(row)]);
         for_each_set_bit(row, |i| {
             energy += self.j[[i, i]];
             for_each_set_bit(row, |k| {

@@ -31,8 +31,9 @@ use crate::flow::Neighbourhood;
 use crate::potential::CountPotential;
 use crate::stream::{Data, Stream};
 use crate::support::{Biases, Support};
-use mpf_core::{Minimizer, MinimizerOptions, check_option};
+use mpf_core::{Minimizer, MinimizerOptions, check_not_negative};
 use problem::Problem;
+use std::sync::Arc;
 
 pub use estimator::{Estimator, Mpf};
 pub(crate) use problem::Masked;
@@ -88,7 +89,7 @@ pub struct FitOptions {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Fitter<E: Estimator = Mpf> {
-    estimator: E,
+    estimator: Arc<E>,
     options: FitOptions,
     minimizer: Minimizer,
     /// The couplings that have the penalties.
@@ -101,14 +102,16 @@ impl<E: Estimator> Fitter<E> {
     /// # Errors
     /// [`mpf_core::Error::Option`] for a penalty that is negative or not finite and for bad limits;
     /// those of [`Estimator::check`].
-    pub fn new(estimator: E, mut options: FitOptions) -> Result<Self> {
+    pub fn new(estimator: E, options: FitOptions) -> Result<Self> {
+        Self::of(Arc::new(estimator), options)
+    }
+
+    fn of(estimator: Arc<E>, mut options: FitOptions) -> Result<Self> {
         for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            let holds = value >= 0.0 && value.is_finite();
-            check_option(name, value, "finite and not negative", holds)?;
+            check_not_negative(name, value)?;
         }
         if let Some(CountPotential { smoothness }) = options.potential {
-            let holds = smoothness >= 0.0 && smoothness.is_finite();
-            check_option("smoothness", smoothness, "finite and not negative", holds)?;
+            check_not_negative("smoothness", smoothness)?;
             if options.mode == Mode::NodeWise {
                 return Err(Error::NotOffered {
                     method: "a K-pairwise model",
@@ -146,15 +149,29 @@ impl<E: Estimator> Fitter<E> {
     /// # Errors
     /// As [`Fitter::new`].
     pub fn with_options(&self, options: FitOptions) -> Result<Self> {
-        Self::new(self.estimator.clone(), options)
+        Self::of(self.estimator.clone(), options)
     }
 
     /// Returns a fitter whose penalties are on these couplings alone, and not on fields.
     pub(crate) fn with_penalties_on(&self, pairs: Vec<(usize, usize)>) -> Self {
-        let mut fitter = self.clone();
-        fitter.options.l2_on_fields = false;
-        fitter.penalised = Support::Edges(pairs);
-        fitter
+        Self {
+            estimator: self.estimator.clone(),
+            options: FitOptions {
+                l2_on_fields: false,
+                ..self.options.clone()
+            },
+            minimizer: self.minimizer.clone(),
+            penalised: Support::Edges(pairs),
+        }
+    }
+
+    pub(crate) fn any(&self) -> AnyFitter<'_> {
+        AnyFitter {
+            estimator: &*self.estimator,
+            options: &self.options,
+            minimizer: &self.minimizer,
+            penalised: &self.penalised,
+        }
     }
 
     /// Fits the model to [`Samples`](crate::Samples) or to a [`Stream`](crate::Stream).
@@ -183,15 +200,29 @@ impl<E: Estimator> Fitter<E> {
         data: impl Into<Data<'a>>,
         mut observer: impl FnMut(&FitProgress<'_>) + Send,
     ) -> Result<Fit> {
-        self.fit_masked(data.into(), None, &mut observer)
+        self.any().fit(data.into(), None, &mut observer)
     }
+}
 
+/// Called after every step of a fit.
+pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&FitProgress<'_>) + Send);
+
+/// A [`Fitter`] of any estimator: fits are compiled once for all of them.
+#[derive(Clone, Copy)]
+pub(crate) struct AnyFitter<'a> {
+    estimator: &'a dyn Estimator,
+    options: &'a FitOptions,
+    minimizer: &'a Minimizer,
+    penalised: &'a Support,
+}
+
+impl AnyFitter<'_> {
     /// Fits without the masked flips.
-    pub(crate) fn fit_masked(
-        &self,
+    pub(crate) fn fit(
+        self,
         data: Data<'_>,
         masked: Option<Masked>,
-        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
+        observer: Observer<'_>,
     ) -> Result<Fit> {
         let problem = Problem::new(self, data, masked)?;
         if !problem.has_free_parameters() {
@@ -210,7 +241,7 @@ impl<E: Estimator> Fitter<E> {
     }
 
     /// Refuses what needs all samples at once.
-    fn check_streamed(&self) -> Result<()> {
+    fn check_streamed(self) -> Result<()> {
         let refused = if self.options.mode == Mode::NodeWise {
             Some("a node-wise fit")
         } else if self.estimator.neighbourhood() != Neighbourhood::SingleFlips {

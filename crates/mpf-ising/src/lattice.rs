@@ -119,14 +119,8 @@ impl Lattice {
     /// [`mpf_core::Error::Option`] for a variance that is negative or not finite;
     /// [`Error::OutOfMemory`].
     pub fn spin_glass<R: Rng + ?Sized>(&self, variance: f64, rng: &mut R) -> Result<Couplings> {
-        let normal = Some(variance)
-            .filter(|v| v.is_finite() && *v >= 0.0)
-            .and_then(|v| Normal::new(0.0, v.sqrt()).ok())
-            .ok_or(mpf_core::Error::Option {
-                name: "variance",
-                value: variance,
-                requirement: "finite and not negative",
-            })?;
+        mpf_core::check_not_negative("variance", variance)?;
+        let normal = Normal::new(0.0, variance.sqrt()).expect("a finite deviation");
         let mut j = square(self.n_units())?;
         for (a, b) in self.edges() {
             let value = normal.sample(rng);

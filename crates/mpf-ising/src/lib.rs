@@ -63,7 +63,7 @@ mod support;
 mod warning;
 
 // Data.
-pub use bits::{Entry, Samples, States, flip_bit, for_each_set_bit, get_bit};
+pub use bits::{Entry, Samples, States, flip_bit, for_each_set_bit, get_bit, n_active};
 
 // Data that are not held in memory.
 pub use stream::{Data, RowSource, Stream, serve};

@@ -9,7 +9,7 @@
 //! has it, and then V(0), …, V(d) if there is a V.
 
 use crate::couplings::n_packed;
-use mpf_core::{EnergyModel, LocalModel};
+use mpf_core::{At, EnergyModel, LocalModel};
 
 /// E = xᵀJx + V(n) with J and V as parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,35 +127,17 @@ impl LocalModel for LocalIsing {
         }
     }
 
-    fn site_differences(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
-        let n = surroundings[2 * self.n_units] as usize;
-        let (sign, after) = if x[site] == 1 {
-            (-1.0, n - 1)
-        } else {
-            (1.0, n + 1)
-        };
-        let own = usize::from(x[site]);
-        let step = self.potential(theta, after) - self.potential(theta, n);
+    fn site_differences(&self, at: At<'_>, site: usize, differences: &mut [f64]) {
+        let n = at.surroundings[2 * self.n_units] as usize;
+        let own = usize::from(at.x[site]);
+        let (sign, after) = [(1.0, n + 1), (-1.0, n.saturating_sub(1))][own];
+        let step = self.potential(at.theta, after) - self.potential(at.theta, n);
         differences[own] = 0.0;
-        differences[1 - own] = sign * surroundings[site] + step;
+        differences[1 - own] = sign * at.surroundings[site] + step;
     }
 
-    fn add_gradient(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        let numbers = &surroundings[self.n_units..2 * self.n_units];
+    fn add_gradient(&self, at: At<'_>, weights: &[f64], grad: &mut [f64]) {
+        let numbers = &at.surroundings[self.n_units..2 * self.n_units];
         // Weights of own states are 0: what is left of each pair is σ times the weight of the flip.
         let weights = weights.as_chunks::<2>().0;
         let (mut up, mut down) = (0.0, 0.0);
@@ -164,7 +146,7 @@ impl LocalModel for LocalIsing {
             up += to_one;
         }
         if self.has_potential {
-            let n = surroundings[2 * self.n_units] as usize;
+            let n = at.surroundings[2 * self.n_units] as usize;
             let v = &mut grad[n_packed(self.n_units)..];
             v[n] -= up + down;
             // Nothing goes up from all active, or down from none.
@@ -182,7 +164,7 @@ impl LocalModel for LocalIsing {
             let own = weights[i][1] - weights[i][0];
             row[0] += own;
             let others = row[1..].iter_mut();
-            if x[i] == 1 {
+            if at.x[i] == 1 {
                 for ((g, x), [to_zero, to_one]) in
                     others.zip(&numbers[i + 1..]).zip(&weights[i + 1..])
                 {
@@ -193,35 +175,6 @@ impl LocalModel for LocalIsing {
                     *g += 2.0 * own * x;
                 }
             }
-        }
-    }
-
-    fn add_site_gradient(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        // Of one unit: all others have weight 0.
-        let d = self.n_units;
-        let own = weights[1] - weights[0];
-        let mut at = site;
-        for (i, &on) in x[..site].iter().enumerate() {
-            grad[at] += 2.0 * own * f64::from(on);
-            at += d - i - 1;
-        }
-        grad[at] += own;
-        for (g, &on) in grad[at + 1..].iter_mut().zip(&x[site + 1..]) {
-            *g += 2.0 * own * f64::from(on);
-        }
-        if self.has_potential {
-            let n = surroundings[2 * d] as usize;
-            let after = if x[site] == 1 { n - 1 } else { n + 1 };
-            grad[n_packed(d) + after] += weights[0] + weights[1];
-            grad[n_packed(d) + n] -= weights[0] + weights[1];
         }
     }
 }

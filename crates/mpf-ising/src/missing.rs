@@ -41,7 +41,7 @@
 mod completions;
 
 use crate::Result;
-use crate::bits::{Samples, States, flip_bit, get_bit, negligible};
+use crate::bits::{Samples, States, flip_bit, get_bit, n_active, negligible};
 use crate::couplings::Couplings;
 use crate::error::{Error, check_units};
 use crate::fit::{Fit, Fitter, Masked};
@@ -177,12 +177,12 @@ impl Incomplete {
 
     /// Returns the share of unknown entries, not weighted.
     pub fn unknown_fraction(&self) -> f64 {
-        let set: usize = self.unknown.rows().map(count).sum();
+        let set: usize = self.unknown.rows().map(n_active).sum();
         set as f64 / (self.values.n_samples() * self.values.n_units()) as f64
     }
 
     fn is_complete(&self) -> bool {
-        self.unknown.rows().all(|row| count(row) == 0)
+        self.unknown.rows().all(|row| n_active(row) == 0)
     }
 
     fn weight(&self, sample: usize) -> f64 {
@@ -230,10 +230,6 @@ impl Incomplete {
             weights: Some(weights),
         })
     }
-}
-
-fn count(row: &[u64]) -> usize {
-    row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
 impl<E: MarginEstimator> Fitter<E> {
@@ -319,7 +315,9 @@ impl<E: MarginEstimator> Fitter<E> {
             means,
         };
         Ok(IncompleteFit {
-            fit: self.fit_masked((&samples).into(), Some(masked), &mut |_| {})?,
+            fit: self
+                .any()
+                .fit((&samples).into(), Some(masked), &mut |_| {})?,
             rounds: 0,
             settled: true,
             // Rounding must not make it negative.

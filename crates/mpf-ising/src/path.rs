@@ -46,7 +46,7 @@ use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
 use crate::stream::{Data, Stream};
 use crate::support::{Support, pairs};
-use mpf_core::{StopReason, check_option};
+use mpf_core::{StopReason, check_not_negative, check_option};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use walker::{Held, PathState, Walker, independent};
@@ -164,8 +164,7 @@ impl PenaltyPath {
         let patience = options.patience;
         check_option("patience", patience as f64, "at least 1", patience > 0)?;
         for &lambda in options.lambdas.iter().flatten() {
-            let holds = lambda >= 0.0 && lambda.is_finite();
-            check_option("lambdas", lambda, "finite and not negative", holds)?;
+            check_not_negative("lambdas", lambda)?;
         }
         let smallest = options.smallest;
         let holds = smallest > 0.0 && smallest < 1.0;
@@ -270,7 +269,7 @@ impl PenaltyPath {
         &self,
         fitter: &Fitter<E>,
         states: &States,
-        observer: impl FnMut(&PathProgress),
+        mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let options = &self.options;
         let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
@@ -282,12 +281,8 @@ impl PenaltyPath {
             ))
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        self.validate(
-            fitter,
-            Held::Samples(Samples::new(states)?),
-            parts,
-            observer,
-        )
+        let all = Held::Samples(Samples::new(states)?);
+        self.validate(fitter, all, parts, &mut observer)
     }
 
     /// As [`PenaltyPath::cross_validate`], over samples that are read as they are needed. Folds are
@@ -299,7 +294,7 @@ impl PenaltyPath {
         &self,
         fitter: &Fitter<E>,
         stream: &Stream,
-        observer: impl FnMut(&PathProgress),
+        mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let (n_samples, n_folds) = (stream.n_rows(), self.options.n_folds);
         if n_folds < 2 || n_samples < n_folds {
@@ -310,7 +305,7 @@ impl PenaltyPath {
             Ok((Held::Stream(training), Held::Stream(held_out)))
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        self.validate(fitter, Held::Stream(stream.clone()), parts, observer)
+        self.validate(fitter, Held::Stream(stream.clone()), parts, &mut observer)
     }
 
     /// Validates on data to train on, and their held-out samples, of every fold.
@@ -319,7 +314,7 @@ impl PenaltyPath {
         fitter: &Fitter<E>,
         held: Held,
         parts: Vec<(Held, Held)>,
-        mut observer: impl FnMut(&PathProgress),
+        observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let options = &self.options;
         let checkpoint = &fitter.options().minimizer.checkpoint;

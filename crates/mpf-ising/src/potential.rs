@@ -32,6 +32,7 @@
 //! are not free, V keeps the part that they cannot take.)
 
 use crate::Result;
+use crate::bits::n_active;
 use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::stream::Data;
@@ -68,7 +69,7 @@ impl CountKnots {
         match data {
             Data::Samples(samples) => {
                 for (m, row) in samples.states().rows().enumerate() {
-                    shares[count(row)] += samples.weight(m) / samples.total_weight();
+                    shares[n_active(row)] += samples.weight(m) / samples.total_weight();
                 }
             }
             Data::Stream(stream) => {
@@ -315,10 +316,6 @@ impl CountKnots {
             }
         }
     }
-}
-
-fn count(row: &[u64]) -> usize {
-    row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
 /// Samples that determine P(n).

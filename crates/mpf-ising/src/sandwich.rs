@@ -115,15 +115,15 @@ impl ErrorBars {
     }
 
     /// Makes the standard errors of these couplings +∞.
-    fn mark(&mut self, pairs: impl IntoIterator<Item = (usize, usize)>) {
+    pub fn mark(&mut self, pairs: impl IntoIterator<Item = (usize, usize)>) {
         for (i, j) in pairs {
             self.couplings[i][j] = f64::INFINITY;
             self.couplings[j][i] = f64::INFINITY;
         }
     }
 
-    /// Returns the roots of the variances of h, of J_ii and of the K of `pairs`.
-    pub(crate) fn from_variances(
+    /// Returns the roots of the variances of h, of J_ii and of the K of `pairs`; NaN for other pairs.
+    pub fn from_variances(
         fields: &[f64],
         biases: &[f64],
         pairs: &[(usize, usize)],
@@ -162,7 +162,7 @@ impl<E: MarginEstimator> Fitter<E> {
         block_length: usize,
     ) -> Result<ErrorBars> {
         let n_blocks = n_blocks(states.n_samples(), block_length)?;
-        let (model, inverse) = self.scores(self.options(), couplings, states, |_, _| true)?;
+        let (model, inverse) = self.scores(self.options(), couplings, states, &|_, _| true)?;
         model.error_bars(&inverse, n_blocks)
     }
 
@@ -193,7 +193,7 @@ impl<E: MarginEstimator> Fitter<E> {
             ..self.options().clone()
         };
         // What is refused is refused before the work.
-        self.model(&plain, couplings, states, |_, _| true)?;
+        self.model(&plain, couplings, states, &|_, _| true)?;
         self.bars_without_penalty(couplings, &samples, |found| {
             self.bars_near(&plain, found, states, n_blocks)
         })
@@ -210,7 +210,7 @@ impl<E: MarginEstimator> Fitter<E> {
         let is_free = |i, j| found.undetermined.binary_search(&(i, j)).is_err();
         let mut at = found.couplings.clone();
         for _ in 0..MOST_NEWTON_STEPS {
-            let (model, inverse) = self.scores(plain, &at, states, is_free)?;
+            let (model, inverse) = self.scores(plain, &at, states, &is_free)?;
             let step = model.newton_step(&inverse)?;
             at = Couplings::from_spins(&step.to)?;
             if !step.is_last {
@@ -226,7 +226,7 @@ impl<E: MarginEstimator> Fitter<E> {
             bars.corrected = Some(at);
             return Ok(bars);
         }
-        let (model, _) = self.scores(plain, &at, states, is_free)?;
+        let (model, _) = self.scores(plain, &at, states, &is_free)?;
         let (i, j) = model.largest();
         Err(Error::Undetermined { i, j })
     }
@@ -237,7 +237,7 @@ impl<E: MarginEstimator> Fitter<E> {
         options: &FitOptions,
         couplings: &Couplings,
         states: &'a States,
-        is_free: impl Fn(usize, usize) -> bool,
+        is_free: &dyn Fn(usize, usize) -> bool,
     ) -> Result<Scores<'a>> {
         let estimator = self.estimator();
         if estimator.neighbourhood() != Neighbourhood::SingleFlips {
@@ -268,7 +268,7 @@ impl<E: MarginEstimator> Fitter<E> {
         options: &FitOptions,
         couplings: &Couplings,
         states: &'a States,
-        is_free: impl Fn(usize, usize) -> bool,
+        is_free: &dyn Fn(usize, usize) -> bool,
     ) -> Result<(Scores<'a>, Inverse)> {
         let model = self.model(options, couplings, states, is_free)?;
         let hessians = model.row_hessians(options)?;

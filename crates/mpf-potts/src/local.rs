@@ -11,7 +11,7 @@
 use crate::Potts;
 use crate::kernel::pair_index;
 use crate::model::pairs;
-use mpf_core::LocalModel;
+use mpf_core::{At, LocalModel};
 
 impl LocalModel for Potts {
     fn n_sites(&self) -> usize {
@@ -71,53 +71,40 @@ impl LocalModel for Potts {
         }
     }
 
-    fn site_differences(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
-        let u = &surroundings[site * self.n_states()..][..self.n_states()];
+    fn site_differences(&self, at: At<'_>, site: usize, differences: &mut [f64]) {
+        let u = &at.surroundings[site * self.n_states()..][..self.n_states()];
         // A site without a state has no terms in E(x).
-        let own = u.get(usize::from(x[site])).copied().unwrap_or(0.0);
+        let own = u.get(usize::from(at.x[site])).copied().unwrap_or(0.0);
         for (difference, u) in differences.iter_mut().zip(u) {
             *difference = own - u;
         }
     }
 
-    fn add_site_gradient(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        _: &[f64],
-        site: usize,
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
+    fn add_gradient(&self, at: At<'_>, weights: &[f64], grad: &mut [f64]) {
         let (n, q) = (self.n_sites(), self.n_states());
-        let own = usize::from(x[site]);
-        let sum: f64 = weights.iter().sum();
-        let mut add = |first: usize, step: usize| {
-            for (a, weight) in weights.iter().enumerate() {
-                grad[first + a * step] -= weight;
-            }
-            if own < q {
-                grad[first + own * step] += sum;
-            }
-        };
-        add(site * q, 1);
-        for (j, &b) in x.iter().enumerate() {
-            let b = usize::from(b);
-            if j == site || b >= q {
-                continue;
-            }
-            let block = n * q + pair_index(n, site, j) * q * q;
-            if site < j {
-                add(block + b, q);
-            } else {
-                add(block + b * q, 1);
+        for (site, weights) in weights.chunks_exact(q).enumerate() {
+            let own = usize::from(at.x[site]);
+            let sum: f64 = weights.iter().sum();
+            let mut add = |first: usize, step: usize| {
+                for (a, weight) in weights.iter().enumerate() {
+                    grad[first + a * step] -= weight;
+                }
+                if own < q {
+                    grad[first + own * step] += sum;
+                }
+            };
+            add(site * q, 1);
+            for (j, &b) in at.x.iter().enumerate() {
+                let b = usize::from(b);
+                if j == site || b >= q {
+                    continue;
+                }
+                let block = n * q + pair_index(n, site, j) * q * q;
+                if site < j {
+                    add(block + b, q);
+                } else {
+                    add(block + b * q, 1);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@
 mod checkpoint;
 pub mod files;
 pub mod interrupt;
+pub mod npy;
 pub mod plot;
 pub mod progress;
 pub mod report;

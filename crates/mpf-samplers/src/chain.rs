@@ -195,7 +195,7 @@ impl ChainRunner {
             .iter_mut()
             .map(|rng| sampler.random_start(rng))
             .collect::<Result<Vec<_>>>()?;
-        self.run_chains(sampler, starts, generators, progress)
+        self.run_chains(sampler, starts, generators, &progress)
     }
 
     /// Runs all chains from the given states, one each.
@@ -215,7 +215,7 @@ impl ChainRunner {
             return Err(Error::ForeignStart { chain });
         }
         let generators = streams(self.options.seed, self.options.n_chains);
-        self.run_chains(sampler, starts, generators, progress)
+        self.run_chains(sampler, starts, generators, &progress)
     }
 
     /// Resumes the chains of the checkpoint, or starts new ones, and runs them to the end.
@@ -224,7 +224,7 @@ impl ChainRunner {
         sampler: &S,
         starts: Vec<S::State>,
         generators: Vec<Xoshiro256PlusPlus>,
-        progress: impl Fn(&ChainProgress) + Sync,
+        progress: &(dyn Fn(&ChainProgress) + Sync),
     ) -> Result<Run<S::Draws, S::Info>> {
         let ChainOptions {
             checkpoint,
@@ -257,7 +257,7 @@ impl ChainRunner {
         let total = self.total_steps();
         let piece = total.div_ceil(if checkpoint.is_on() { 100 } else { 1 });
         while chains.iter().any(|chain| chain.steps < total) && !cancel.is_cancelled() {
-            self.advance(sampler, &mut chains, piece, &progress);
+            self.advance(sampler, &mut chains, piece, progress);
             checkpoint.offer(|| &chains);
         }
         if checkpoint.is_on() {
@@ -301,7 +301,7 @@ impl ChainRunner {
         sampler: &S,
         chains: &mut [ChainOf<S>],
         steps: usize,
-        progress: &(impl Fn(&ChainProgress) + Sync),
+        progress: &(dyn Fn(&ChainProgress) + Sync),
     ) {
         let ChainOptions {
             burn_in,

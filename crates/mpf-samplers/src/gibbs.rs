@@ -27,8 +27,8 @@ use crate::error::check_magnitude;
 use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
 use layout::{Layout, LayoutKind, probability};
-use mpf_core::check_option;
-use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit};
+use mpf_core::check_not_negative;
+use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit, n_active};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
@@ -143,13 +143,7 @@ impl Gibbs {
     }
 
     fn with_layout(couplings: &Couplings, scan: Scan, beta: f64, kind: LayoutKind) -> Result<Self> {
-        let holds = beta.is_finite() && beta >= 0.0;
-        check_option(
-            "inverse_temperature",
-            beta,
-            "finite and not negative",
-            holds,
-        )?;
+        check_not_negative("inverse_temperature", beta)?;
         check_magnitude(couplings, beta)?;
         let biases = couplings.as_array().diag().to_vec();
         let potential = couplings.potential().unwrap_or(&[]).to_vec();
@@ -302,10 +296,6 @@ impl Gibbs {
         });
         flips
     }
-}
-
-fn n_active(row: &[u64]) -> usize {
-    row.iter().map(|w| w.count_ones() as usize).sum()
 }
 
 const FOREIGN_STATE: &str = "this state was made by another model's sampler";

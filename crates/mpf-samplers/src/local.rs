@@ -43,7 +43,7 @@ use crate::Result;
 use crate::error::check_finite;
 use crate::gibbs::FlipCount;
 use crate::sampler::{ChainSampler, Heated, Sampler};
-use mpf_core::{LocalModel, check_count, check_option};
+use mpf_core::{At, LocalModel, check_count, check_not_negative};
 use mpf_ising::{States, get_bit};
 use ndarray::{Array2, ArrayView1};
 use rand::{Rng, RngExt};
@@ -85,13 +85,7 @@ impl<'a, M: LocalModel> LocalGibbs<'a, M> {
     pub fn new(model: &'a M, theta: &[f64], beta: f64) -> Result<Self> {
         check_count("parameters", model.n_params(), theta.len())?;
         check_finite("parameters", theta)?;
-        let holds = beta >= 0.0 && beta.is_finite();
-        check_option(
-            "inverse_temperature",
-            beta,
-            "finite and not negative",
-            holds,
-        )?;
+        check_not_negative("inverse_temperature", beta)?;
         let mut theta = theta.to_vec();
         model.prepare(&mut theta);
         Ok(Self {
@@ -171,8 +165,12 @@ impl<M: LocalModel> Sampler for LocalGibbs<'_, M> {
         let differences = &mut buffer[..self.model.n_states()];
         let mut changes = 0;
         for site in 0..sites.len() {
-            self.model
-                .site_differences(&self.theta, sites, surroundings, site, differences);
+            let at = At {
+                theta: &self.theta,
+                x: sites,
+                surroundings,
+            };
+            self.model.site_differences(at, site, differences);
             let old = sites[site];
             let new = draw_site(self.inverse_temperature, differences, old, rng.random());
             if new != old {

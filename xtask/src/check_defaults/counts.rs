@@ -10,7 +10,7 @@ use crate::Result;
 use crate::output::markdown_table;
 use mpf_baselines::{Recipe, block_length};
 use mpf_core::{Cancel, Checkpoint};
-use mpf_ising::{CountPotential, States, block_mean};
+use mpf_ising::{CountPotential, States, block_mean, n_active};
 use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, Gibbs};
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +40,7 @@ pub(super) fn table(
     args: &Args,
     sets: &[(String, States)],
     checkpoint: &Checkpoint,
-    cancel: &Cancel,
-) -> Result<Option<String>> {
+) -> Result<String> {
     let mut rows = Vec::new();
     for (name, states) in sets {
         let (n, d) = (states.n_samples(), states.n_units());
@@ -61,11 +60,9 @@ pub(super) fn table(
         let mut ising = None;
         for model in MODELS {
             let found = checkpoint.unit(format!("{name}: counts, {model}"), |_| {
-                find(model, &training, &test, args, cancel)
+                find(model, &training, &test, args, &checkpoint.cancel())
             })?;
-            if cancel.is_cancelled() {
-                return Ok(None);
-            }
+            checkpoint.check_cancelled()?;
             let unseen = (0..=d).filter(|&n| seen[n] == 0.0);
             let beside = ising.get_or_insert_with(|| (found.scores.clone(), found.error));
             let gains: Vec<f64> = found
@@ -110,7 +107,7 @@ pub(super) fn table(
         "P(n not seen)",
         "R-hat",
     ];
-    Ok(Some(markdown_table(&header, &rows)))
+    Ok(markdown_table(&header, &rows))
 }
 
 fn find(
@@ -157,8 +154,7 @@ fn find(
 fn shares(states: &States) -> Vec<f64> {
     let mut shares = vec![0.0; states.n_units() + 1];
     for row in states.rows() {
-        let n: u32 = row.iter().map(|word| word.count_ones()).sum();
-        shares[n as usize] += 1.0 / states.n_samples() as f64;
+        shares[n_active(row)] += 1.0 / states.n_samples() as f64;
     }
     shares
 }
@@ -167,10 +163,7 @@ fn shares(states: &States) -> Vec<f64> {
 fn errors(states: &States) -> Result<Vec<f64>> {
     let length = block_length(states)?;
     let error = |n: usize| -> Result<f64> {
-        let active = |row: &[u64]| row.iter().map(|word| word.count_ones()).sum::<u32>();
-        let is_there = states
-            .rows()
-            .map(|row| f64::from(active(row) as usize == n));
+        let is_there = states.rows().map(|row| f64::from(n_active(row) == n));
         Ok(block_mean(&is_there.collect::<Vec<f64>>(), length)?.standard_error)
     };
     (0..=MOST.min(states.n_units())).map(error).collect()

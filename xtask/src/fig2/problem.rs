@@ -12,7 +12,7 @@ use rand_distr::{Distribution, Normal};
 
 pub(super) struct Model<'a> {
     pub(super) args: &'a Args,
-    pub(super) cancel: &'a Cancel,
+    pub(super) cancel: Cancel,
     pub(super) seed: u64,
     pub(super) lattice: Lattice,
     pub(super) truth: Couplings,
@@ -25,8 +25,7 @@ pub(super) struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Returns `None` when cancelled.
-    pub(super) fn new(args: &'a Args, seed: u64, cancel: &'a Cancel) -> Result<Option<Self>> {
+    pub(super) fn new(args: &'a Args, seed: u64, cancel: Cancel) -> Result<Self> {
         let lattice = lattice(args)?;
         let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
         let bar = progress::spinner(&format!("model {seed}: samples and true correlations"));
@@ -47,7 +46,7 @@ impl<'a> Model<'a> {
                     })?;
                     let run = runner.run(&SwendsenWang::new(&truth)?)?;
                     if run.cancelled {
-                        return Ok(None);
+                        return Err(mpf_core::Error::Cancelled.into());
                     }
                     run.pooled()
                 }
@@ -60,13 +59,11 @@ impl<'a> Model<'a> {
             draws: 10 * args.correlation_draws,
             ..args.effort_at_the_end()
         };
-        let Some(known) = PairMeans::of(&truth, &lattice, long, measuring, cancel)? else {
-            return Ok(None);
-        };
+        let known = PairMeans::of(&truth, &lattice, long, measuring, &cancel)?;
         bar.finish_and_clear();
         let mut drawn = drawn.into_iter();
         let (states, samples) = drawn.next().ok_or("there is no sampler")?;
-        Ok(Some(Self {
+        Ok(Self {
             args,
             cancel,
             seed,
@@ -76,19 +73,14 @@ impl<'a> Model<'a> {
             states,
             samples,
             chain: drawn.next(),
-        }))
+        })
     }
 
-    /// Measures ε_corr. Returns `None` when cancelled.
-    pub(super) fn eps_corr(
-        &self,
-        couplings: &Couplings,
-        effort: Effort,
-    ) -> Result<Option<Estimate>> {
+    /// Measures ε_corr.
+    pub(super) fn eps_corr(&self, couplings: &Couplings, effort: Effort) -> Result<Estimate> {
         let seed = rng::next_seed(rng::next_seed(self.seed));
-        let means = PairMeans::of(couplings, &self.lattice, effort, seed, self.cancel)?;
-        let error = |found: &Array2<f64>| mean_square_spin_error(found, &self.pair_means);
-        Ok(means.map(|means| means.estimate(error)))
+        let means = PairMeans::of(couplings, &self.lattice, effort, seed, &self.cancel)?;
+        Ok(means.estimate(|found| mean_square_spin_error(found, &self.pair_means)))
     }
 
     pub(super) fn samples_of(&self, source: Source) -> &Samples {
@@ -140,22 +132,20 @@ pub(super) struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// Returns `None` when cancelled.
-    pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Option<Self>> {
+    pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Self> {
         let support = support(&model.lattice, free);
         let d = model.lattice.n_units();
         let start = match model.args.start {
             Start::Random => random_start(d, &support, model.seed)?,
             Start::Zero => Couplings::zeros(d)?,
         };
-        let at_start = model.eps_corr(&start, model.args.effort_on_the_way())?;
-        Ok(at_start.map(|start_eps_corr| Self {
+        Ok(Self {
+            start_eps_corr: model.eps_corr(&start, model.args.effort_on_the_way())?,
             model,
             free,
             support,
             start,
-            start_eps_corr,
-        }))
+        })
     }
 
     pub(super) fn cd_first_rate(&self) -> f64 {

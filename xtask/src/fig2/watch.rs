@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
             && last.iteration >= (before.iteration + 1).next_power_of_two()
         {
             let effort = self.problem.model.args.effort_on_the_way();
-            last.eps_corr = self.problem.model.eps_corr(latest, effort).unwrap_or(None);
+            last.eps_corr = self.problem.model.eps_corr(latest, effort).ok();
         }
     }
 
@@ -133,14 +133,13 @@ impl<'a> Watch<'a> {
         let eps_j = couplings.mean_square_error(&self.problem.model.truth);
         let diagonal = diagonal_error(&couplings, &self.problem.model.truth);
         let effort = self.problem.model.args.effort_at_the_end();
-        let eps_corr = self
-            .problem
-            .model
-            .eps_corr(&couplings, effort)
-            .unwrap_or_else(|error| {
-                warnings.push(format!("no correlations: {error}"));
-                None
-            });
+        let eps_corr = self.problem.model.eps_corr(&couplings, effort);
+        if let Err(error) = &eps_corr
+            && !self.problem.model.cancel.is_cancelled()
+        {
+            warnings.push(format!("no correlations: {error}"));
+        }
+        let eps_corr = eps_corr.ok();
         let mut trace = self.seen.trace;
         if last.iteration == end.iteration {
             trace.pop();

@@ -1,16 +1,16 @@
-//! `filters.npz`: the filters of both methods, and the whitening that they work on.
+//! The folder `filters`: the filters of both methods, and the whitening that they work on.
 
 use super::results::{Pair, Results};
 use crate::Result;
 use mpf_ica::{Filters, Whitening};
 use ndarray::{Array2, ArrayD, arr0};
-use ndarray_npy::WriteNpyExt;
-use std::io::Cursor;
-use zip::CompressionMethod;
-use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// Returns the archive; every array is described in `docs/results.md`.
-pub(super) fn npz(size: usize, results: &Results, pair: &Pair) -> Result<Vec<u8>> {
+/// Returns every array with its name; `docs/results.md` describes them.
+pub(super) fn arrays(
+    size: usize,
+    results: &Results,
+    pair: &Pair,
+) -> Result<Vec<(String, ArrayD<f64>)>> {
     let mut arrays = vec![("patch_size".to_owned(), arr0(size as f64).into_dyn())];
     // The names of the whitening that the filters work on, and of one before it.
     let prefixes = ["", "first_"];
@@ -42,7 +42,7 @@ pub(super) fn npz(size: usize, results: &Results, pair: &Pair) -> Result<Vec<u8>
             arrays.push((format!("{method}_{name}"), array));
         }
     }
-    archive(&arrays)
+    Ok(arrays)
 }
 
 /// Returns J T, a filter of pixels per row, and its inverse, a patch per column.
@@ -56,41 +56,27 @@ fn in_pixels(filters: &Filters, whitenings: &[Whitening]) -> Result<(Array2<f64>
     Ok((pixel_filters, basis))
 }
 
-fn archive(arrays: &[(String, ArrayD<f64>)]) -> Result<Vec<u8>> {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    // Stored, as numpy.savez does; without a time, so that equal results are equal files.
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
-    for (name, array) in arrays {
-        zip.start_file(format!("{name}.npy"), options)?;
-        array.write_npy(&mut zip)?;
-    }
-    Ok(zip.finish()?.into_inner())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::small;
     use super::super::{Args, compute};
     use super::*;
-    use mpf_core::{Cancel, Checkpoint};
+    use mpf_core::Checkpoint;
     use ndarray::{Ix1, Ix2, s};
-    use ndarray_npy::ReadNpyExt;
-    use zip::ZipArchive;
 
     #[test]
-    fn the_archive_holds_what_turns_patches_into_responses_and_back() {
+    fn the_arrays_are_what_turns_patches_into_responses_and_back() {
         for normalise in [false, true] {
             let args = Args {
                 normalise,
                 seeds: 1,
                 ..small()
             };
-            let (results, pair) = compute(&args, &Checkpoint::default(), &Cancel::new()).unwrap();
-            let bytes = npz(args.size, &results, &pair).unwrap();
-            let mut zip = ZipArchive::new(Cursor::new(bytes)).unwrap();
-            let mut read = |name: &str| {
-                let file = zip.by_name(&format!("{name}.npy")).unwrap();
-                ArrayD::<f64>::read_npy(file).unwrap()
+            let (results, pair) = compute(&args, &Checkpoint::default()).unwrap();
+            let arrays = arrays(args.size, &results, &pair).unwrap();
+            let read = |name: &str| {
+                let mut named = arrays.iter().filter(|(n, _)| n == name);
+                named.next().unwrap().1.clone()
             };
             assert_eq!(read("patch_size").sum(), 4.0);
             assert_eq!(
@@ -98,7 +84,7 @@ mod tests {
                 results.log_likelihood.ml.unwrap()
             );
             assert_eq!(read("mpf_log_likelihood").sum(), results.log_likelihood.mpf);
-            let mut matrix = |name: &str| read(name).into_dimensionality::<Ix2>().unwrap();
+            let matrix = |name: &str| read(name).into_dimensionality::<Ix2>().unwrap();
             assert_eq!(matrix("ml_filters"), pair.ml.as_ref().unwrap().as_array());
             let filters = matrix("mpf_filters");
             assert_eq!(filters, pair.mpf.as_array());

@@ -109,7 +109,7 @@ pub(super) struct Seed {
     pub(super) ml_seconds: Option<f64>,
 }
 
-/// The filters of both methods, for the pictures and `filters.npz`.
+/// The filters of both methods, for the pictures and the folder `filters`.
 pub(super) struct Pair {
     pub(super) mpf: Filters,
     pub(super) ml: Option<Filters>,

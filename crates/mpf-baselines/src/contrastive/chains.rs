@@ -7,7 +7,7 @@ use crate::Result;
 use crate::error::Error;
 use mpf_core::rng::substream;
 use mpf_core::{Cancel, TracePoint};
-use mpf_ising::{Samples, States};
+use mpf_ising::{Samples, States, n_active};
 use mpf_samplers::{Gibbs, Sampler};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -33,8 +33,7 @@ const RARE: f64 = 1e-3;
 fn counts(states: &States, weight: impl Fn(usize) -> f64) -> Vec<f64> {
     let mut counts = vec![0.0; states.n_units() + 1];
     for (m, row) in states.rows().enumerate() {
-        let n_active = row.iter().map(|w| w.count_ones() as usize).sum::<usize>();
-        counts[n_active] += weight(m);
+        counts[n_active(row)] += weight(m);
     }
     counts
 }
@@ -49,15 +48,6 @@ impl Moments {
                 samples.weight(m) / samples.total_weight()
             }),
             weight: 1.0,
-        }
-    }
-
-    fn none(n_units: usize, n_pairs: usize) -> Self {
-        Self {
-            units: vec![0.0; n_units],
-            pairs: vec![0.0; n_pairs],
-            counts: vec![0.0; n_units + 1],
-            weight: 0.0,
         }
     }
 
@@ -97,14 +87,14 @@ impl Moments {
     }
 
     fn add(&mut self, other: &Self) {
-        for (sum, part) in self.units.iter_mut().zip(&other.units) {
-            *sum += part;
-        }
-        for (sum, part) in self.pairs.iter_mut().zip(&other.pairs) {
-            *sum += part;
-        }
-        for (sum, part) in self.counts.iter_mut().zip(&other.counts) {
-            *sum += part;
+        for (sums, parts) in [
+            (&mut self.units, &other.units),
+            (&mut self.pairs, &other.pairs),
+            (&mut self.counts, &other.counts),
+        ] {
+            sums.iter_mut()
+                .zip(parts)
+                .for_each(|(sum, part)| *sum += part);
         }
         self.weight += other.weight;
     }
@@ -112,10 +102,8 @@ impl Moments {
     /// Our means minus those of `other`.
     fn minus(mut self, other: &Self) -> Self {
         let (w, v) = (self.weight, other.weight);
-        for (mean, other) in self.units.iter_mut().zip(&other.units) {
-            *mean = *mean / w - other / v;
-        }
-        for (mean, other) in self.pairs.iter_mut().zip(&other.pairs) {
+        let means = self.units.iter_mut().chain(&mut self.pairs);
+        for (mean, other) in means.zip(other.units.iter().chain(&other.pairs)) {
             *mean = *mean / w - other / v;
         }
         for (share, other) in self.counts.iter_mut().zip(&other.counts) {
@@ -314,21 +302,23 @@ impl<'a> Chains<'a> {
             }
             return None;
         }
-        let none = || Moments::none(self.samples.n_units(), pairs.len());
-        let (mut chains, mut batch_data) = (none(), none());
-        for run in &runs {
-            chains.add(&run.chains);
-            if let Some(data) = &run.data {
-                batch_data.add(data);
-            }
-        }
+        let sum = |part: fn(&ChunkRun) -> Option<&Moments>| {
+            let mut parts = runs.iter().filter_map(part);
+            let first = parts.next()?.clone();
+            Some(parts.fold(first, |mut sum, part| {
+                sum.add(part);
+                sum
+            }))
+        };
+        let chains = sum(|run| Some(&run.chains))?;
+        let batch_data = sum(|run| run.data.as_ref());
         if let Some((states, _)) = &mut self.persistent {
             *states = States::new(states.n_units()).expect("samples have units");
             for run in &runs {
                 states.append(&run.states);
             }
         }
-        Some(chains.minus(data.unwrap_or(&batch_data)))
+        Some(chains.minus(data.or(batch_data.as_ref())?))
     }
 
     fn run_chunk<R: Rng + ?Sized>(

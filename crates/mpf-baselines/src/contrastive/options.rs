@@ -1,7 +1,7 @@
 //! Options of contrastive divergence, and what is refused.
 
 use crate::Result;
-use mpf_core::{Cancel, Checkpoint, check_option};
+use mpf_core::{Cancel, Checkpoint, check_not_negative, check_option};
 use mpf_ising::{Biases, Couplings, Support};
 
 /// η_t, linear in t from the first update to the last. Both must be positive and finite.
@@ -110,8 +110,7 @@ impl ContrastiveOptions {
             check_option(name, rate, "positive and finite", holds)?;
         }
         for (name, lambda) in [("l1", self.l1), ("l2", self.l2)] {
-            let holds = lambda >= 0.0 && lambda.is_finite();
-            check_option(name, lambda, "finite and not negative", holds)?;
+            check_not_negative(name, lambda)?;
         }
         let limit = self.max_seconds;
         let requirement = "a number that is not negative";

@@ -18,12 +18,11 @@ use crate::recipe::{HeldOut, score_held_out};
 use mpf_core::rng::substream;
 use mpf_core::{
     Checkpoint, EnergyModel, LocalFitOptions, LocalFitter, LocalLoss, LocalModel, MinimizerOptions,
-    SiteData, StopReason, Stopwatch, TracePoint, check_option,
+    Minimum, SiteData, StopReason, Stopwatch, TracePoint, check_option,
 };
 use mpf_ising::{Samples, States};
 use mpf_samplers::AnnealedOptions;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How a machine is trained.
@@ -206,19 +205,6 @@ fn large_weight(rbm: &Rbm, theta: &[f64]) -> Option<MachineWarning> {
     })
 }
 
-/// What one start led to.
-#[derive(Clone, Serialize, Deserialize)]
-struct Reached {
-    theta: Vec<f64>,
-    value: f64,
-    residual: f64,
-    stop: StopReason,
-    iterations: usize,
-    evaluations: usize,
-    seconds: f64,
-    trace: Vec<TracePoint>,
-}
-
 impl MachineOptions {
     /// Fits a machine. A checkpoint keeps finished starts, and the iterations or updates of the one
     /// under way.
@@ -251,7 +237,7 @@ impl MachineOptions {
         let data = site_data(samples)?;
         let l2 = self.l2.unwrap_or(1.0 / samples.n_effective());
         let biases = independent(samples)?.couplings.as_array().diag().to_vec();
-        let mut all: Vec<(usize, Reached)> = Vec::new();
+        let mut all: Vec<(usize, Minimum)> = Vec::new();
         for at in starts {
             // A start that the time limit leaves no time for is left out, but for the first.
             if !all.is_empty() && self.minimizer.cancel.is_cancelled() {
@@ -259,20 +245,14 @@ impl MachineOptions {
             }
             let start = rbm.start(&biases, substream(self.seed, at as u64).next_u64());
             let reached = checkpoint.unit(format!("start {at}"), |entry| {
-                self.fit_one(
-                    &rbm,
-                    &data,
-                    start,
-                    l2,
-                    entry,
-                    &mut |iteration, objective| {
-                        observer(MachineProgress {
-                            start: at,
-                            iteration,
-                            objective,
-                        });
-                    },
-                )
+                let mut step = |iteration, objective| {
+                    observer(MachineProgress {
+                        start: at,
+                        iteration,
+                        objective,
+                    });
+                };
+                self.fit_one(&rbm, &data, start, l2, entry, &mut step)
             })?;
             all.push((at, reached));
         }
@@ -301,7 +281,7 @@ impl MachineOptions {
         if !is_done {
             warnings.push(MachineWarning::NotConverged {
                 stop: reached.stop,
-                residual: reached.residual,
+                residual: reached.kkt_residual,
             });
         }
         Ok(MachineFit {
@@ -309,7 +289,7 @@ impl MachineOptions {
             l2,
             stop: reached.stop,
             value: is_objective.then_some(reached.value),
-            kkt_residual: is_objective.then_some(reached.residual),
+            kkt_residual: is_objective.then_some(reached.kkt_residual),
             iterations: reached.iterations,
             evaluations,
             seconds,
@@ -328,7 +308,7 @@ impl MachineOptions {
         l2: f64,
         checkpoint: &Checkpoint,
         observer: &mut dyn FnMut(usize, Option<(f64, f64)>),
-    ) -> Result<Reached> {
+    ) -> Result<Minimum> {
         let penalised = rbm.penalised();
         let Some(loss) = self.trainer.loss() else {
             let clock = Stopwatch::start();
@@ -344,13 +324,14 @@ impl MachineOptions {
                 ..Default::default()
             };
             let found = local_contrastive(rbm, data, &start, &options, |n| observer(n, None))?;
-            return Ok(Reached {
+            return Ok(Minimum {
                 theta: found.theta,
                 value: 0.0,
-                residual: 0.0,
+                kkt_residual: 0.0,
                 stop: found.stop,
                 iterations: found.updates,
                 evaluations: found.updates,
+                rough_evaluations: 0,
                 seconds: clock.seconds(),
                 trace: Vec::new(),
             });
@@ -367,16 +348,7 @@ impl MachineOptions {
         let found = LocalFitter::new(rbm, options)?.fit_observed(data, |step| {
             observer(step.iteration, Some((step.value, step.gradient_norm)));
         })?;
-        Ok(Reached {
-            theta: found.theta,
-            value: found.value,
-            residual: found.kkt_residual,
-            stop: found.stop,
-            iterations: found.iterations,
-            evaluations: found.evaluations,
-            seconds: found.seconds,
-            trace: found.trace,
-        })
+        Ok(found)
     }
 
     /// Fits the first samples from the start that `fit` kept, and scores the machine on the last

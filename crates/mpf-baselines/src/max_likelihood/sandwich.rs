@@ -58,11 +58,9 @@ impl<'a> Statistics<'a> {
         let model: Array1<f64> = masks.iter().map(|&mask| moments[mask]).collect();
         let inverse = positive_definite_inverse(hessian.view()).map_err(|error| match error {
             mpf_core::Error::NotPositiveDefinite { pivot } => {
-                let n = self.units.len();
-                let (i, j) = match pivot < n {
-                    true => (self.units[pivot], self.units[pivot]),
-                    false => self.pairs[pivot - n],
-                };
+                let fields = self.units.iter().map(|&i| (i, i));
+                let mut all = fields.chain(self.pairs.iter().copied());
+                let (i, j) = all.nth(pivot).expect("one of the parameters");
                 Error::Undetermined { i, j }
             }
             other => other.into(),
@@ -114,23 +112,14 @@ impl<'a> Statistics<'a> {
         }
         // Blocks vary about a mean that they were made from.
         let correction = n_blocks as f64 / (n_blocks as f64 - 1.0);
-        let error = |variance: f64| (correction * variance).sqrt();
-        let mut bars = ErrorBars {
-            fields: vec![f64::NAN; d],
-            biases: vec![f64::NAN; d],
-            couplings: vec![vec![f64::NAN; d]; d],
-            corrected: None,
-        };
-        for (&i, variance) in self.units.iter().zip(&variances) {
-            bars.fields[i] = error(*variance);
-            bars.biases[i] = error(bias_variances[i]);
+        let variances = (correction * variances).to_vec();
+        let (of_units, of_pairs) = variances.split_at(self.units.len());
+        let (mut fields, mut biases) = (vec![f64::NAN; d], vec![f64::NAN; d]);
+        for (&i, variance) in self.units.iter().zip(of_units) {
+            fields[i] = *variance;
+            biases[i] = correction * bias_variances[i];
         }
-        let couplings = variances.iter().skip(self.units.len());
-        for (&(i, j), variance) in self.pairs.iter().zip(couplings) {
-            bars.couplings[i][j] = error(*variance);
-            bars.couplings[j][i] = error(*variance);
-        }
-        bars
+        ErrorBars::from_variances(&fields, &biases, &self.pairs, of_pairs)
     }
 }
 
@@ -167,10 +156,7 @@ pub(super) fn error_bars(
         };
         let statistics = statistics(&held);
         let mut bars = statistics.error_bars(&statistics.newton(couplings)?.0, n_blocks);
-        for (i, j) in held {
-            bars.couplings[i][j] = f64::INFINITY;
-            bars.couplings[j][i] = f64::INFINITY;
-        }
+        bars.mark(held);
         return Ok(bars);
     }
     fitter.bars_without_penalty(couplings, &samples, |found| {

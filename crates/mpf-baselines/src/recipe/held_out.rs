@@ -314,7 +314,7 @@ fn fit_part(recipe: &Recipe, trained: &Trained, part: Data<'_>) -> Result<Coupli
         }
         let fit = recipe
             .last(part.n_units())
-            .fit_data(part, &options, &mut |_| {})?;
+            .fit(part, &options, &mut |_| {})?;
         Ok::<_, Error>(fit.couplings)
     })?;
     super::check(&options.minimizer.cancel)?;

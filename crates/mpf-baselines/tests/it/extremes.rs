@@ -365,20 +365,20 @@ proptest! {
         let other = Samples::from_binary(other.view()).unwrap();
         for (method, mut options) in methods(number) {
             let description = method.describe();
-            let fit = method.fit(&samples, &options, &mut |_| {});
+            let fit = method.fit((&samples).into(), &options, &mut |_| {});
             let must = varies(&samples) && d < description.max_units && number == 0.5;
             prop_assert!(!must || fit.is_ok(), "{}: {fit:?}", description.name);
             let Ok(fit) = fit else { continue };
             whole(&fit)?;
             // A finished run resumes to its end.
             options.minimizer.checkpoint = StopAfter::new(usize::MAX).checkpoint();
-            let kept = method.fit(&samples, &options, &mut |_| {}).unwrap();
+            let kept = method.fit((&samples).into(), &options, &mut |_| {}).unwrap();
             prop_assert_eq!(&kept.couplings, &fit.couplings);
-            let again = method.fit(&samples, &options, &mut |_| {}).unwrap();
+            let again = method.fit((&samples).into(), &options, &mut |_| {}).unwrap();
             prop_assert_eq!(&again.couplings, &fit.couplings);
             prop_assert_eq!(again.iterations, fit.iterations);
             // Its state is not one of other units.
-            let other = method.fit(&other, &options, &mut |_| {});
+            let other = method.fit((&other).into(), &options, &mut |_| {});
             let is_closed_form = fit.evaluations == 0;
             if !is_closed_form && fit.iterations > 0 {
                 prop_assert!(matches!(

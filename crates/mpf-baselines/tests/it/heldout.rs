@@ -58,7 +58,9 @@ fn scores_are_those_of_every_objective_by_hand() {
         for fold in 0..5 {
             let (training, held_out) = folds.split(&states, fold).unwrap();
             let training = Samples::new(&training).unwrap();
-            let fitted = method.fit(&training, options, &mut |_| {}).unwrap();
+            let fitted = method
+                .fit((&training).into(), options, &mut |_| {})
+                .unwrap();
             let held_out = Samples::new(&held_out).unwrap();
             let scores = Objectives::of(&fitted.couplings, &held_out).unwrap();
             mpf += scores.mpf / 5.0;

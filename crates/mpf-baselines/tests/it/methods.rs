@@ -2,13 +2,13 @@
 //! like those of this crate.
 
 use mpf_baselines::{
-    Contender, Criterion, Description, Error, ErrorBarsBy, Method, MethodOptions, Methods, Recipe,
-    Result, Takes, Tournament, TrainingData,
+    Contender, Criterion, Description, Error, ErrorBarsBy, Method, MethodOptions, Methods,
+    Observer, Recipe, Result, Takes, Tournament, TrainingData,
 };
 use mpf_core::Objective;
 use mpf_ising::{
-    CrossValidation, Estimator, Exact, Fit, FitProgress, Fitter, MarginLoss, MarginSum,
-    PathOptions, PathProgress, PenaltyPath, Samples, States, Terms,
+    CrossValidation, Data, Estimator, Exact, Fit, Fitter, MarginLoss, MarginSum, PathOptions,
+    PathProgress, PenaltyPath, Samples, States, Terms,
 };
 use mpf_testkit::{random_couplings, seed};
 
@@ -48,14 +48,9 @@ impl Method for Toy {
         }
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let options = options.fit_options(samples.n_effective());
-        Ok(Fitter::new(*self, options)?.fit_observed(samples, observer)?)
+    fn fit(&self, data: Data<'_>, options: &MethodOptions, observer: Observer<'_>) -> Result<Fit> {
+        let options = options.fit_options(data.n_effective());
+        Ok(Fitter::new(*self, options)?.fit_observed(data, observer)?)
     }
 
     fn cross_validate(

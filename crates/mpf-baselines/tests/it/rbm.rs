@@ -3,8 +3,8 @@
 use mpf_baselines::{LocalContrastiveOptions, Machine, Rbm, local_contrastive};
 use mpf_core::rng::stream;
 use mpf_core::{
-    EnergyModel, ExactLikelihood, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, LocalModel,
-    LocalObjective, Objective, SiteData, gradient_error,
+    At, EnergyModel, ExactLikelihood, LocalExact, LocalFitOptions, LocalFitter, LocalLoss,
+    LocalModel, LocalObjective, Objective, SiteData, gradient_error,
 };
 use ndarray::array;
 use rand::RngExt;
@@ -90,11 +90,11 @@ fn differences_and_gradients_are_those_of_energies() {
         let mut kept = vec![0.0; rbm.n_surroundings()];
         rbm.surroundings(&theta, &x, &mut kept);
         for site in [2, 0, 6, 2] {
-            let mut weights = [0.0; 2];
-            weights[usize::from(1 - x[site])] = 0.7;
+            let mut weights = [0.0; 14];
+            weights[2 * site + usize::from(1 - x[site])] = 0.7;
             let (mut fast, mut slow) = (vec![0.0; plain_theta.len()], vec![0.0; plain_theta.len()]);
-            rbm.add_site_gradient(&theta, &x, &kept, site, &weights, &mut fast);
-            plain.add_site_gradient(&plain_theta, &x, &[], site, &weights, &mut slow);
+            rbm.add_gradient(at(&theta, &x, &kept), &weights, &mut fast);
+            plain.add_gradient(at(&plain_theta, &x, &[]), &weights, &mut slow);
             assert!(fast.iter().zip(&slow).all(|(f, s)| (f - s).abs() < 1e-12));
             x[site] = 1 - x[site];
             rbm.update(&theta, &x, site, 1 - x[site], &mut kept);
@@ -102,6 +102,14 @@ fn differences_and_gradients_are_those_of_energies() {
             rbm.surroundings(&theta, &x, &mut afresh);
             assert!(kept.iter().zip(&afresh).all(|(a, b)| (a - b).abs() < 1e-12));
         }
+    }
+}
+
+fn at<'a>(theta: &'a [f64], x: &'a [u8], surroundings: &'a [f64]) -> At<'a> {
+    At {
+        theta,
+        x,
+        surroundings,
     }
 }
 
@@ -120,9 +128,9 @@ fn large_weights_do_not_overflow() {
             let mut kept = vec![0.0; rbm.n_surroundings()];
             rbm.surroundings(&prepared, &x, &mut kept);
             let (mut all, mut slow, mut one) = ([0.0; 14], [0.0; 14], [0.0; 2]);
-            rbm.differences(&prepared, &x, &kept, &mut all);
-            plain.differences(&theta, &x, &[], &mut slow);
-            rbm.site_differences(&prepared, &x, &kept, site, &mut one);
+            rbm.differences(at(&prepared, &x, &kept), &mut all);
+            plain.differences(at(&theta, &x, &[]), &mut slow);
+            rbm.site_differences(at(&prepared, &x, &kept), site, &mut one);
             assert_eq!(one, all[2 * site..2 * site + 2]);
             for (f, s) in all.iter().zip(&slow) {
                 assert!((f - s).abs() < 1e-10 * scale, "{f} {s}");

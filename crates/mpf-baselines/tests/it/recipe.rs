@@ -3,13 +3,13 @@
 
 use mpf_baselines::{
     Description, Error, ErrorBarsBy, MaximumLikelihood, Measure, Method, MethodOptions, Methods,
-    Polish, Pseudolikelihood, Recipe, RecipeProgress, Refine, Result, Takes, Trained, TrainingData,
-    Verdict, independent,
+    Observer, Polish, Pseudolikelihood, Recipe, RecipeProgress, Refine, Result, Takes, Trained,
+    TrainingData, Verdict, independent,
 };
 use mpf_core::{Cancel, Checkpoint, MinimizerOptions, OneProcess, StopReason};
 use mpf_ising::{
-    BootstrapOptions, Couplings, Exact, Fit, FitOptions, FitProgress, Fitter, PathOptions, Samples,
-    States, Stream, bootstrap,
+    BootstrapOptions, Couplings, Exact, Fit, FitOptions, Fitter, PathOptions, Samples, States,
+    Stream, bootstrap,
 };
 use mpf_testkit::{StopAfter, random_couplings, seed};
 use ndarray::Array2;
@@ -91,7 +91,9 @@ fn the_held_out_score_is_that_of_a_fit_by_hand() {
         let exact = Exact::new(couplings).unwrap();
         -exact.log_likelihood(&held_out).unwrap() / 2f64.ln()
     };
-    let fit = find("ml").fit(&part, &options, &mut |_| {}).unwrap();
+    let fit = find("ml")
+        .fit((&part).into(), &options, &mut |_| {})
+        .unwrap();
     // The tolerance of a fit moves its likelihood by the square of 1e-6, and by 1e-6 times the
     // slope on other data.
     assert!((found.model.value - bits(&fit.couplings)).abs() < 1e-5);
@@ -203,25 +205,11 @@ impl Method for Runaway {
         }
     }
 
-    fn fit(
-        &self,
-        samples: &Samples,
-        _: &MethodOptions,
-        _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        let d = samples.n_units();
+    fn fit(&self, data: mpf_ising::Data<'_>, _: &MethodOptions, _: Observer<'_>) -> Result<Fit> {
+        let d = data.n_units();
         let couplings = Array2::from_shape_fn((d, d), |(i, j)| if i == j { 2.0 } else { -0.6 });
         let couplings = Couplings::new(couplings)?;
         Ok(Fit::closed_form(couplings, 0.0, 0.0, Vec::new()))
-    }
-
-    fn fit_stream(
-        &self,
-        stream: &Stream,
-        options: &MethodOptions,
-        observer: &mut (dyn FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
-        self.fit(&stream.spread(1)?, options, observer)
     }
 }
 

@@ -370,7 +370,7 @@ impl Trial<'_> {
         let options = self.options(method, options);
         let mut trace = Vec::new();
         let clock = Instant::now();
-        let fit = method.fit(part, &options, &mut |at| trace.push(Point::new(at)));
+        let fit = method.fit(part.into(), &options, &mut |at| trace.push(Point::new(at)));
         let seconds = clock.elapsed().as_secs_f64();
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
@@ -454,7 +454,7 @@ impl Trial<'_> {
         };
         let options = self.options(method, &options);
         let clock = Instant::now();
-        let _ = method.fit(&part, &options, &mut |_| {});
+        let _ = method.fit((&part).into(), &options, &mut |_| {});
         self.check()?;
         let seconds = clock.elapsed().as_secs_f64() / UPDATES as f64;
         Ok(seconds * chains as f64 / tried as f64)

@@ -1,9 +1,9 @@
 //! A method is one implementation of [`Method`]: once listed, `mpf` shows, fits and compares it.
 
-use mpf_baselines::{Description, Method, MethodOptions, Methods, OwnObjective};
+use mpf_baselines::{Description, Method, MethodOptions, Methods, Observer, OwnObjective};
 use mpf_cli::internal::Model;
 use mpf_core::Cancel;
-use mpf_ising::{Couplings, Fit, FitProgress, Samples};
+use mpf_ising::{Couplings, Data, Fit};
 use ndarray::Array2;
 use std::fs;
 use std::path::Path;
@@ -22,10 +22,11 @@ impl Method for Hebb {
 
     fn fit(
         &self,
-        samples: &Samples,
+        data: Data<'_>,
         _: &MethodOptions,
-        _: &mut (dyn FnMut(&FitProgress<'_>) + Send),
+        _: Observer<'_>,
     ) -> mpf_baselines::Result<Fit> {
+        let samples = self.in_memory(data)?;
         let pairs = samples.pair_means();
         let d = samples.n_units();
         let j = Array2::from_shape_fn((d, d), |(i, j)| {

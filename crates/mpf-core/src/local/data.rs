@@ -2,7 +2,7 @@
 
 use super::LocalModel;
 use crate::Result;
-use crate::error::{Error, check_entries, check_length};
+use crate::error::{Error, check_length, check_weights};
 use ndarray::ArrayView2;
 use std::collections::HashMap;
 
@@ -78,9 +78,7 @@ impl SiteData {
     /// [`Error::Overflow`] and [`Error::Empty`] for a sum that is not finite or 0.
     pub fn weighted(mut self, weights: &[f64]) -> Result<Self> {
         check_length("weights", self.order.len(), weights.len())?;
-        check_entries("weights", weights, "finite and not negative", |w| {
-            w >= 0.0 && w.is_finite()
-        })?;
+        check_weights("weights", weights)?;
         self.weights.fill(0.0);
         for (&at, weight) in self.order.iter().zip(weights) {
             self.weights[at as usize] += weight;

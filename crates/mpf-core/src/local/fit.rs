@@ -10,7 +10,9 @@
 
 use super::{LocalLoss, LocalModel, LocalObjective, SiteData};
 use crate::Result;
-use crate::error::{Error, check_entries, check_length, check_option};
+use crate::error::{
+    Error, check_entries, check_length, check_not_negative, check_option, check_weights,
+};
 use crate::minimize::{Minimizer, MinimizerOptions, Minimum, Progress};
 use crate::objective::{Objective, Ridge, Scaled};
 
@@ -106,21 +108,15 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     /// numbers that cannot be.
     pub fn new(model: &'a M, options: LocalFitOptions) -> Result<Self> {
         for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            let holds = value >= 0.0 && value.is_finite();
-            check_option(name, value, "finite and not negative", holds)?;
+            check_not_negative(name, value)?;
         }
         let check = |what, list: &[f64], requirement, holds: fn(f64) -> bool| {
             check_length(what, model.n_params(), list.len())?;
             check_entries(what, list, requirement, holds)
         };
         if !options.penalised.is_empty() {
-            let holds = |c: f64| c >= 0.0 && c.is_finite();
-            check(
-                "penalised",
-                &options.penalised,
-                "finite and not negative",
-                holds,
-            )?;
+            check_length("penalised", model.n_params(), options.penalised.len())?;
+            check_weights("penalised", &options.penalised)?;
         }
         if !options.start.is_empty() {
             check("start", &options.start, "finite", f64::is_finite)?;

@@ -1,6 +1,6 @@
 //! The mean over data of a function of the differences, in parallel and to the same bits.
 
-use super::{LocalModel, SiteData};
+use super::{At, LocalModel, SiteData};
 use crate::Result;
 use crate::objective::Objective;
 use rayon::prelude::*;
@@ -96,7 +96,7 @@ impl<'a, M: LocalModel> LocalObjective<'a, M> {
     pub(super) fn add_row(
         &self,
         theta: &[f64],
-        row: &[u8],
+        x: &[u8],
         weight: f64,
         scratch: &mut Scratch,
         grad: &mut [f64],
@@ -105,20 +105,23 @@ impl<'a, M: LocalModel> LocalObjective<'a, M> {
             surroundings,
             differences,
         } = scratch;
-        self.model.surroundings(theta, row, surroundings);
-        self.model
-            .differences(theta, row, surroundings, differences);
+        self.model.surroundings(theta, x, surroundings);
+        let at = At {
+            theta,
+            x,
+            surroundings,
+        };
+        self.model.differences(at, differences);
         let mut value = 0.0;
         let sites = differences.chunks_exact_mut(self.data.n_states());
-        for (differences, &own) in sites.zip(row) {
+        for (differences, &own) in sites.zip(x) {
             value += self.loss.value_and_slopes(own, differences);
             for slope in differences.iter_mut() {
                 *slope *= weight;
             }
             differences[usize::from(own)] = 0.0;
         }
-        self.model
-            .add_gradient(theta, row, surroundings, differences, grad);
+        self.model.add_gradient(at, differences, grad);
         value
     }
 }

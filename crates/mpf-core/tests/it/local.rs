@@ -1,9 +1,9 @@
 //! Local models: against `Flow`, against plain energies, and against enumeration.
 
 use mpf_core::{
-    Cancel, EnergyModel, Error, ExactLikelihood, Flow, LocalExact, LocalFitOptions, LocalFitter,
-    LocalLoss, LocalModel, LocalObjective, Minimizer, Objective, Scales, SiteChanges, SiteData,
-    gradient_error,
+    At, Cancel, EnergyModel, Error, ExactLikelihood, Flow, LocalExact, LocalFitOptions,
+    LocalFitter, LocalLoss, LocalModel, LocalObjective, Minimizer, Objective, Scales, SiteChanges,
+    SiteData, gradient_error,
 };
 use ndarray::{Array2, array};
 
@@ -90,14 +90,8 @@ impl LocalModel for Fast {
         self.0.q
     }
 
-    fn site_differences(
-        &self,
-        theta: &[f64],
-        x: &[u8],
-        _: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
+    fn site_differences(&self, at: At<'_>, site: usize, differences: &mut [f64]) {
+        let At { theta, x, .. } = at;
         let mut y = x.to_vec();
         for (a, difference) in differences.iter_mut().enumerate() {
             y[site] = a as u8;
@@ -109,21 +103,16 @@ impl LocalModel for Fast {
         }
     }
 
-    fn add_site_gradient(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        _: &[f64],
-        site: usize,
-        weights: &[f64],
-        grad: &mut [f64],
-    ) {
-        let mut y = x.to_vec();
-        for (a, weight) in weights.iter().enumerate() {
-            y[site] = a as u8;
-            for at in self.near(site) {
-                self.0.terms(&y, at, |k, v| grad[k] += weight * v);
-                self.0.terms(x, at, |k, v| grad[k] -= weight * v);
+    fn add_gradient(&self, at: At<'_>, weights: &[f64], grad: &mut [f64]) {
+        let x = at.x;
+        for (site, weights) in weights.chunks_exact(self.0.q).enumerate() {
+            let mut y = x.to_vec();
+            for (a, weight) in weights.iter().enumerate() {
+                y[site] = a as u8;
+                for at in self.near(site) {
+                    self.0.terms(&y, at, |k, v| grad[k] += weight * v);
+                    self.0.terms(x, at, |k, v| grad[k] -= weight * v);
+                }
             }
         }
     }

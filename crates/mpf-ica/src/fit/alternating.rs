@@ -8,7 +8,7 @@ use crate::connectivity::{HamiltonianNeighbours, Neighbours, NoiseNeighbours};
 use crate::flow::NeighbourFlow;
 use crate::hamiltonian::Trajectory;
 use crate::model::Filters;
-use mpf_core::{Minimizer, MinimizerOptions, StopReason, check_option, rng};
+use mpf_core::{Minimizer, MinimizerOptions, StopReason, check_option, check_positive, rng};
 use serde::{Deserialize, Serialize};
 
 /// Which neighbours a round draws.
@@ -69,15 +69,9 @@ impl Alternating {
             NeighbourRule::Noise { noise, per_sample } => {
                 let (NoiseNeighbours::Gaussian { scale: reach }
                 | NoiseNeighbours::Cube { side: reach }) = noise;
-                let positive = reach > 0.0 && reach.is_finite();
-                check_option("the reach of a rule", reach, "positive", positive)?;
-                let n = per_sample as f64;
-                Ok(check_option(
-                    "per_sample",
-                    n,
-                    "at least 1",
-                    per_sample >= 1,
-                )?)
+                check_positive("the reach of a rule", reach)?;
+                let (n, holds) = (per_sample as f64, per_sample >= 1);
+                Ok(check_option("per_sample", n, "at least 1", holds)?)
             }
         }
     }

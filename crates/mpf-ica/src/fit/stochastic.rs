@@ -19,7 +19,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::hamiltonian::{Hamiltonian, Trajectory};
 use crate::model::Filters;
-use mpf_core::{StopReason, check_option, rng};
+use mpf_core::{StopReason, check_option, check_positive, rng};
 use ndarray::Array2;
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
@@ -130,13 +130,11 @@ impl Stochastic {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let positive = |v: f64| v > 0.0 && v.is_finite();
         self.trajectory.check()?;
         let batch = self.batch as f64;
         check_option("batch", batch, "at least 1", self.batch >= 1)?;
-        check_option("rate", self.rate, "positive", positive(self.rate))?;
-        let last = self.last_rate;
-        check_option("last_rate", last, "positive", positive(last))?;
+        check_positive("rate", self.rate)?;
+        check_positive("last_rate", self.last_rate)?;
         let momentum = self.momentum;
         let in_range = (0.0..1.0).contains(&momentum);
         check_option("momentum", momentum, "in [0, 1)", in_range)?;
@@ -144,10 +142,8 @@ impl Stochastic {
         let Some(metropolis) = self.metropolis else {
             return Ok(());
         };
-        let step = metropolis.step_size;
-        check_option("metropolis.step_size", step, "positive", positive(step))?;
-        let rate = metropolis.rate;
-        check_option("metropolis.rate", rate, "positive", positive(rate))?;
+        check_positive("metropolis.step_size", metropolis.step_size)?;
+        check_positive("metropolis.rate", metropolis.rate)?;
         for (name, count) in [
             ("metropolis.transitions", metropolis.transitions),
             ("metropolis.leapfrog_steps", metropolis.leapfrog_steps),

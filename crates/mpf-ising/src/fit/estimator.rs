@@ -9,7 +9,7 @@ use mpf_core::{FlowForm, Objective};
 
 /// The objective that a [`Fitter`](super::Fitter) minimises. [`Mpf`] is the estimator of this
 /// crate; rivals live elsewhere, implement this trait, and share everything else.
-pub trait Estimator: Clone + Send + Sync {
+pub trait Estimator: Send + Sync {
     /// Checks that the estimator can do what `options` ask for.
     ///
     /// # Errors

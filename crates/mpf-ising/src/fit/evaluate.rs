@@ -1,7 +1,7 @@
 //! An estimator's objective and its slopes at given couplings.
 
 use super::problem::{Problem, pairs_of, spin_params};
-use super::{Estimator, Fitter, Mode};
+use super::{AnyFitter, Estimator, Fitter, Mode};
 use crate::Result;
 use crate::basis::Standardized;
 use crate::couplings::Couplings;
@@ -28,7 +28,27 @@ impl<E: Estimator> Fitter<E> {
         couplings: &Couplings,
         data: impl Into<Data<'a>>,
     ) -> Result<f64> {
-        let data = data.into();
+        self.any().objective_value(couplings, data.into())
+    }
+
+    /// Returns |∂F/∂K_ij| of every free coupling at `couplings`, in units of λ₁: a coupling that is
+    /// zero stays zero while its slope is at most λ₁. Pairs (i, j), i < j, are sorted; those of
+    /// constant units are not free.
+    ///
+    /// # Errors
+    /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
+    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows.
+    pub fn coupling_slopes<'a>(
+        &self,
+        couplings: &Couplings,
+        data: impl Into<Data<'a>>,
+    ) -> Result<Vec<((usize, usize), f64)>> {
+        self.any().coupling_slopes(couplings, data.into())
+    }
+}
+
+impl AnyFitter<'_> {
+    fn objective_value(self, couplings: &Couplings, data: Data<'_>) -> Result<f64> {
         let d = data.n_units();
         check_units("couplings", d, couplings.n_units())?;
         if data.stream().is_some() {
@@ -78,19 +98,11 @@ impl<E: Estimator> Fitter<E> {
         }
     }
 
-    /// Returns |∂F/∂K_ij| of every free coupling at `couplings`, in units of λ₁: a coupling that is
-    /// zero stays zero while its slope is at most λ₁. Pairs (i, j), i < j, are sorted; those of
-    /// constant units are not free.
-    ///
-    /// # Errors
-    /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
-    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows.
-    pub fn coupling_slopes<'a>(
-        &self,
+    fn coupling_slopes(
+        self,
         couplings: &Couplings,
-        data: impl Into<Data<'a>>,
+        data: Data<'_>,
     ) -> Result<Vec<((usize, usize), f64)>> {
-        let data = data.into();
         let d = data.n_units();
         check_units("couplings", d, couplings.n_units())?;
         let problem = Problem::new(self, data, None)?;

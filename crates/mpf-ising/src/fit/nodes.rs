@@ -1,7 +1,7 @@
 //! Node-wise fits: every row by itself, in parallel, then averaged with the transpose.
 
 use super::problem::{Problem, are_couplings, pairs_of};
-use super::{Estimator, Fit, FitProgress};
+use super::{Fit, FitProgress, Observer};
 use crate::Result;
 use crate::basis::Field;
 use crate::couplings::Couplings;
@@ -44,11 +44,8 @@ impl Row {
 /// The most reports of a fit: each looks at all couplings.
 const REPORTS: usize = 64;
 
-impl<E: Estimator> Problem<'_, E> {
-    pub(super) fn fit_by_node(
-        &self,
-        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+impl Problem<'_> {
+    pub(super) fn fit_by_node(&self, observer: Observer<'_>) -> Result<Fit> {
         let d = self.data.n_units();
         let checkpoint = &self.options().minimizer.checkpoint;
         let time = checkpoint.entry("seconds");
@@ -129,7 +126,7 @@ struct NodeFits {
 }
 
 impl NodeFits {
-    fn new<E: Estimator>(problem: &Problem<'_, E>, seconds: f64) -> Self {
+    fn new(problem: &Problem<'_>, seconds: f64) -> Self {
         let d = problem.data.n_units();
         Self {
             fields: (0..d)
@@ -184,7 +181,7 @@ impl NodeFits {
         self.minima().map(|m| m.value).sum()
     }
 
-    fn couplings<E: Estimator>(&self, problem: &Problem<'_, E>) -> Result<Couplings> {
+    fn couplings(&self, problem: &Problem<'_>) -> Result<Couplings> {
         let means: Vec<f64> = problem
             .pairs
             .iter()
@@ -204,7 +201,7 @@ impl NodeFits {
         problem.couplings(&fields, &means)
     }
 
-    fn finish<E: Estimator>(self, problem: &Problem<'_, E>) -> Result<Fit> {
+    fn finish(self, problem: &Problem<'_>) -> Result<Fit> {
         let asymmetry = problem.pairs.iter().fold(0.0f64, |m, &(i, j)| {
             m.max((self.rows[[i, j]] - self.rows[[j, i]]).abs())
         });
@@ -235,20 +232,16 @@ impl NodeFits {
         if !value.is_finite() {
             return Err(Error::NotFiniteObjective { value });
         }
+        let seconds = self.clock.seconds();
         Ok(Fit {
-            couplings: self.couplings(problem)?,
-            value,
             stop,
             kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             iterations: self.minima().map(|m| m.iterations).sum(),
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             // One unit at a time.
-            single_precision_evaluations: 0,
-            seconds: self.clock.seconds(),
-            left_out_fraction: 0.0,
             asymmetry: Some(asymmetry.min(f64::MAX)),
-            warnings: Vec::new(),
             trace,
+            ..Fit::closed_form(self.couplings(problem)?, value, seconds, Vec::new())
         })
     }
 }

@@ -1,6 +1,6 @@
 //! One data set with the parameters that are free on it, and the joint fit.
 
-use super::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mode};
+use super::{AnyFitter, Fit, FitOptions, FitProgress, Mode, Observer};
 use crate::Result;
 use crate::basis::{Basis, Field, Standardized};
 use crate::couplings::{Couplings, SpinCouplings, check_square};
@@ -22,8 +22,8 @@ pub(crate) struct Masked {
 }
 
 /// One data set with the parameters that are free on it.
-pub(super) struct Problem<'a, E: Estimator> {
-    fitter: &'a Fitter<E>,
+pub(super) struct Problem<'a> {
+    fitter: AnyFitter<'a>,
     pub(super) data: Data<'a>,
     all_known: bool,
     mask: Option<Arc<FlipMask>>,
@@ -37,13 +37,13 @@ pub(super) struct Problem<'a, E: Estimator> {
     penalised: Option<Vec<(usize, usize)>>,
 }
 
-impl<'a, E: Estimator> Problem<'a, E> {
+impl<'a> Problem<'a> {
     pub(super) fn new(
-        fitter: &'a Fitter<E>,
+        fitter: AnyFitter<'a>,
         data: Data<'a>,
         masked: Option<Masked>,
     ) -> Result<Self> {
-        let options = &fitter.options;
+        let options = fitter.options;
         let d = data.n_units();
         fitter.estimator.check_units(d)?;
         options.biases.check(d)?;
@@ -89,7 +89,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             }
             None => None,
         };
-        let penalised = match &fitter.penalised {
+        let penalised = match fitter.penalised {
             Support::Full => None,
             some => Some(some.pairs(d)?),
         };
@@ -109,7 +109,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
     }
 
     pub(super) fn options(&self) -> &FitOptions {
-        &self.fitter.options
+        self.fitter.options
     }
 
     pub(super) fn has_free_parameters(&self) -> bool {
@@ -213,7 +213,7 @@ impl<'a, E: Estimator> Problem<'a, E> {
             .chain(self.on_penalised(&pairs, share * options.l2))
             .chain(std::iter::repeat_n(0.0, self.n_knots()))
             .collect();
-        let estimator = &self.fitter.estimator;
+        let estimator = self.fitter.estimator;
         let mut terms = Terms::of(self.data, units, pairs);
         terms.mask.clone_from(&self.mask);
         terms.complement = estimator.neighbourhood() == Neighbourhood::SingleFlipsAndComplement;
@@ -224,17 +224,14 @@ impl<'a, E: Estimator> Problem<'a, E> {
         Ok(Ridge::new(objective, ridge)?)
     }
 
-    pub(super) fn fit_jointly(
-        &self,
-        observer: &mut (impl FnMut(&FitProgress<'_>) + Send),
-    ) -> Result<Fit> {
+    pub(super) fn fit_jointly(&self, observer: Observer<'_>) -> Result<Fit> {
         let d = self.data.n_units();
         let assemble = |spins: &[f64]| self.couplings(&spins[..d], &spins[d..]);
         let (spins, minimum) = self.minimize(
             0..d,
             self.pairs.clone(),
             1.0,
-            &self.fitter.minimizer,
+            self.fitter.minimizer,
             |progress, basis| {
                 let (fields, couplings) = basis.sums(progress.theta);
                 if !are_couplings(fields, couplings) {
@@ -255,19 +252,15 @@ impl<'a, E: Estimator> Problem<'a, E> {
                 });
             },
         )?;
+        let (value, seconds) = (minimum.value, minimum.seconds);
         Ok(Fit {
-            couplings: assemble(&spins)?,
-            value: minimum.value,
             stop: minimum.stop,
             kkt_residual: minimum.kkt_residual,
             iterations: minimum.iterations,
             evaluations: minimum.evaluations,
             single_precision_evaluations: minimum.rough_evaluations,
-            seconds: minimum.seconds,
-            left_out_fraction: 0.0,
-            asymmetry: None,
-            warnings: Vec::new(),
             trace: minimum.trace,
+            ..Fit::closed_form(assemble(&spins)?, value, seconds, Vec::new())
         })
     }
 

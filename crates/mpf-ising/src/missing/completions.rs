@@ -1,8 +1,8 @@
 //! All completions of samples, with their probabilities.
 
-use super::{Incomplete, count};
+use super::Incomplete;
 use crate::Result;
-use crate::bits::{Samples, States, flip_bit, for_each_set_bit};
+use crate::bits::{Samples, States, flip_bit, for_each_set_bit, n_active};
 use crate::couplings::Couplings;
 use crate::error::Error;
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ impl Completions {
         for (m, (row, mask)) in rows.values.rows().zip(rows.unknown.rows()).enumerate() {
             let weight = rows.weight(m);
             total += weight;
-            if count(mask) > most_unknown {
+            if n_active(mask) > most_unknown {
                 found.left_out += weight;
                 continue;
             }

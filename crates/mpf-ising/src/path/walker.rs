@@ -29,7 +29,7 @@ impl Held {
 
 /// The fits of one data set, from one λ to the next.
 pub(super) struct Walker<E: Estimator> {
-    estimator: E,
+    fitter: Fitter<E>,
     held: Held,
     penalty: Penalty,
     pub(super) options: FitOptions,
@@ -43,7 +43,7 @@ impl<E: Estimator> Walker<E> {
         // The checkpoint of a path keeps whole points, not iterations.
         options.minimizer.checkpoint = Checkpoint::default();
         let mut walker = Self {
-            estimator: fitter.estimator().clone(),
+            fitter: fitter.with_options(options.clone())?,
             held,
             penalty,
             options,
@@ -70,7 +70,7 @@ impl<E: Estimator> Walker<E> {
             Penalty::L1 => self.options.l1 = lambda,
             Penalty::L2 => self.options.l2 = lambda,
         }
-        let fitter = Fitter::new(self.estimator.clone(), self.options.clone())?;
+        let fitter = self.fitter.with_options(self.options.clone())?;
         let fit = fitter.fit(self.data())?;
         if fit.stop == StopReason::Cancelled {
             return Err(Error::Cancelled);

@@ -11,6 +11,7 @@
 use crate::Result;
 use crate::bits::Samples;
 use crate::error::Error;
+use mpf_core::linalg::{Cholesky, Lane, PANEL};
 use mpf_core::{Cancel, StopReason};
 use rayon::prelude::*;
 
@@ -18,24 +19,9 @@ use rayon::prelude::*;
 const RESIDUAL: f64 = 1e-10;
 /// Weights up to this are zero but for rounding.
 const NO_WEIGHT: f64 = 1e-6;
-/// Units of a panel.
-const PANEL: usize = 16;
-/// Units that are solved for before L grows.
-const STEP: usize = 8 * PANEL;
 
 /// A unit, and the others that it is a linear function of, with their coefficients.
 pub(super) type Combination = (usize, Vec<(usize, f64)>);
-
-/// One number for every unit of a panel.
-type Lane = [f64; PANEL];
-
-/// The Cholesky factor over the units that are independent so far.
-#[derive(Default)]
-struct Factor {
-    units: Vec<usize>,
-    /// The rows of L up to the diagonal.
-    rows: Vec<Vec<f64>>,
-}
 
 /// Returns the units among `units` that are linear functions of earlier ones; those found in time, if
 /// `cancel` has a limit.
@@ -46,103 +32,40 @@ pub(super) fn linear_units(
 ) -> Result<Vec<Combination>> {
     let raw = samples.pair_means();
     let covariance = |i: usize, j: usize| raw[[i, j]] - raw[[i, i]] * raw[[j, j]];
-    let mut factor = Factor::default();
+    let mut factor = Cholesky::default();
     let mut found = Vec::new();
-    for step in units.chunks(STEP) {
+    for step in units.chunks(Cholesky::STEP) {
         match cancel.reason() {
             None => {}
             Some(StopReason::TimeLimit) => break,
             Some(_) => return Err(Error::Cancelled),
         }
-        let panels = step.par_chunks(PANEL);
-        let solved: Vec<Vec<Lane>> = panels.map(|p| factor.solve(p, covariance)).collect();
-        let dependent = factor.extend(step, &solved, covariance);
+        let dependent = factor.extend(step, RESIDUAL, covariance);
         let panels = dependent.par_chunks(PANEL);
-        let combinations: Vec<_> = panels.map(|panel| factor.combinations(panel)).collect();
-        found.extend(combinations.into_iter().flatten());
+        let of_panels: Vec<_> = panels.map(|panel| combinations(&factor, panel)).collect();
+        found.extend(of_panels.into_iter().flatten());
     }
     Ok(found)
 }
 
-impl Factor {
-    /// Returns Y = L⁻¹ C of the units of `panel`, a lane for every row of L.
-    fn solve(&self, panel: &[usize], covariance: impl Fn(usize, usize) -> f64) -> Vec<Lane> {
-        let mut solved: Vec<Lane> = Vec::with_capacity(self.units.len() + PANEL);
-        for (&unit, row) in self.units.iter().zip(&self.rows) {
-            let mut rest = [0.0; PANEL];
-            for (value, &other) in rest.iter_mut().zip(panel) {
-                *value = covariance(other, unit);
-            }
-            let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
-            for (l, y) in row.iter().zip(&solved) {
-                for (value, y) in rest.iter_mut().zip(y) {
-                    *value -= l * y;
-                }
-            }
-            rest.iter_mut().for_each(|value| *value /= diagonal);
-            solved.push(rest);
+/// Returns the weights of dependent units, given y of each. Units whose weights overflow are left out.
+fn combinations(factor: &Cholesky, dependent: &[(usize, Vec<f64>)]) -> Vec<Combination> {
+    let mut weights: Vec<Lane> = vec![[0.0; PANEL]; factor.kept.len()];
+    for (lane, (_, y)) in dependent.iter().enumerate() {
+        for (weight, y) in weights.iter_mut().zip(y) {
+            weight[lane] = *y;
         }
-        solved
     }
-
-    /// Adds the units of `step` that are independent. Returns the others with their y.
-    fn extend(
-        &mut self,
-        step: &[usize],
-        solved: &[Vec<Lane>],
-        covariance: impl Fn(usize, usize) -> f64,
-    ) -> Vec<(usize, Vec<f64>)> {
-        let n_before = self.units.len();
-        let mut dependent = Vec::new();
-        for (at, &unit) in step.iter().enumerate() {
-            let lanes = solved[at / PANEL].iter();
-            let mut row: Vec<f64> = lanes.map(|y| y[at % PANEL]).collect();
-            for k in n_before..self.units.len() {
-                let known: f64 = row.iter().zip(&self.rows[k]).map(|(a, b)| a * b).sum();
-                row.push((covariance(unit, self.units[k]) - known) / self.rows[k][k]);
-            }
-            let rest = covariance(unit, unit) - row.iter().map(|v| v * v).sum::<f64>();
-            if rest > RESIDUAL * covariance(unit, unit) {
-                row.push(rest.sqrt());
-                self.units.push(unit);
-                self.rows.push(row);
-            } else {
-                dependent.push((unit, row));
-            }
-        }
-        dependent
-    }
-
-    /// Returns the weights L⁻ᵀ y of every dependent unit, without those that are zero.
-    fn combinations(&self, dependent: &[(usize, Vec<f64>)]) -> Vec<Combination> {
-        // Units that became independent later have weight 0.
-        let mut weights: Vec<Lane> = vec![[0.0; PANEL]; self.units.len()];
-        for (lane, (_, y)) in dependent.iter().enumerate() {
-            for (weight, y) in weights.iter_mut().zip(y) {
-                weight[lane] = *y;
-            }
-        }
-        for (k, row) in self.rows.iter().enumerate().rev() {
-            let (before, here) = weights.split_at_mut(k);
-            let (diagonal, row) = row.split_last().expect("rows end with the diagonal");
-            here[0].iter_mut().for_each(|weight| *weight /= diagonal);
-            for (l, rest) in row.iter().zip(before) {
-                for (value, weight) in rest.iter_mut().zip(&here[0]) {
-                    *value -= l * weight;
-                }
-            }
-        }
-        let lanes = dependent.iter().enumerate();
-        lanes
-            .map(|(lane, &(unit, _))| {
-                let of = self.units.iter().zip(&weights);
-                let of = of.map(|(&other, weight)| (other, weight[lane]));
-                (unit, of.filter(|(_, w)| w.abs() > NO_WEIGHT).collect())
-            })
-            // Weights of very different sizes can leave a singular covariance.
-            .filter(|(_, of): &Combination| of.iter().all(|(_, w)| w.is_finite()))
-            .collect()
-    }
+    factor.solve_upper(0, &mut weights);
+    let lanes = dependent.iter().enumerate();
+    lanes
+        .map(|(lane, &(unit, _))| {
+            let of = factor.kept.iter().zip(&weights);
+            let of = of.map(|(&other, weight)| (other, weight[lane]));
+            (unit, of.filter(|(_, w)| w.abs() > NO_WEIGHT).collect())
+        })
+        .filter(|(_, of): &Combination| of.iter().all(|(_, w)| w.is_finite()))
+        .collect()
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl<'a> Scores<'a> {
         couplings: &Couplings,
         states: &'a States,
         loss: MarginLoss,
-        is_free: impl Fn(usize, usize) -> bool,
+        is_free: &dyn Fn(usize, usize) -> bool,
     ) -> Result<Self> {
         let d = states.n_units();
         check_units("couplings", d, couplings.n_units())?;

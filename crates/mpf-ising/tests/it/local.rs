@@ -1,7 +1,9 @@
 //! The Ising model as a local model: against plain energies, and the kernel against it.
 
 use mpf_core::rng::stream;
-use mpf_core::{EnergyModel, FlowForm, LocalLoss, LocalModel, LocalObjective, Objective, SiteData};
+use mpf_core::{
+    At, EnergyModel, FlowForm, LocalLoss, LocalModel, LocalObjective, Objective, SiteData,
+};
 use mpf_ising::{IsingFlow, LocalIsing, Neighbourhood, Samples, States};
 use ndarray::Array2;
 use rand::RngExt;
@@ -80,10 +82,15 @@ fn differences_and_gradients_are_those_of_energies() {
         model.surroundings(&theta, &x, &mut kept);
         for site in [3, 0, 10, 3, 7] {
             let (mut fast, mut slow) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
-            let mut weights = [0.0; 2];
-            weights[usize::from(1 - x[site])] = 0.7;
-            model.add_site_gradient(&theta, &x, &kept, site, &weights, &mut fast);
-            plain.add_site_gradient(&theta, &x, &[], site, &weights, &mut slow);
+            let mut weights = [0.0; 22];
+            weights[2 * site + usize::from(1 - x[site])] = 0.7;
+            let at = At {
+                theta: &theta,
+                x: &x,
+                surroundings: &kept,
+            };
+            model.add_gradient(at, &weights, &mut fast);
+            plain.add_gradient(at, &weights, &mut slow);
             assert_close(&fast, &slow);
             x[site] = 1 - x[site];
             model.update(&theta, &x, site, 1 - x[site], &mut kept);

@@ -11,7 +11,10 @@ use mpf_samplers::ExactLattice;
 use mpf_testkit::{all_states, random_couplings, seed};
 use rand::RngExt;
 
-fn fitter_of<E: Estimator>(estimator: &E, change: impl FnOnce(&mut FitOptions)) -> Fitter<E> {
+fn fitter_of<E: Estimator + Clone>(
+    estimator: &E,
+    change: impl FnOnce(&mut FitOptions),
+) -> Fitter<E> {
     let mut options = FitOptions::default();
     options.minimizer.gradient_tolerance = 1e-8;
     change(&mut options);
@@ -42,7 +45,7 @@ fn population(truth: &Couplings, share: f64) -> Incomplete {
     Incomplete::weighted(&values, &unknown, &weights).unwrap()
 }
 
-fn check_population(estimator: &impl MarginEstimator, mode: Mode, support: Support) {
+fn check_population(estimator: &(impl MarginEstimator + Clone), mode: Mode, support: Support) {
     let mut truth = random_couplings(4, 0.8, 3);
     if support != Support::Full {
         // A chain 0–1–2–3.
@@ -124,7 +127,7 @@ fn recovery(
     share: f64,
     rule: MissingRule,
     support: fn(&Lattice) -> Support,
-    estimator: &impl MarginEstimator,
+    estimator: &(impl MarginEstimator + Clone),
 ) -> f64 {
     let lattice = Lattice::new(5, 5, Boundary::Open).unwrap();
     let truth = lattice.spin_glass(1.0, &mut stream(seed(), 0)).unwrap();

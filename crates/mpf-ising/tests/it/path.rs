@@ -22,7 +22,10 @@ fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {
     fitter_of(&Mpf::default(), change)
 }
 
-fn fitter_of<E: Estimator>(estimator: &E, change: impl FnOnce(&mut FitOptions)) -> Fitter<E> {
+fn fitter_of<E: Estimator + Clone>(
+    estimator: &E,
+    change: impl FnOnce(&mut FitOptions),
+) -> Fitter<E> {
     let mut options = FitOptions::default();
     // About what sums near 5 resolve: √(5 ε) ~ 3e-8.
     options.minimizer.gradient_tolerance = 1e-7;
@@ -35,7 +38,7 @@ fn n_couplings(couplings: &Couplings) -> usize {
     entries.filter(|((i, j), v)| i < j && **v != 0.0).count()
 }
 
-fn check_largest(estimator: &impl Estimator, change: fn(&mut FitOptions)) {
+fn check_largest(estimator: &(impl Estimator + Clone), change: fn(&mut FitOptions)) {
     let samples = Samples::new(&draws(6, 800)).unwrap();
     let path = PenaltyPath::default();
     let base = fitter_of(estimator, change);
@@ -136,7 +139,7 @@ fn a_path_is_what_single_fits_give() {
 }
 
 fn check_cross_validation(
-    estimator: &impl Estimator,
+    estimator: &(impl Estimator + Clone),
     change: fn(&mut FitOptions),
     assignment: FoldAssignment,
 ) {

@@ -115,7 +115,7 @@ fn newton(
 
 const MEANS: [f64; 5] = [0.001, 0.002, 0.02, 0.3, 0.5];
 
-fn check_newton<E: Estimator>(
+fn check_newton<E: Estimator + Clone>(
     estimator: &E,
     loss: MarginLoss,
     l2: f64,
@@ -188,7 +188,7 @@ fn ridge_fits_of_rare_units_are_those_of_newton() {
     }
 }
 
-fn ridge_fit<E: Estimator>(estimator: E, samples: &Samples, options: FitOptions) -> Fit {
+fn ridge_fit<E: Estimator + Clone>(estimator: E, samples: &Samples, options: FitOptions) -> Fit {
     let fit = Fitter::new(estimator, options)
         .unwrap()
         .fit(samples)

@@ -23,7 +23,10 @@ fn fitter(change: impl FnOnce(&mut FitOptions)) -> Fitter {
     fitter_of(&Mpf::default(), change)
 }
 
-fn fitter_of<E: Estimator>(estimator: &E, change: impl FnOnce(&mut FitOptions)) -> Fitter<E> {
+fn fitter_of<E: Estimator + Clone>(
+    estimator: &E,
+    change: impl FnOnce(&mut FitOptions),
+) -> Fitter<E> {
     let mut options = FitOptions::default();
     options.minimizer.gradient_tolerance = 1e-9;
     change(&mut options);
@@ -32,7 +35,7 @@ fn fitter_of<E: Estimator>(estimator: &E, change: impl FnOnce(&mut FitOptions)) 
 
 /// Gradients of rows: for every unit (h_i, K_ij for j ≠ i), unit after unit.
 fn row_gradients(
-    estimator: &impl Estimator,
+    estimator: &(impl Estimator + Clone),
     samples: &Samples,
     theta: &[f64],
     by_node: bool,
@@ -68,7 +71,7 @@ fn row_gradients(
 /// The definition: ∇f sample by sample from the fast objective, ∇²F by differences, the product
 /// of three matrices, and the linear map to (h, J_ii, K).
 fn by_definition(
-    estimator: &impl Estimator,
+    estimator: &(impl Estimator + Clone),
     couplings: &Couplings,
     states: &States,
     by_node: bool,
@@ -177,7 +180,7 @@ fn largest_relative_difference(a: &ErrorBars, b: &ErrorBars) -> f64 {
         .fold(0.0, f64::max)
 }
 
-fn compare_with_definition(estimator: &impl MarginEstimator, mode: Mode, block: usize) {
+fn compare_with_definition(estimator: &(impl MarginEstimator + Clone), mode: Mode, block: usize) {
     let states = draws(&random_couplings(4, 1.0, 3), 301, 4);
     let fitter = fitter_of(estimator, |o| o.mode = mode);
     let fit = fitter.fit(&Samples::new(&states).unwrap()).unwrap();
@@ -280,7 +283,7 @@ fn coverage(truth: &Couplings, fit: &Couplings, errors: &ErrorBars) -> (usize, u
     (inside, d * (d + 1) / 2)
 }
 
-fn coverage_of<E: MarginEstimator>(
+fn coverage_of<E: MarginEstimator + Clone>(
     fitter: &Fitter<E>,
     truth: &Couplings,
     states: &States,
@@ -327,7 +330,7 @@ fn bursts(n: usize) -> States {
     draws(&Couplings::new(j).unwrap(), n, seed())
 }
 
-fn check_correction<E: MarginEstimator>(estimator: &E, mode: Mode, l1: f64, l2: f64) {
+fn check_correction<E: MarginEstimator + Clone>(estimator: &E, mode: Mode, l1: f64, l2: f64) {
     let states = bursts(6000);
     let samples = Samples::new(&states).unwrap();
     let plain = fitter_of(estimator, |o| o.mode = mode);

@@ -2,7 +2,7 @@
 
 use crate::random_theta;
 use mpf_core::{
-    EnergyModel, LocalExact, LocalLoss, LocalModel, LocalObjective, Objective, SiteData,
+    At, EnergyModel, LocalExact, LocalLoss, LocalModel, LocalObjective, Objective, SiteData,
 };
 use mpf_potts::{JointObjective, Loss, Penalties, Potts, Sequences};
 use mpf_samplers::{ChainOptions, ChainRunner, LocalGibbs};
@@ -66,15 +66,21 @@ fn differences_and_gradients_follow_a_walk() {
         fast.surroundings(theta, &x, &mut afresh);
         assert_close(&kept, &afresh);
         for site in 0..n {
+            let at = At {
+                theta,
+                x: &x,
+                surroundings: &kept,
+            };
             let (mut a, mut b) = ([0.0; 4], [0.0; 4]);
-            fast.site_differences(theta, &x, &kept, site, &mut a);
-            plain.site_differences(theta, &x, &[], site, &mut b);
+            fast.site_differences(at, site, &mut a);
+            plain.site_differences(at, site, &mut b);
             assert_close(&a, &b);
-            let mut weights = [0.3, -0.7, 1.1, 0.2];
-            weights[usize::from(x[site])] = 0.0;
+            let mut weights = [0.0; 20];
+            weights[4 * site..4 * site + 4].copy_from_slice(&[0.3, -0.7, 1.1, 0.2]);
+            weights[4 * site + usize::from(x[site])] = 0.0;
             let (mut a, mut b) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
-            fast.add_site_gradient(theta, &x, &kept, site, &weights, &mut a);
-            plain.add_site_gradient(theta, &x, &[], site, &weights, &mut b);
+            fast.add_gradient(at, &weights, &mut a);
+            plain.add_gradient(at, &weights, &mut b);
             assert_close(&a, &b);
         }
     }

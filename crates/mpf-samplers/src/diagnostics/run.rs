@@ -6,8 +6,7 @@ use super::{Summary, summary};
 use crate::Result;
 use crate::run::Run;
 use crate::sampler::Tally;
-use mpf_core::EnergyModel;
-use mpf_ising::{Couplings, IsingModel, States};
+use mpf_ising::{Couplings, States, n_active};
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -77,10 +76,6 @@ impl Serialize for Quantity {
     }
 }
 
-fn n_active(row: &[u64]) -> f64 {
-    f64::from(row.iter().map(|w| w.count_ones()).sum::<u32>())
-}
-
 impl<I: Tally + Sync> Run<States, I> {
     /// Diagnoses the energy, the number of active units, the overlap between chains and every unit.
     /// O(d N) for N draws of d units, 64 of them at a time; beside the draws it needs as much memory
@@ -114,12 +109,7 @@ impl<I: Tally + Sync> Run<States, I> {
     /// # Panics
     /// When the draws are of other units than `couplings`.
     pub fn diagnose(&self, couplings: &Couplings) -> Result<RunDiagnostics> {
-        let (model, theta) = (IsingModel::new(couplings.n_units()), couplings.pack());
-        let potential = couplings.potential().unwrap_or(&[]);
-        self.diagnose_by(|row| {
-            let potential = potential.get(n_active(row) as usize).unwrap_or(&0.0);
-            model.energy(&theta, row) + potential
-        })
+        self.diagnose_by(|row| couplings.energy(row))
     }
 
     /// As [`Run::diagnose`], for draws from a model with this energy.
@@ -128,7 +118,7 @@ impl<I: Tally + Sync> Run<States, I> {
     /// As [`Run::diagnose`].
     pub fn diagnose_by(&self, energy: impl FnMut(&[u64]) -> f64) -> Result<RunDiagnostics> {
         let energy = summary(&self.series(energy))?;
-        let n_active = summary(&self.series(n_active))?;
+        let n_active = summary(&self.series(|row| n_active(row) as f64))?;
         let overlap = match self.chains.len() {
             1 => None,
             _ => Some(summary(&self.overlaps())?),

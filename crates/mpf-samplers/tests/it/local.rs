@@ -1,6 +1,6 @@
 //! Samplers of local models: against enumeration, and against the Ising sampler.
 
-use mpf_core::{EnergyModel, LocalExact, LocalModel};
+use mpf_core::{At, EnergyModel, LocalExact, LocalModel};
 use mpf_ising::{Couplings, LocalIsing};
 use mpf_samplers::{
     AnnealedOptions, BinaryGibbs, ChainOptions, ChainRunner, Gibbs, LocalGibbs, Tempering,
@@ -61,17 +61,10 @@ impl LocalModel for Ring {
         }
     }
 
-    fn site_differences(
-        &self,
-        _: &[f64],
-        x: &[u8],
-        surroundings: &[f64],
-        site: usize,
-        differences: &mut [f64],
-    ) {
-        let here = &surroundings[Q * site..][..Q];
+    fn site_differences(&self, at: At<'_>, site: usize, differences: &mut [f64]) {
+        let here = &at.surroundings[Q * site..][..Q];
         for (difference, energy) in differences.iter_mut().zip(here) {
-            *difference = energy - here[usize::from(x[site])];
+            *difference = energy - here[usize::from(at.x[site])];
         }
     }
 }

@@ -334,7 +334,10 @@ fn half(bits: u16) -> f64 {
 }
 
 /// Reads until `buffer` is full or the file ends.
-pub(crate) fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+///
+/// # Errors
+/// Those of the reader.
+pub fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read(&mut buffer[filled..]) {
