@@ -243,8 +243,9 @@ pub fn comparison(
         vectors.to_string(),
         ours,
         theirs,
-        format!("{ratio:.1}"),
-        format!("{at_least:.1}"),
+        // A ratio just below the promised one must not look like it.
+        format!("{ratio:.2}"),
+        format!("{at_least:.2}"),
         if ratio >= at_least { "yes" } else { "NO" }.to_owned(),
     ]
 }

@@ -7,7 +7,8 @@
 //! Within one orthant the penalty is linear. L-BFGS-B minimises there with the coordinate planes as
 //! bounds, which makes the zeros exact. Then parameters that press against zero from the wrong side
 //! change sides, until none does. The result carries the KKT residual: the largest entry of the
-//! smallest subgradient, which without ℓ1 is the largest entry of the gradient.
+//! smallest subgradient, which without ℓ1 is the largest entry of the gradient. Many parameters without
+//! ℓ1 have no bounds, and take the same steps by code that knows none.
 //!
 //! [`Minimum::seconds`] is *learning* time: the clock stands still inside the observer.
 
@@ -16,6 +17,7 @@ mod basin_backend;
 mod lbfgsb_backend;
 mod search;
 mod snapshot;
+mod unbounded;
 
 use crate::Result;
 use crate::cancel::Cancel;

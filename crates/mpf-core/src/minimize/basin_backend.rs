@@ -13,10 +13,21 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Presents the search to `basin` as a function on a box, whose error is a reason to stop.
-struct Boxed<'a, 'b> {
+pub(super) struct Boxed<'a, 'b> {
     search: &'a RefCell<&'a mut Search<'b>>,
     lower: Vec<f64>,
     upper: Vec<f64>,
+}
+
+impl<'a, 'b> Boxed<'a, 'b> {
+    /// Presents the search as a function of all θ.
+    pub(super) fn without_bounds(search: &'a RefCell<&'a mut Search<'b>>) -> Self {
+        Self {
+            search,
+            lower: Vec::new(),
+            upper: Vec::new(),
+        }
+    }
 }
 
 impl CostFunction for Boxed<'_, '_> {

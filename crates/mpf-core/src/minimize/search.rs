@@ -4,6 +4,7 @@ use super::basin_backend::{self, Memory};
 #[cfg(feature = "lbfgsb")]
 use super::lbfgsb_backend;
 use super::snapshot::Snapshot;
+use super::unbounded::{self, Pairs};
 use super::{Backend, MinimizerOptions, Minimum, Progress, StopReason, TracePoint};
 use crate::Result;
 use crate::error::Error;
@@ -29,6 +30,11 @@ impl Orthant {
                 .map(|(k, &l)| (k, l, 1.0))
                 .collect(),
         }
+    }
+
+    /// Returns whether L-BFGS without bounds is worth its own code.
+    fn is_large_and_open(&self) -> bool {
+        self.n >= unbounded::LEAST && self.penalised.is_empty()
     }
 
     /// Puts every parameter on its own side, and those at zero on the downhill side. Returns whether
@@ -110,6 +116,12 @@ pub(super) struct Accepted {
     pub(super) iteration: usize,
 }
 
+/// What L-BFGS remembers of an earlier run, with bounds or without.
+enum Recalled {
+    Bounded(Box<Memory>),
+    Pairs(Pairs),
+}
+
 /// Why a backend returned.
 #[derive(Clone, Copy)]
 pub(super) enum Halt {
@@ -150,9 +162,6 @@ pub(super) struct Search<'a> {
 
 /// The number of steps in a row that may leave the value as it is.
 pub(super) const MOST_FLAT_STEPS: usize = 3;
-
-/// Rough steps end when the KKT residual is within this many tolerances: a step or two are left.
-const ROUGH_RESIDUAL: f64 = 2.0;
 
 /// Rough values are off by up to this part of them: a few roundings of `f32`.
 const ROUGH_VALUE: f64 = 2e-7;
@@ -199,10 +208,8 @@ impl<'a> Search<'a> {
         self.accepted = Some(snapshot.accepted);
         self.flat_steps = snapshot.flat_steps;
         self.trace = snapshot.trace;
-        let memory = match snapshot.memory {
-            None => None,
-            Some(bytes) => Some(basin_backend::recall(&bytes, self.orthant.n)?),
-        };
+        let recalled = snapshot.memory.map(|bytes| self.recall(&bytes));
+        let memory = recalled.transpose()?;
         let orthant_done = snapshot.orthant_done;
         // The decision that followed the snapshot is made again.
         let halt = match self.judge() {
@@ -253,9 +260,24 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn run_backend(&mut self, memory: Option<Memory>) -> Halt {
+    /// Decodes the memory of an earlier run.
+    fn recall(&self, bytes: &[u8]) -> Result<Recalled> {
+        let n = self.orthant.n;
+        Ok(if self.orthant.is_large_and_open() {
+            Recalled::Pairs(Pairs::recall(bytes, n)?)
+        } else {
+            Recalled::Bounded(Box::new(basin_backend::recall(bytes, n)?))
+        })
+    }
+
+    fn run_backend(&mut self, memory: Option<Recalled>) -> Halt {
         match self.options.backend {
-            Backend::Basin => basin_backend::run(self, memory),
+            Backend::Basin => match memory {
+                Some(Recalled::Pairs(pairs)) => unbounded::run(self, Some(pairs)),
+                Some(Recalled::Bounded(memory)) => basin_backend::run(self, Some(*memory)),
+                None if self.orthant.is_large_and_open() => unbounded::run(self, None),
+                None => basin_backend::run(self, None),
+            },
             #[cfg(feature = "lbfgsb")]
             Backend::Lbfgsb => lbfgsb_backend::run(self),
         }
@@ -449,14 +471,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether rough arithmetic can no longer tell better from worse, or the last steps are
-    /// to be taken.
+    /// Returns whether rough arithmetic can no longer tell better from worse, or sees a minimum: the exact
+    /// gradient decides whether it is one.
     fn is_near_the_end(&self, last: &Accepted) -> bool {
         let decrease = match self.trace.as_slice() {
             [.., before, now] => before.value - now.value,
             _ => f64::INFINITY,
         };
-        last.kkt_residual <= ROUGH_RESIDUAL * self.options.gradient_tolerance
+        last.kkt_residual <= self.options.gradient_tolerance
             || decrease <= ROUGH_DECREASE * last.value.abs()
     }
 

@@ -538,14 +538,58 @@ fn rough_steps_go_on_where_only_the_gradient_resolves_them() {
     }
 }
 
+/// So many parameters that L-BFGS has code of its own for them, if none has a bound.
+const MANY: usize = 33_000;
+
+#[test]
+fn without_bounds_many_parameters_take_the_steps_of_l_bfgs_b() {
+    let start: Vec<f64> = (0..MANY).map(|k| 0.8 + (k as f64 * 0.7).sin()).collect();
+    let run = |lambda: &[f64]| {
+        minimizer(Backend::Basin, |_| {})
+            .minimize_l1(&mut valley(MANY), &start, lambda, |_| {})
+            .unwrap()
+    };
+    let without = run(&[]);
+    // A bound that no step comes near, and a penalty that no digit shows.
+    let mut lambda = vec![0.0; MANY];
+    lambda[0] = 1e-300;
+    let with = run(&lambda);
+    assert_eq!(without.stop, StopReason::Converged);
+    assert_eq!(with.stop, StopReason::Converged);
+    // The same numbers but for rounding, which grows from step to step.
+    for (a, b) in without.trace.iter().zip(&with.trace).take(12) {
+        assert_eq!(a.evaluations, b.evaluations);
+        let off = (a.value / b.value - 1.0).abs();
+        assert!(off < 1e-9, "{off:e} after {} steps", a.iteration);
+    }
+    let both = without.theta.iter().zip(&with.theta);
+    // Curvatures are 1 or more: errors are at most the tolerance.
+    let off = both.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
+    assert!(off < 2e-6, "{off:e}");
+}
+
+#[test]
+fn threads_cannot_change_a_digit_of_many_parameters() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let start = vec![0.3; MANY];
+        let found = pool.install(|| Minimizer::default().minimize(&mut valley(MANY), &start));
+        bits(&found.unwrap().theta)
+    };
+    assert_eq!(run(1), run(3));
+}
+
 fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
 #[test]
 fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
-    let n = 20;
-    for lambda in [vec![], (0..n).map(|k| 0.4 * (k % 3) as f64).collect()] {
+    let few = (0..20).map(|k| 0.4 * (k % 3) as f64).collect();
+    for (n, lambda, every) in [(20, vec![], 1), (20, few, 1), (MANY, vec![], 5)] {
         let start: Vec<f64> = (0..n).map(|k| (k as f64 * 0.7).sin()).collect();
         let run = |change: &dyn Fn(&mut MinimizerOptions)| {
             let mut options = MinimizerOptions {
@@ -562,7 +606,7 @@ fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
         let whole = run(&|_| {});
         assert!(whole.iterations > 10 && whole.rough_evaluations > 5);
         // The state is written at the start and after every iteration.
-        for k in 0..=whole.iterations {
+        for k in (0..=whole.iterations).step_by(every) {
             let file = StopAfter::new(k + 1);
             let stopped = run(&|o| {
                 o.cancel = file.cancel().clone();

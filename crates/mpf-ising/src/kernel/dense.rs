@@ -1,15 +1,14 @@
 //! Data with many bits set: one table row instead of five rows of R.
 //!
 //! The method of the four Russians. The columns of R are cut into groups of five. For each group the
-//! partial sums of R over every pattern of its bits are tabulated, for the units of two cache lines (a
-//! panel) at once; a sample's z then takes one table row per group. The gradient does the same with
+//! partial sums of R over every pattern of its bits are tabulated, for the units of a cache line at
+//! once, or of two; a sample's z then takes one table row per group. The gradient does the same with
 //! samples and columns exchanged: tables of the sums of D over five samples, looked up by the
 //! transposed bits.
 //!
 //! A pass takes as many groups as stay in the first cache, and the sums stream from the second. Wider
 //! groups need fewer look-ups, but then fewer tables fit, or wait for the second cache: tables over six
-//! bits for one line, or over eight, were slower. Rows of two lines share the address that each
-//! look-up has to work out.
+//! bits for one line, or over eight, were slower.
 //!
 //! Where φ follows from exp(−a) and no sum of |R| comes near overflow, the tables hold exp(R) and are
 //! multiplied, which saves the exponentials afterwards.
@@ -22,8 +21,12 @@ use super::{MarginLoss, PANEL};
 use crate::bits::Samples;
 use std::ops::Range;
 
-/// Samples whose sums are kept between the passes over tables.
+/// Samples over which gradients are summed before they join those of others.
 pub(crate) const TILE: usize = 4096;
+
+/// Samples whose sums are kept between the passes over tables: both lines of all of them stay in a second
+/// cache of 512 KB. Whole groups, and whole blocks of 64.
+const PART: usize = 1920;
 
 /// Cache lines in a panel.
 pub(super) const LINES: usize = 2;
@@ -32,16 +35,11 @@ pub(super) const LINES: usize = 2;
 const GROUP: usize = 5;
 const ROWS: usize = 1 << GROUP;
 
-/// Tables that are used at once: 40 KB, for a first cache of 32 or 48.
+/// Tables that are used at once: 20 KB, or 40 in pairs, for a first cache of 32 or 48.
 const TABLES: usize = 10;
 
-/// By how much a word is turned left to make its first pattern the offset of a table row in bytes.
-const TURN: u32 = (64 * LINES).trailing_zeros();
-
-/// A number for every unit of a panel.
-type Row<V> = [<V as Lanes>::Line; LINES];
-
-type Table<V> = [Row<V>; ROWS];
+/// Rows of `R` lines.
+type Table<V, const R: usize> = [[<V as Lanes>::Line; R]; ROWS];
 
 /// The bits of all samples, cut into the passes over columns.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ pub(super) struct Passes {
     n: usize,
     /// Columns of a pass.
     width: usize,
-    /// By pass, then by sample, each turned left by [`TURN`].
+    /// By pass, then by sample.
     words: Vec<u64>,
 }
 
@@ -64,7 +62,7 @@ impl Passes {
             let rows = samples.states().rows().map(|row| {
                 // Columns that do not exist may be anything.
                 let next = row.get(word + 1).unwrap_or(&0);
-                (row[word] >> shift | next << 1 << (63 - shift)).rotate_left(TURN)
+                row[word] >> shift | next << 1 << (63 - shift)
             });
             words.extend(rows);
         }
@@ -83,9 +81,10 @@ pub(super) fn pass_bytes(samples: &Samples) -> usize {
     8 * samples.n_distinct() * d.div_ceil(bits_per_pass(d))
 }
 
-/// Returns the bytes of the tables, the tile and the sums of a task over `n` samples of `d` units.
+/// Returns the bytes of the tables, the terms, the sums and the part of a tile of a task over `n` samples
+/// of `d` units.
 pub(super) fn scratch_bytes(n: usize, d: usize) -> usize {
-    64 * LINES * (TABLES * ROWS + TILE.min(n).next_multiple_of(GROUP) + d)
+    64 * LINES * (TABLES * ROWS + 2 * d + PART.min(n).next_multiple_of(GROUP))
 }
 
 /// Returns how many of `n` bits are looked up at once.
@@ -113,45 +112,78 @@ pub(super) fn sum<V: Lanes>(
 ) -> Partial {
     let panel = &task.panel;
     let n_columns = panel.rows.len();
-    let tile_rows = TILE.min(panel.range.len()).next_multiple_of(GROUP);
+    let part_rows = PART.min(panel.range.len()).next_multiple_of(GROUP);
     let lines = V::lines(scratch);
-    lines.resize(LINES * (TABLES * ROWS + tile_rows + n_columns), V::ZEROS);
-    let (tables, rows) = lines.as_chunks_mut().0.split_at_mut(TABLES * ROWS);
-    let (tile, sums) = rows.split_at_mut(tile_rows);
-    let tables = tables.as_chunks_mut().0;
-    sums.fill([V::ZEROS; LINES]);
+    lines.resize(
+        LINES * (TABLES * ROWS + 2 * n_columns + part_rows),
+        V::ZEROS,
+    );
+    let (tables, rows) = lines.split_at_mut(LINES * TABLES * ROWS);
+    let (terms, rows) = rows.split_at_mut(LINES * n_columns);
+    let (sums, part) = rows.split_at_mut(LINES * n_columns);
+    sums.fill(V::ZEROS);
     let mut total = [V::splat(0.0); LINES];
     let (mut partial, mut count_sums) = panel.begin::<V>(grads);
-    let is_narrow = is_narrow::<V>(panel);
-    let mut start = panel.range.start;
-    while start < panel.range.end {
-        let n = TILE.min(panel.range.end - start);
-        if is_narrow {
-            margins::<V, 1>(task, tables, start, &mut tile[..n]);
-        } else {
-            margins::<V, LINES>(task, tables, start, &mut tile[..n]);
+    // The last panel may be half empty. Fits in `f32` have so many panels that theirs is not worth code
+    // of its own for pairs.
+    let in_pairs = V::REGISTERS == 1 && (V::LANES == 16 || panel.n_units > V::LANES);
+    let n_lines = if in_pairs {
+        LINES
+    } else {
+        panel.n_units.div_ceil(V::LANES)
+    };
+    let [of_column, of_sample] = [n_columns, part_rows].map(|rows| Place { rows, in_pairs });
+    for (column, row) in panel.rows.iter().enumerate() {
+        for line in 0..n_lines {
+            term::<V>(panel, line, row).store(&mut terms[of_column.of(column, line)]);
         }
-        let rows = &mut tile[..n];
-        // The only part that knows φ: the others are compiled once for all losses.
-        partial.value += match loss {
-            MarginLoss::FlowRate { shift } => {
-                slopes::<V, _>(task, FlowRate { shift }, start, rows, &mut count_sums)
+    }
+    for start in panel.range.clone().step_by(TILE) {
+        let end = panel.range.end.min(start + TILE);
+        let mut value = 0.0;
+        for start in (start..end).step_by(PART) {
+            let range = start..end.min(start + PART);
+            let n = range.len();
+            if in_pairs {
+                margins::<V, LINES>(task, terms, tables, range.clone(), 0, part);
+            } else {
+                let lines = part.chunks_mut(part_rows).zip(terms.chunks(n_columns));
+                for (line, (part, terms)) in lines.take(n_lines).enumerate() {
+                    margins::<V, 1>(task, terms, tables, range.clone(), line, part);
+                }
             }
-            MarginLoss::Logistic => slopes::<V, _>(task, Logistic, start, rows, &mut count_sums),
-        };
-        // The tile ends in zeros, up to a whole group.
-        let padded = n.next_multiple_of(GROUP);
-        tile[n..padded].fill([V::ZEROS; LINES]);
-        let words = panel.samples.columns_from(start / 64);
-        if is_narrow {
-            gradient::<V, 1>(tile, n, words, tables, sums, &mut total);
-        } else {
-            gradient::<V, LINES>(tile, n, words, tables, sums, &mut total);
+            // The only step that knows φ: the others are compiled once for all losses.
+            let lines = (&mut *part, of_sample, n_lines);
+            value = match loss {
+                MarginLoss::FlowRate { shift } => {
+                    let loss = FlowRate { shift };
+                    slopes::<V, _>(task, loss, range, lines, value, &mut count_sums)
+                }
+                MarginLoss::Logistic => {
+                    slopes::<V, _>(task, Logistic, range, lines, value, &mut count_sums)
+                }
+            };
+            // The part ends in zeros, up to a whole group.
+            for m in n..n.next_multiple_of(GROUP) {
+                (0..LINES).for_each(|line| part[of_sample.of(m, line)] = V::ZEROS);
+            }
+            if in_pairs {
+                gradient::<V, LINES>(part, panel, start, n, tables, sums, &mut total);
+            } else {
+                let lines = part.chunks(part_rows).zip(sums.chunks_mut(n_columns));
+                for ((part, sums), total) in lines.zip(&mut total).take(n_lines) {
+                    let total = std::array::from_mut(total);
+                    gradient::<V, 1>(part, panel, start, n, tables, sums, total);
+                }
+            }
         }
-        let lines = partial.rows.chunks_exact_mut(V::LANES);
-        for (sum, line) in sums.as_flattened_mut().iter_mut().zip(lines) {
-            V::load(sum).add_to(line);
-            *sum = V::ZEROS;
+        partial.value += value;
+        for (column, row) in partial.rows.chunks_exact_mut(LINES * V::LANES).enumerate() {
+            for (line, numbers) in row.chunks_exact_mut(V::LANES).enumerate() {
+                let sum = &mut sums[of_column.of(column, line)];
+                V::load(sum).add_to(numbers);
+                *sum = V::ZEROS;
+            }
         }
         // By tile, as above: how samples are cut into tasks shows in no digit of an `f32`.
         let offsets = partial.offsets.chunks_mut(V::LANES);
@@ -159,22 +191,36 @@ pub(super) fn sum<V: Lanes>(
             total.add_to(offsets);
             *total = V::splat(0.0);
         }
-        start += TILE;
     }
     partial.counts = counts::finish::<V>(&count_sums);
     partial
 }
 
-/// Returns whether one line holds all units: the last panel may be half empty. Fits in `f32` have so
-/// many panels that theirs is not worth code of its own.
-#[inline(always)]
-fn is_narrow<V: Lanes>(panel: &Panel<'_>) -> bool {
-    V::LANES == 8 && panel.n_units <= 8
+/// Where the lines of a panel are kept, for each of so many samples or columns.
+#[derive(Clone, Copy)]
+struct Place {
+    rows: usize,
+    /// Both lines of a row side by side, or all first lines before all second ones.
+    ///
+    /// Where a line is one register, two of them share the address that each look-up has to work out.
+    /// Where it is two, they do so anyway, and tables of half the size leave room in the first cache.
+    in_pairs: bool,
+}
+
+impl Place {
+    #[inline(always)]
+    fn of(self, row: usize, line: usize) -> usize {
+        if self.in_pairs {
+            LINES * row + line
+        } else {
+            self.rows * line + row
+        }
+    }
 }
 
 #[inline(always)]
-fn load<V: Lanes, const W: usize>(row: &Row<V>) -> [V; W] {
-    let mut values = [V::splat(0.0); W];
+fn load<V: Lanes, const R: usize>(row: &[V::Line; R]) -> [V; R] {
+    let mut values = [V::splat(0.0); R];
     for (value, line) in values.iter_mut().zip(row) {
         *value = V::load(line);
     }
@@ -182,80 +228,86 @@ fn load<V: Lanes, const W: usize>(row: &Row<V>) -> [V; W] {
 }
 
 #[inline(always)]
-fn store<V: Lanes, const W: usize>(values: [V; W], row: &mut Row<V>) {
+fn store<V: Lanes, const R: usize>(values: [V; R], row: &mut [V::Line; R]) {
     for (value, line) in values.into_iter().zip(row) {
         value.store(line);
     }
 }
 
 #[inline(always)]
-fn combine<V: Lanes, const W: usize>(mut a: [V; W], b: [V; W], multiply: bool) -> [V; W] {
+fn combine<V: Lanes, const R: usize>(mut a: [V; R], b: [V; R], multiply: bool) -> [V; R] {
     for (a, b) in a.iter_mut().zip(b) {
         *a = if multiply { *a * b } else { *a + b };
     }
     a
 }
 
-/// Returns R or c of the panel, or its exponential.
+/// Returns R or c of a line, or its exponential.
 #[inline(always)]
-fn terms<V: Lanes, const W: usize>(panel: &Panel<'_>, row: &[f64; PANEL]) -> [V; W] {
-    let mut values = [V::splat(0.0); W];
-    for (k, value) in values.iter_mut().enumerate() {
-        *value = V::round(&row[panel.first % PANEL + V::LANES * k..]);
-        if panel.product.is_some() {
-            *value = value.exp();
-        }
+fn term<V: Lanes>(panel: &Panel<'_>, line: usize, row: &[f64; PANEL]) -> V {
+    let term = V::round(&row[panel.first % PANEL + V::LANES * line..]);
+    if panel.product.is_some() {
+        term.exp()
+    } else {
+        term
     }
-    values
 }
 
 /// Tabulates the sums (or products) of `first` and all patterns of the numbers.
 #[inline(always)]
-fn tabulate<V: Lanes, const W: usize>(
-    table: &mut Table<V>,
-    first: [V; W],
-    numbers: &[[V; W]; GROUP],
+fn tabulate<V: Lanes, const R: usize>(
+    table: &mut Table<V, R>,
+    first: [V; R],
+    numbers: &[[V; R]; GROUP],
     multiply: bool,
 ) {
-    store::<V, W>(first, &mut table[0]);
+    store::<V, R>(first, &mut table[0]);
     for (bit, number) in numbers.iter().enumerate() {
         let (known, next) = table[..2 << bit].split_at_mut(1 << bit);
         for (known, next) in known.iter().zip(next) {
-            store::<V, W>(combine(load::<V, W>(known), *number, multiply), next);
+            store::<V, R>(combine(load::<V, R>(known), *number, multiply), next);
         }
     }
 }
 
-/// Computes z (or exp z) of every sample of a tile.
+/// Computes z (or exp z) of some samples and of the lines from `line` on.
 #[inline(always)]
-fn margins<V: Lanes, const W: usize>(
+fn margins<V: Lanes, const R: usize>(
     task: &Task<'_>,
-    tables: &mut [Table<V>],
-    start: usize,
-    tile: &mut [Row<V>],
+    terms: &[V::Line],
+    tables: &mut [V::Line],
+    samples: Range<usize>,
+    line: usize,
+    sums: &mut [V::Line],
 ) {
-    let (panel, samples) = (&task.panel, start..start + tile.len());
+    let panel = &task.panel;
+    let terms: &[[V::Line; R]] = terms.as_chunks().0;
+    let tables: &mut [Table<V, R>] = tables.as_chunks_mut().0.as_chunks_mut().0;
+    let sums = &mut sums.as_chunks_mut().0[..samples.len()];
     let multiply = panel.product.is_some();
-    let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); W];
+    let neutral = [V::splat(if multiply { 1.0 } else { 0.0 }); R];
     // The first table has the offsets, from which the sums begin.
-    let mut first = terms(panel, panel.offsets);
-    for (pass, rows) in panel.rows.chunks(task.passes.width).enumerate() {
-        let groups = rows.chunks(GROUP);
+    let mut first = neutral;
+    for (k, first) in first.iter_mut().enumerate() {
+        *first = term(panel, line + k, panel.offsets);
+    }
+    for (pass, terms) in terms.chunks(task.passes.width).enumerate() {
+        let groups = terms.chunks(GROUP);
         let tables = &mut tables[..groups.len()];
         for (table, group) in tables.iter_mut().zip(groups) {
             // Columns that do not exist change nothing.
             let mut numbers = [neutral; GROUP];
-            for (number, row) in numbers.iter_mut().zip(group) {
-                *number = terms(panel, row);
+            for (number, term) in numbers.iter_mut().zip(group) {
+                *number = load(term);
             }
-            tabulate::<V, W>(table, first, &numbers, multiply);
+            tabulate::<V, R>(table, first, &numbers, multiply);
             first = neutral;
         }
         let words = task.passes.of(pass, samples.clone());
         if multiply {
-            look_up::<V, W, true>(tables, words, pass == 0, tile);
+            look_up::<V, R, true>(tables, words, pass == 0, sums);
         } else {
-            look_up::<V, W, false>(tables, words, pass == 0, tile);
+            look_up::<V, R, false>(tables, words, pass == 0, sums);
         }
     }
 }
@@ -265,29 +317,31 @@ fn margins<V: Lanes, const W: usize>(
 ///
 /// Four sums at a time: none waits for its own last addition.
 #[inline(always)]
-fn look_up<V: Lanes, const W: usize, const MULTIPLY: bool>(
-    tables: &[Table<V>],
+fn look_up<V: Lanes, const R: usize, const MULTIPLY: bool>(
+    tables: &[Table<V, R>],
     words: &[u64],
     are_new: bool,
-    sums: &mut [Row<V>],
+    sums: &mut [[V::Line; R]],
 ) {
     let ((fours, rest), (words, last)) = (sums.as_chunks_mut::<4>(), words.as_chunks::<4>());
     for (sums, words) in fours.iter_mut().zip(words) {
-        look_up_some::<V, W, MULTIPLY, 4>(tables, *words, are_new, sums);
+        look_up_some::<V, R, MULTIPLY, 4>(tables, *words, are_new, sums);
     }
     for (sum, word) in rest.iter_mut().zip(last) {
-        look_up_some::<V, W, MULTIPLY, 1>(tables, [*word], are_new, std::array::from_mut(sum));
+        look_up_some::<V, R, MULTIPLY, 1>(tables, [*word], are_new, std::array::from_mut(sum));
     }
 }
 
 #[inline(always)]
-fn look_up_some<V: Lanes, const W: usize, const MULTIPLY: bool, const N: usize>(
-    tables: &[Table<V>],
-    mut words: [u64; N],
+fn look_up_some<V: Lanes, const R: usize, const MULTIPLY: bool, const N: usize>(
+    tables: &[Table<V, R>],
+    words: [u64; N],
     are_new: bool,
-    sums: &mut [Row<V>; N],
+    sums: &mut [[V::Line; R]; N],
 ) {
-    let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); W]; N];
+    // The first pattern becomes the offset of a table row in bytes.
+    let mut words = words.map(|word| word.rotate_left(turn(R)));
+    let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); R]; N];
     if !are_new {
         for (all, sum) in all.iter_mut().zip(sums.iter()) {
             *all = load(sum);
@@ -296,26 +350,31 @@ fn look_up_some<V: Lanes, const W: usize, const MULTIPLY: bool, const N: usize>(
     // Fewer branches than table by table.
     let (pairs, rest) = tables.as_chunks::<2>();
     for [one, other] in pairs {
-        look_up_one::<V, W, MULTIPLY, N>(one, &mut words, &mut all);
-        look_up_one::<V, W, MULTIPLY, N>(other, &mut words, &mut all);
+        look_up_one::<V, R, MULTIPLY, N>(one, &mut words, &mut all);
+        look_up_one::<V, R, MULTIPLY, N>(other, &mut words, &mut all);
     }
     for table in rest {
-        look_up_one::<V, W, MULTIPLY, N>(table, &mut words, &mut all);
+        look_up_one::<V, R, MULTIPLY, N>(table, &mut words, &mut all);
     }
     for (all, sum) in all.into_iter().zip(sums) {
-        store::<V, W>(all, sum);
+        store::<V, R>(all, sum);
     }
 }
 
+/// By how much a pattern is shifted to make it the offset in bytes of a row of so many lines.
+const fn turn(lines: usize) -> u32 {
+    (64 * lines).trailing_zeros()
+}
+
 #[inline(always)]
-fn look_up_one<V: Lanes, const W: usize, const MULTIPLY: bool, const N: usize>(
-    table: &Table<V>,
+fn look_up_one<V: Lanes, const R: usize, const MULTIPLY: bool, const N: usize>(
+    table: &Table<V, R>,
     words: &mut [u64; N],
-    all: &mut [[V; W]; N],
+    all: &mut [[V; R]; N],
 ) {
     for (sum, word) in all.iter_mut().zip(words) {
         let next = V::turn_right::<{ GROUP as u32 }>(*word);
-        let row = load(&table[(*word >> TURN) as usize % ROWS]);
+        let row = load(&table[(*word >> turn(R)) as usize % ROWS]);
         *sum = combine(*sum, row, MULTIPLY);
         *word = next;
     }
@@ -333,98 +392,125 @@ fn reciprocals<V: Lanes>(z: [V; LINES], square: bool) -> [V; LINES] {
     }
 }
 
-/// Replaces z by D = −w s φ′(−s z) and returns Σ w φ.
+/// Replaces z by D = −w s φ′(−s z) and returns the sum, to which it adds Σ w φ.
 #[inline(always)]
 fn slopes<V: Lanes, L: LaneLoss>(
     task: &Task<'_>,
     loss: L,
-    start: usize,
-    tile: &mut [Row<V>],
+    samples: Range<usize>,
+    lines: (&mut [V::Line], Place, usize),
+    sum: f64,
     count_sums: &mut CountSums<V>,
 ) -> f64 {
     let panel = &task.panel;
-    // The second line of a narrow panel was never written.
-    let is_narrow = is_narrow::<V>(panel);
-    let n_lines = if is_narrow { 1 } else { LINES };
+    if panel.product.is_some() && panel.is_plain() {
+        slopes_of::<V, L, true>(task, loss, samples, lines, sum, count_sums)
+    } else {
+        slopes_of::<V, L, false>(task, loss, samples, lines, sum, count_sums)
+    }
+}
+
+/// [`slopes`], `PLAIN` for exponentials of samples that count alike with all their units.
+#[inline(always)]
+fn slopes_of<V: Lanes, L: LaneLoss, const PLAIN: bool>(
+    task: &Task<'_>,
+    loss: L,
+    samples: Range<usize>,
+    (part, place, n_lines): (&mut [V::Line], Place, usize),
+    mut sum: f64,
+    count_sums: &mut CountSums<V>,
+) -> f64 {
+    let panel = &task.panel;
+    let is_narrow = n_lines == 1;
     let mut value = Total::<V>::new(panel.product);
-    let mut sum = 0.0;
-    for (m, z) in tile.iter_mut().enumerate() {
-        if m % 64 == 0 {
+    let rows = panel.samples.states().rows().skip(samples.start);
+    for (row, (m, bits)) in samples.zip(rows).enumerate() {
+        if row % 64 == 0 {
             // Sums in `f32` are short.
             sum += std::mem::replace(&mut value, Total::new(panel.product)).finish();
         }
-        let sample = panel.sample::<V>(start + m);
-        let both: [V; LINES] = load(z);
-        let inverse = match panel.product {
-            Some(_) if is_narrow => [V::splat(1.0) / both[0]; LINES],
-            Some(_) => reciprocals(both, task.square),
-            None => both,
+        let sample = if PLAIN {
+            panel.plain_sample::<V>(bits)
+        } else {
+            panel.sample::<V>(m)
         };
-        for (line, z) in z.iter_mut().take(n_lines).enumerate() {
+        // The second line of a narrow panel was never written.
+        let both = [0, 1].map(|line| V::load(&part[place.of(row, line)]));
+        let inverse = match panel.product {
+            None if !PLAIN => both,
+            _ if is_narrow => [V::splat(1.0) / both[0]; LINES],
+            _ => reciprocals(both, task.square),
+        };
+        for line in 0..LINES {
+            if line == 1 && is_narrow {
+                break;
+            }
             let sample = sample.line(line);
-            let slope = if panel.product.is_some() {
+            let slope = if PLAIN || panel.product.is_some() {
                 let rate = V::select(sample.on, both[line], inverse[line]);
                 sample.slope_of_rate(loss, rate, &mut value, count_sums)
             } else {
                 sample.slope_of_sum(loss, both[line], &mut value, count_sums)
             };
-            slope.store(z);
+            slope.store(&mut part[place.of(row, line)]);
         }
     }
     sum + value.finish()
 }
 
-/// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total, over the first `n` of a padded tile.
+/// Adds Σ_m D x_j to every column's sum, and Σ_m D to the total, over `n` samples from `start` on; their
+/// slopes end in zeros, up to a whole group.
 #[inline(always)]
-fn gradient<V: Lanes, const W: usize>(
-    tile: &[Row<V>],
+fn gradient<V: Lanes, const R: usize>(
+    part: &[V::Line],
+    panel: &Panel<'_>,
+    start: usize,
     n: usize,
-    words: &[u64],
-    tables: &mut [Table<V>],
-    sums: &mut [Row<V>],
-    total: &mut [V; LINES],
+    tables: &mut [V::Line],
+    sums: &mut [V::Line],
+    total: &mut [V; R],
 ) {
+    let tables: &mut [Table<V, R>] = tables.as_chunks_mut().0.as_chunks_mut().0;
+    let (part, sums) = (part.as_chunks().0, sums.as_chunks_mut().0);
+    let words = panel.samples.columns_from(start / 64);
     let (width, columns) = (bits_per_pass(n), sums.len());
-    let zero = [V::splat(0.0); W];
-    let (mut all, mut block) = (zero, [0; BLOCK]);
+    let zero = [V::splat(0.0); R];
+    let mut block = [0; BLOCK];
     for first in (0..n).step_by(width) {
         let n_bits = width.min(n - first);
-        let groups = tile[first..].as_chunks::<GROUP>().0;
+        let groups = part[first..].as_chunks::<GROUP>().0;
         let tables = &mut tables[..n_bits.div_ceil(GROUP)];
         for (table, group) in tables.iter_mut().zip(groups) {
             let mut numbers = [zero; GROUP];
             for (number, slope) in numbers.iter_mut().zip(group) {
                 *number = load(slope);
             }
-            tabulate::<V, W>(table, zero, &numbers, false);
-            all = combine(all, load(&table[ROWS - 1]), false);
+            tabulate::<V, R>(table, zero, &numbers, false);
+            *total = combine(*total, load(&table[ROWS - 1]), false);
         }
         let words = &words[first / 64 * columns..];
         for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
             let block = &mut block[..sums.len()];
             copy_bits(&words[BLOCK * k..], columns, first % 64, n_bits, block);
-            look_up::<V, W, false>(tables, block, false, sums);
+            look_up::<V, R, false>(tables, block, false, sums);
         }
-    }
-    for (total, all) in total.iter_mut().zip(all) {
-        *total = *total + all;
     }
 }
 
 /// Columns whose bits are copied at once.
 const BLOCK: usize = 256;
 
-/// Copies `n` bits of every column from `shift` of its first word on, turned left by [`TURN`]; what is
-/// above them may be anything. A column's next word is `columns` further on.
+/// Copies `n` bits of every column from `shift` of its first word on; what is above them may be
+/// anything. A column's next word is `columns` further on.
 #[inline(always)]
 fn copy_bits(words: &[u64], columns: usize, shift: usize, n: usize, block: &mut [u64]) {
     if shift + n > 64 {
         for ((to, low), high) in block.iter_mut().zip(words).zip(&words[columns..]) {
-            *to = (low >> shift | high << (64 - shift)).rotate_left(TURN);
+            *to = low >> shift | high << (64 - shift);
         }
     } else {
         for (to, low) in block.iter_mut().zip(words) {
-            *to = (low >> shift).rotate_left(TURN);
+            *to = low >> shift;
         }
     }
 }

@@ -140,6 +140,9 @@ pub trait Lanes:
     type Line: Copy + Send + Sync + AsRef<[Self::Number]> + AsMut<[Self::Number]>;
     /// The number of lanes.
     const LANES: usize;
+    /// The number of registers that they take.
+    #[doc(hidden)]
+    const REGISTERS: usize = 2;
     /// A line of zeros.
     const ZEROS: Self::Line;
 

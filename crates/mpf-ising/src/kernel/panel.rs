@@ -57,12 +57,34 @@ impl Panel<'_> {
         (partial, count_sums)
     }
 
+    /// Returns whether every flip counts, and counts once.
+    pub(super) fn is_plain(&self) -> bool {
+        self.mask.is_none() && self.counts.is_none() && self.samples.weights().is_none()
+    }
+
+    /// [`Panel::sample`] of a row of a [plain](Panel::is_plain) panel.
+    #[inline(always)]
+    pub(super) fn plain_sample<V: Lanes>(&self, row: &[u64]) -> Sample<'_, V> {
+        Sample {
+            on: (row[self.first / 64] >> (self.first % 64)) as u32,
+            kept: self.present(),
+            weight: V::splat(1.0),
+            counted: None,
+        }
+    }
+
+    /// Returns the units that exist.
+    #[inline(always)]
+    fn present(&self) -> u32 {
+        u32::MAX >> (32 - self.n_units)
+    }
+
     /// Returns which units are 1 in a sample, and which of their flips count.
     #[inline(always)]
     pub(super) fn sample<V: Lanes>(&self, m: usize) -> Sample<'_, V> {
         let (word, shift) = (self.first / 64, self.first % 64);
         let on = (self.samples.states().row(m)[word] >> shift) as u32;
-        let present = u32::MAX >> (32 - self.n_units);
+        let present = self.present();
         let kept = match self.mask {
             None => present,
             Some(mask) => present & !(mask.row(m)[word] >> shift) as u32,

@@ -258,6 +258,7 @@ mod registers {
                 type Number = $number;
                 type Line = Aligned<[$number; $lanes]>;
                 const LANES: usize = $lanes;
+                const REGISTERS: usize = $n;
                 const ZEROS: Self::Line = Aligned([0.0; $lanes]);
 
                 fn lines(scratch: &mut Scratch) -> &mut Vec<Self::Line> {
