@@ -11,13 +11,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Bytes of the program without data: its code and its threads.
-const PROGRAM: u64 = 13_500_000;
+const PROGRAM: u64 = 12_000_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 /// Bytes of a chain: its generator and its list of draws.
 const CHAIN: u64 = 220;
-/// Bytes of a chain per unit: its field.
-const CHAIN_UNIT: u64 = 8;
 
 /// Bytes of a distinct sample of a machine, while equal ones are merged.
 const MACHINE_ROW: u64 = 120;
@@ -84,11 +82,17 @@ pub fn product(factors: &[u64]) -> u64 {
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
-/// chains. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
+/// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
 /// the middle of both counts.
-pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize, is_kept: bool) -> u64 {
+pub fn of_draws(
+    n_draws: usize,
+    n_units: usize,
+    n_chains: usize,
+    state: usize,
+    is_kept: bool,
+) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
-    let chain = CHAIN + CHAIN_UNIT * n_units as u64;
+    let chain = CHAIN + state as u64;
     let (kept, chain) = match is_kept {
         true => (row, 12 * chain / 5),
         false => (0, chain),
@@ -324,8 +328,8 @@ mod tests {
             assert!(check(u64::MAX, None).is_err());
         }
         assert_eq!(check(1, None), Ok(()));
-        assert_eq!(of_draws(usize::MAX, 1000, 4, false), u64::MAX);
-        assert_eq!(of_draws(1, 1000, usize::MAX, true), u64::MAX);
+        assert_eq!(of_draws(usize::MAX, 1000, 4, 8000, false), u64::MAX);
+        assert_eq!(of_draws(1, 1000, usize::MAX, 8000, true), u64::MAX);
         assert_eq!(in_words(31_400_000), "31.40 MB");
         assert_eq!(in_words(23_830_000_000), "23.83 GB");
         assert_eq!(in_words(64_000_000_000_000), "64.00 TB");

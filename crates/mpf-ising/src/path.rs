@@ -326,7 +326,7 @@ impl PenaltyPath {
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
         let is_late = || cancel.reason() == Some(StopReason::TimeLimit);
-        // A path that has no time to begin is one fit to all data.
+        // A path that has no time to begin is its start, fitted to all data.
         let mut parts = parts
             .into_iter()
             .take_while(|_| !is_late())
@@ -384,8 +384,10 @@ impl PenaltyPath {
             };
             // A stream is read by one fit at a time.
             let is_streamed = all.data().stream().is_some();
+            let has_begun = !parts.is_empty() || !found.path.is_empty();
             let mut fit_all = || {
-                let fit = all.step(lambda)?;
+                let start = if has_begun { None } else { all.stay(fitter)? };
+                let fit = start.map_or_else(|| all.step(lambda), Ok)?;
                 self.point(fitter, &all, lambda, fit)
             };
             let score = |(walker, held_out): &mut (Walker<E>, Held)| {

@@ -99,12 +99,11 @@ pub(super) fn make(
     options: &MachineOptions,
     raster: &Raster,
     samples: &Samples,
-    console: Console,
+    (console, start): (Console, Instant),
     show: Show<'_>,
 ) -> Result<Made, Failure> {
     let needed = args.check_machine_memory(options, raster, samples)?;
     let cancel = &options.minimizer.cancel;
-    let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.note(&format!(
         "{}: {} samples × {} units, {} distinct, {:.1} % silent; {} hidden units",
@@ -116,10 +115,12 @@ pub(super) fn make(
         options.n_hidden
     ));
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let expected = time::of_machine(options, samples, args.held_out, limit)?;
+    let (expected, log_z) = time::of_machine(options, samples, args.held_out, limit)?;
+    let scored = if args.held_out > 0.0 { log_z } else { 0.0 };
+    let before = start.elapsed().as_secs_f64();
     console.note(&format!(
         "this fit takes about {} and {}",
-        duration(start.elapsed().as_secs_f64() + expected),
+        duration((before + expected + scored).min(limit)),
         memory::in_words(needed)
     ));
     let findings = grouped(&preflight.findings);

@@ -5,8 +5,8 @@
 //! fit          tried until it ends or time is up; then the residual falls on at the same rate
 //! penalty      steps to the next λ are tried at two λ's: every fold has such a step for every λ
 //! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
-//! ln Z         2·10⁵ sweeps of annealing, or a sum over 2^d states
-//! polishing    updates of 4000 chains, for all data and for the part
+//! ln Z         annealing at few temperatures, or a sum over 2^d states
+//! polishing    updates of 4000 chains, for all data and for the part, if the model of the trial drifts
 //! sandwich     a fit without the penalty, and three Hessians: a product and an inverse each
 //! ```
 //!
@@ -24,7 +24,7 @@ use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
     Couplings, Exact, FitProgress, PathOptions, Penalty, Preflight, Samples, States, Support,
 };
-use mpf_samplers::{Gibbs, Sampler};
+use mpf_samplers::{AnnealedOptions, Gibbs, Sampler, annealed_log_z};
 use ndarray::Array2;
 use std::time::{Duration, Instant};
 
@@ -38,18 +38,22 @@ const TRIAL_SECONDS: f64 = 0.3;
 const TRIAL_OF_LIMIT: f64 = 0.1;
 /// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
-/// The part of the λ's of a path that is tried before the score rises for good.
-const TRIED_LAMBDAS: f64 = 0.8;
+/// The part of the λ's of a path that is tried before the score rises for good; of λ₁ and of λ₂, as some
+/// data were seen to need.
+const TRIED_L1: f64 = 0.8;
+const TRIED_L2: f64 = 0.6;
 /// A λ in the midst of a path, in units of 1/√M: paths begin at some tens.
 const MIDST: f64 = 10.0;
 /// Chains that polishing sweeps in an update, and those that are tried.
 const POLISHED: usize = 4000;
 const POLISHING_TRIED: usize = 1024;
-/// Sweeps of annealed importance sampling.
-const ANNEALING: f64 = 2e5;
+/// Temperatures at which annealing is tried, of the 1000 that it has.
+const ANNEALING_TRIED: usize = 10;
 /// The most units whose states are enumerated, and that are annealed.
 const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
+/// The gradient at which a fit without the penalty ends.
+const UNPENALISED: f64 = 1e-5;
 /// Hessians of the sandwich with and without a penalty.
 const HESSIANS: f64 = 3.0;
 
@@ -58,8 +62,10 @@ const HESSIANS: f64 = 3.0;
 pub(super) struct Expected {
     /// Without polishing that only a drifting model gets.
     pub seconds: f64,
-    /// Those of that polishing; 0 if it cannot happen.
+    /// Those of that polishing; 0 if it cannot happen, or is among `seconds`.
     pub polishing: f64,
+    /// Whether the model of the trial drifts, so that it will probably be polished.
+    pub drifts: bool,
     /// Until there is a model.
     fit: f64,
     /// Of `seconds`, those of fits after that.
@@ -98,11 +104,14 @@ impl Expected {
             None => trial.fits()?,
         };
         let threads = rayon::current_num_threads() as f64;
-        let sweep = match trial.has_time() {
-            true => seconds_per_sweep(samples, &recipe.options.support)? / threads,
-            false => 0.0,
+        let (sweep, log_z) = match trial.has_time() {
+            true => {
+                let model = weak_model(samples, &recipe.options.support)?;
+                let sweep = seconds_per_sweep(&model, samples)? / threads;
+                (sweep, seconds_of_log_z(&model)?)
+            }
+            false => (0.0, 0.0),
         };
-        let log_z = seconds_of_log_z(d, sweep)?;
         let is_judged = recipe.held_out > 0.0;
         let (judged, scored) = if is_judged {
             ((1.0 - recipe.held_out) * fits.again, log_z)
@@ -113,12 +122,14 @@ impl Expected {
             let once = n as f64 * trial.seconds_per_update()?;
             Ok(if is_judged { 2.0 * once + log_z } else { once })
         };
+        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
+        let may_drift = recipe.polish == Polish::IfDrifting && recipe.last(d).describe().is_local;
+        let drifts = may_drift && drift < TRIAL_SECONDS && trial.drifts(&fits)?;
         let (polished, polishing) = match recipe.polish {
             Polish::Updates(0) => (0.0, 0.0),
             Polish::Updates(n) => (updates(n)?, 0.0),
-            Polish::IfDrifting if recipe.last(d).describe().is_local => {
-                (0.0, updates(Polish::DEFAULT_UPDATES)?)
-            }
+            Polish::IfDrifting if drifts => (updates(Polish::DEFAULT_UPDATES)?, 0.0),
+            Polish::IfDrifting if may_drift => (0.0, updates(Polish::DEFAULT_UPDATES)?),
             Polish::IfDrifting => (0.0, 0.0),
         };
         let (refitted, computed) = match recipe.errors {
@@ -130,17 +141,18 @@ impl Expected {
                 (resamples as f64 * share * fits.again, 0.0)
             }
             ErrorBarsBy::Sandwich if has_penalty(recipe) => {
-                (fits.last, HESSIANS * seconds_per_hessian(recipe, samples)?)
+                let plain = trial.without_penalty(&fits)?;
+                (plain, HESSIANS * seconds_per_hessian(recipe, samples)?)
             }
             ErrorBarsBy::Sandwich => (0.0, seconds_per_hessian(recipe, samples)?),
         };
-        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
         let fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
         let again = judged + refitted;
         let seconds = fit + again + drift + scored + polished + computed;
         Ok(Self {
             seconds: seconds.min(limit),
             polishing: polishing.min((limit - seconds).max(0.0)),
+            drifts,
             fit,
             again,
             checked: judged + scored,
@@ -166,7 +178,7 @@ pub(super) fn has_penalty(recipe: &Recipe) -> bool {
 }
 
 /// The seconds of fits.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Fits {
     /// Until there is a model.
     all: f64,
@@ -174,6 +186,8 @@ struct Fits {
     last: f64,
     /// One like the last, of other samples.
     again: f64,
+    /// How far the last one got.
+    model: Option<Couplings>,
 }
 
 impl Fits {
@@ -182,18 +196,19 @@ impl Fits {
             all: seconds,
             last: seconds,
             again: seconds,
+            model: None,
         }
     }
 }
 
 /// Returns the seconds that the fit of a machine is expected to take, with its starts and the one of a
-/// part, as a short try of the first start goes. Those of its score are not known.
+/// part, as a short try of the first start goes; and those of its ln Z.
 pub(super) fn of_machine(
     options: &MachineOptions,
     samples: &Samples,
     held_out: f64,
     limit: f64,
-) -> Result<f64, Failure> {
+) -> Result<(f64, f64), Failure> {
     let mut trial = MachineOptions {
         starts: 1,
         ..options.clone()
@@ -216,7 +231,9 @@ pub(super) fn of_machine(
     if cancel.reason() == Some(StopReason::Cancelled) {
         return Err(Failure::interrupted());
     }
-    let is_whole = fit.is_ok_and(|fit| fit.stop != StopReason::TimeLimit);
+    let is_whole = fit
+        .as_ref()
+        .is_ok_and(|fit| fit.stop != StopReason::TimeLimit);
     let has_objective = trace.last().is_some_and(|at| !at.residual.is_nan());
     let (starts, most) = match has_objective {
         true => (options.starts, options.minimizer.max_iterations),
@@ -232,7 +249,15 @@ pub(super) fn of_machine(
         }
     };
     let again = if held_out > 0.0 { 1.0 - held_out } else { 0.0 };
-    Ok(seconds + whole * (starts as f64 + again))
+    let all = seconds + whole * (starts as f64 + again);
+    let log_z = match fit {
+        Ok(fit) => seconds_of_annealing(fit.machine.n_units(), |few| {
+            let _ = fit.machine.log_z(few);
+        }),
+        // What fails here fails again, with its message.
+        Err(_) => 0.0,
+    };
+    Ok((all, log_z))
 }
 
 /// Returns the seconds that a comparison is expected to take on folds of `samples`, and those that it
@@ -243,11 +268,10 @@ pub(crate) fn of_comparison(
     states: &States,
     n_folds: usize,
     preflight: &Preflight,
+    elapsed: f64,
     limit: f64,
 ) -> Result<(f64, f64), Failure> {
-    let threads = rayon::current_num_threads() as f64;
-    let sweep = seconds_per_sweep(samples, &Support::Full)? / threads;
-    let log_z = seconds_of_log_z(samples.n_units(), sweep)?;
+    let log_z = seconds_of_log_z(&weak_model(samples, &Support::Full)?)?;
     // As many fits as folds, each without one of these.
     let whole = n_folds as f64 - 1.0;
     let limit_of_each = limit / contenders.len() as f64;
@@ -255,7 +279,7 @@ pub(crate) fn of_comparison(
     let (mut seconds, mut more) = (0.0, 0.0);
     for contender in contenders {
         let clock = Instant::now();
-        let fit = match &contender.plan {
+        let (fit, log_z) = match &contender.plan {
             Plan::Machine(options) => of_machine(options, samples, 0.0, limit_of_each)?,
             Plan::Recipe(recipe) => {
                 let states = Some(states);
@@ -265,13 +289,15 @@ pub(crate) fn of_comparison(
                 if of.polishing > 0.0 {
                     more += whole * (of.checked + of.polishing);
                 }
-                of.seconds - of.checked
+                let checked = if of.drifts { 0.0 } else { of.checked };
+                (of.seconds - checked, log_z)
             }
         };
         let tried = clock.elapsed().as_secs_f64();
         seconds += whole * (fit - tried).max(0.0) + n_folds as f64 * log_z;
     }
-    Ok(((seconds + start.elapsed().as_secs_f64()).min(limit), more))
+    let all = elapsed + start.elapsed().as_secs_f64() + seconds;
+    Ok((all.min(limit), more))
 }
 
 /// A short try of the fits of a recipe.
@@ -337,34 +363,61 @@ impl Trial<'_> {
         let last = recipe.last(self.samples.n_units());
         let some = self.some()?;
         if std::ptr::addr_eq(last, recipe.method) {
-            let (fits, _) = self.fit(last, options, &some)?;
-            return Ok(fits);
+            return self.fit(last, options, &some);
         }
-        let (first, start) = self.fit(recipe.method, &Recipe::rough(options), &some)?;
+        let first = self.fit(recipe.method, &Recipe::rough(options), &some)?;
         let refining = MethodOptions {
-            start,
+            start: first.model,
             ..options.clone()
         };
-        let (last, _) = self.fit(last, &refining, &some)?;
+        let last = self.fit(last, &refining, &some)?;
         Ok(Fits {
             all: first.all + last.all,
             ..last
         })
     }
 
-    /// Tries one fit; also returns how far it got.
+    /// Returns whether the model of the trial drifts off the data.
+    fn drifts(&self, fits: &Fits) -> Result<bool, Failure> {
+        let Some(model) = fits.model.as_ref().filter(|_| self.has_time()) else {
+            return Ok(false);
+        };
+        let seed = self.recipe.options.seed;
+        let drift = Drift::measure(model, self.samples, Drift::SWEEPS, seed);
+        self.check()?;
+        // What fails here fails again, with its message.
+        Ok(drift.is_ok_and(|drift| drift.has_drifted()))
+    }
+
+    /// Tries the fit without the penalty that error bars need.
+    fn without_penalty(&self, fits: &Fits) -> Result<f64, Failure> {
+        let last = self.recipe.last(self.samples.n_units());
+        if !last.describe().takes.contains(&Takes::Penalties) {
+            return Ok(fits.last);
+        }
+        let mut options = MethodOptions {
+            l1: 0.0,
+            l2: Some(0.0),
+            start: fits.model.clone(),
+            ..self.recipe.options.clone()
+        };
+        options.minimizer.gradient_tolerance = UNPENALISED;
+        Ok(self.fit(last, &options, &self.some()?)?.all)
+    }
+
+    /// Tries one fit.
     fn fit(
         &self,
         method: &dyn Method,
         options: &MethodOptions,
         part: &Samples,
-    ) -> Result<(Fits, Option<Couplings>), Failure> {
+    ) -> Result<Fits, Failure> {
         let d = self.samples.n_units();
         if method.describe().takes.contains(&Takes::Damping) {
-            return Ok((Fits::equal(seconds_of_decomposition(d)), None));
+            return Ok(Fits::equal(seconds_of_decomposition(d)));
         }
         if !self.has_time() {
-            return Ok((Fits::equal(PLAIN as f64 * self.evaluation), None));
+            return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
         }
         let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
         let options = self.options(method, options);
@@ -375,7 +428,7 @@ impl Trial<'_> {
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
         // What fails here fails again, with its message.
-        let couplings = fit.ok().map(|fit| fit.couplings);
+        let model = fit.ok().map(|fit| fit.couplings);
         let minimizer = &options.minimizer;
         let tolerance = minimizer.gradient_tolerance;
         let (what, total) = method.steps(d, &options);
@@ -397,12 +450,12 @@ impl Trial<'_> {
             }
             _ => 1.0,
         };
-        let fits = Fits {
+        Ok(Fits {
             all,
             last: all,
             again: part * all,
-        };
-        Ok((fits, couplings))
+            model,
+        })
     }
 
     /// Tries steps along a path of penalties: near λ = 1/√M, where noise ends, and in the midst of those
@@ -420,15 +473,19 @@ impl Trial<'_> {
         };
         let mut tried = |lambda: f64| -> Result<(Fits, f64), Failure> {
             set(&mut options, lambda);
-            let (fits, start) = self.fit(method, &options, &some)?;
+            let fits = self.fit(method, &options, &some)?;
             set(&mut options, ratio * lambda);
-            options.start = start;
-            let (step, _) = self.fit(method, &options, &some)?;
+            options.start.clone_from(&fits.model);
+            let step = self.fit(method, &options, &some)?;
             Ok((fits, step.all))
         };
         let (_, early) = tried(MIDST * noise)?;
         let (fits, late) = tried(noise)?;
-        let n_fits = TRIED_LAMBDAS * (choose.n_lambdas * choose.n_folds) as f64;
+        let share = match choose.penalty {
+            Penalty::L1 => TRIED_L1,
+            Penalty::L2 => TRIED_L2,
+        };
+        let n_fits = share * (choose.n_lambdas * choose.n_folds) as f64;
         Ok(Fits {
             all: n_fits * 0.5 * (early + late),
             ..fits
@@ -518,13 +575,30 @@ fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
     clock.elapsed().as_secs_f64() / runs as f64
 }
 
-/// Returns the seconds of ln Z of `d` units, given those of a sweep.
-fn seconds_of_log_z(d: usize, sweep: f64) -> Result<f64, Failure> {
-    match d {
+/// Returns the seconds of ln Z of a model with as many units as `model`, and as many active.
+fn seconds_of_log_z(model: &Couplings) -> Result<f64, Failure> {
+    match model.n_units() {
         d if d <= ENUMERATED => seconds_of_states(d),
-        d if d <= ANNEALED => Ok(ANNEALING * sweep),
+        d if d <= ANNEALED => Ok(seconds_of_annealing(d, |few| {
+            let _ = annealed_log_z(model, few);
+        })),
         _ => Ok(0.0),
     }
+}
+
+/// Returns the seconds of annealing, from those at few temperatures. The share of hot ones, at which most
+/// units flip, is that of all.
+fn seconds_of_annealing(n_units: usize, anneal: impl Fn(&AnnealedOptions)) -> f64 {
+    if n_units > ANNEALED {
+        return 0.0;
+    }
+    let all = AnnealedOptions::default();
+    let few = AnnealedOptions {
+        n_levels: ANNEALING_TRIED,
+        ..all.clone()
+    };
+    let seconds = average(1, || anneal(&few));
+    seconds * all.n_levels as f64 / ANNEALING_TRIED as f64
 }
 
 /// Returns the seconds of the eigenvectors of `d` units, from those of fewer.
@@ -598,10 +672,8 @@ pub(super) fn n_determined(recipe: &Recipe, samples: &Samples) -> Result<usize, 
         .count())
 }
 
-/// Times sweeps of one chain over a model with the means of `samples` and couplings too weak to
-/// matter.
-fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failure> {
-    const ENOUGH: Duration = Duration::from_millis(5);
+/// Returns a model with the means of `samples`, and couplings too weak to matter.
+fn weak_model(samples: &Samples, support: &Support) -> Result<Couplings, Failure> {
     const WEAK: f64 = 1e-9;
     let d = samples.n_units();
     let mut j = Array2::zeros((d, d));
@@ -614,7 +686,13 @@ fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failur
         let mean = mean.clamp(WEAK, 1.0 - WEAK);
         j[[i, i]] = ((1.0 - mean) / mean).ln();
     }
-    let gibbs = Gibbs::new(&Couplings::new(j)?)?;
+    Ok(Couplings::new(j)?)
+}
+
+/// Times sweeps of one chain.
+fn seconds_per_sweep(model: &Couplings, samples: &Samples) -> Result<f64, Failure> {
+    const ENOUGH: Duration = Duration::from_millis(5);
+    let gibbs = Gibbs::new(model)?;
     let mut rng = stream(0, 0);
     let mut state = gibbs.state(samples.states().row(0))?;
     let (clock, mut sweeps) = (Instant::now(), 0.0);
@@ -666,6 +744,7 @@ mod tests {
         let expected = Expected {
             seconds: 10.0,
             polishing: 0.0,
+            drifts: false,
             fit: 2.0,
             again: 5.0,
             checked: 0.0,

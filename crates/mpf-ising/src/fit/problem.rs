@@ -26,7 +26,7 @@ pub(super) struct Problem<'a, E: Estimator> {
     fitter: &'a Fitter<E>,
     pub(super) data: Data<'a>,
     all_known: bool,
-    mask: Option<Arc<FlipMask>>,
+    pub(super) mask: Option<Arc<FlipMask>>,
     pub(super) left_out_fraction: f64,
     start: Option<SpinCouplings>,
     pub(super) means: Vec<f64>,
