@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::figures;
 use crate::fit::{in_time, of_comparison};
 use crate::memory::{self, FitBytes, MemoryLimit, product};
-use crate::methods::{AUTO, MethodArgs, ModelName, Strength, find};
+use crate::methods::{AUTO, MethodArgs, ModelName, Strength, check_folds, find};
 use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
@@ -14,7 +14,7 @@ use mpf_baselines::{
     TournamentOptions,
 };
 use mpf_core::Cancel;
-use mpf_ising::internal::n_packed;
+use mpf_ising::internal::{n_blocks, n_packed};
 use mpf_ising::{BlockMean, Preflight, Support};
 use mpf_report::report::Page;
 use mpf_report::text::{digits, duration, tabulate};
@@ -132,6 +132,8 @@ fn compare(
         );
     }
     let states = raster.every_sample("mpf compare")?;
+    check_folds(args.folds, states.n_samples())?;
+    n_blocks(states.n_samples(), args.block_length)?;
     let contenders = contenders(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
     // Methods are fitted one at a time, but the samples of all folds are held in both forms, and the

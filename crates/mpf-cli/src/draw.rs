@@ -6,7 +6,7 @@ use crate::memory;
 use crate::model::Model;
 use clap::ValueEnum;
 use mpf_baselines::Machine;
-use mpf_core::{Cancel, Checkpoint, Ranks, rng};
+use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, rng};
 use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
 use mpf_report::text::{digits, duration};
@@ -147,6 +147,7 @@ pub fn draw(
         options,
         cancel,
         state: per_unit * target.n_units(),
+        start: Instant::now(),
     };
     drawing.check_memory()?;
     match (sampler, target) {
@@ -183,6 +184,7 @@ struct Drawing<'a> {
     cancel: &'a Cancel,
     /// Bytes of the state of a chain.
     state: usize,
+    start: Instant,
 }
 
 impl Drawing<'_> {
@@ -325,13 +327,27 @@ impl Drawing<'_> {
         sampler: &S,
         chains: &ChainOptions,
     ) -> Result<(), Failure> {
+        let steps = chains.burn_in as f64 + chains.n_draws as f64 * chains.thinning as f64;
+        let is_short = steps <= TRIED_DRAWS as f64;
+        let few = match is_short {
+            // Of short chains, the beginning counts too.
+            true => ChainOptions {
+                n_chains: chains.n_chains.min(TRIED_CHAINS * TRIED_DRAWS / steps as usize),
+                checkpoint: Checkpoint::default(),
+                ranks: Arc::new(OneProcess),
+                ..chains.clone()
+            },
+            false => ChainOptions {
+                n_chains: chains.n_chains.min(TRIED_CHAINS),
+                n_draws: TRIED_DRAWS,
+                burn_in: 0,
+                thinning: 1,
+                ..Default::default()
+            },
+        };
         let few = ChainOptions {
-            n_chains: chains.n_chains.min(TRIED_CHAINS),
-            n_draws: TRIED_DRAWS,
-            burn_in: 0,
-            thinning: 1,
             cancel: self.cancel.within(TRIED_SECONDS),
-            ..Default::default()
+            ..few
         };
         let (n_chains, start) = (few.n_chains, Instant::now());
         let run = ChainRunner::new(few)?.run(sampler)?;
@@ -343,10 +359,14 @@ impl Drawing<'_> {
         let threads = rayon::current_num_threads();
         // Chains run in parallel, as many as there are threads.
         let rounds = |n: usize| n.div_ceil(threads) as f64;
-        let steps = chains.burn_in as f64 + chains.n_draws as f64 * chains.thinning as f64;
-        let step = drawing / (rounds(n_chains) * draws / n_chains as f64);
         let all = self.options.n_draws as f64;
-        let seconds = rounds(chains.n_chains) * steps * step + diagnosing * all / draws;
+        let chain = match is_short {
+            true => drawing / rounds(n_chains),
+            false => steps * drawing / (rounds(n_chains) * draws / n_chains as f64),
+        };
+        let seconds = self.start.elapsed().as_secs_f64()
+            + rounds(chains.n_chains) * chain
+            + diagnosing * all / draws;
         self.options.console.note(&format!(
             "these draws take about {} and {}",
             duration(seconds),
