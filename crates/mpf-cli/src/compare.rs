@@ -145,8 +145,7 @@ fn compare(
     let mut machines = 0;
     for contender in &contenders {
         if let Plan::Machine(options) = &contender.plan {
-            let bytes = memory::of_machine(&samples, options.n_parameters(d)?);
-            machines = bytes.max(machines);
+            machines = memory::of_machine(&samples, options)?.max(machines);
         }
     }
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);

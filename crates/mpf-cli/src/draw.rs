@@ -2,6 +2,7 @@
 
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::fit::SYNCED;
 use crate::memory;
 use crate::model::Model;
 use clap::ValueEnum;
@@ -12,8 +13,8 @@ use mpf_report::progress;
 use mpf_report::text::{digits, duration};
 use mpf_samplers::diagnostics::RunDiagnostics;
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Heated, Run, SwendsenWang, Tally,
-    Tempering, TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Heated, Run, SwendsenWang,
+    Tally, Tempering, TemperingOptions,
 };
 use std::sync::Arc;
 use std::time::Instant;
@@ -257,9 +258,10 @@ impl Drawing<'_> {
         };
         match self.target {
             Target::Ising(couplings) => self.run_levels(&Tempering::tune(couplings, &ladder)?),
-            Target::Machine(machine) => {
-                self.run_levels(&Tempering::tune_levels(&ladder, |beta| machine.gibbs(beta))?)
-            }
+            Target::Machine(machine) => self
+                .run_levels(&Tempering::tune_levels(&ladder, |beta| {
+                    machine.gibbs(beta)
+                })?),
         }
     }
 
@@ -332,7 +334,9 @@ impl Drawing<'_> {
         let few = match is_short {
             // Of short chains, the beginning counts too.
             true => ChainOptions {
-                n_chains: chains.n_chains.min(TRIED_CHAINS * TRIED_DRAWS / steps as usize),
+                n_chains: chains
+                    .n_chains
+                    .min(TRIED_CHAINS * TRIED_DRAWS / steps as usize),
                 checkpoint: Checkpoint::default(),
                 ranks: Arc::new(OneProcess),
                 ..chains.clone()
@@ -364,7 +368,8 @@ impl Drawing<'_> {
             true => drawing / rounds(n_chains),
             false => steps * drawing / (rounds(n_chains) * draws / n_chains as f64),
         };
-        let seconds = self.start.elapsed().as_secs_f64()
+        let seconds = SYNCED
+            + self.start.elapsed().as_secs_f64()
             + rounds(chains.n_chains) * chain
             + diagnosing * all / draws;
         self.options.console.note(&format!(

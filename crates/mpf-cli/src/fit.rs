@@ -35,7 +35,7 @@ use time::Expected;
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
 pub use progress::{Show, Step};
-pub(crate) use time::of_comparison;
+pub(crate) use time::{SYNCED, of_comparison};
 
 /// Seconds to write one coupling of a model, roughly.
 const WRITING: f64 = 2.5e-7;
@@ -129,9 +129,16 @@ fn run_until(
     recipe.options.minimizer.checkpoint = checkpoint.clone();
     refuse_shape(&raster, &samples, args.force)?;
     let bars = Bars::new(console);
-    let made = make(args, &recipe, &raster, &samples, (console, start), &|step| {
-        bars.show(step);
-    });
+    let made = make(
+        args,
+        &recipe,
+        &raster,
+        &samples,
+        (console, start),
+        &|step| {
+            bars.show(step);
+        },
+    );
     bars.clear();
     let outcome = made.and_then(|made| deliver(args, made, console));
     args.checkpoint.end(&checkpoint, console, outcome)

@@ -3,6 +3,7 @@
 use crate::data::{self, Raster};
 use crate::failure::Failure;
 use crate::methods::not_negative;
+use mpf_baselines::{MachineOptions, MachineTrainer};
 use mpf_ising::Samples;
 use mpf_ising::internal::bytes_of_fit;
 use mpf_report::text::digits;
@@ -12,6 +13,8 @@ use std::path::Path;
 
 /// Bytes of the program without data: its code and its threads.
 const PROGRAM: u64 = 12_000_000;
+/// The same where nothing is fitted.
+const SAMPLER: u64 = 10_000_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 /// Bytes of a chain: its generator and its list of draws.
@@ -19,8 +22,10 @@ const CHAIN: u64 = 220;
 
 /// Bytes of a distinct sample of a machine, while equal ones are merged.
 const MACHINE_ROW: u64 = 120;
-/// Bytes per parameter of a machine: L-BFGS, and a gradient for each of 64 chunks of the samples.
+/// Bytes per parameter of a machine: L-BFGS, and a gradient for each of 64 chunks of the samples; and of
+/// contrastive divergence, which has neither.
 const MACHINE_PARAMETER: u64 = 900;
+const UPDATED_PARAMETER: u64 = 100;
 
 /// The option that limits memory.
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -98,17 +103,25 @@ pub fn of_draws(
         false => (0, chain),
     };
     let draw = kept + (2 * row).max(row + DIAGNOSTICS);
-    PROGRAM
+    SAMPLER
         .saturating_add(product(&[n_draws as u64, draw]))
         .saturating_add(product(&[n_chains as u64, chain]))
 }
 
-/// Returns what the fit of a machine of so many parameters takes beside `samples`: their sites, a byte
-/// each, and numbers for every parameter.
-pub fn of_machine(samples: &Samples, n_parameters: usize) -> u64 {
+/// Returns what the fit of a machine takes beside `samples`: their sites, a byte each, and numbers for
+/// every parameter.
+///
+/// # Errors
+/// Those of [`MachineOptions::n_parameters`].
+pub fn of_machine(samples: &Samples, options: &MachineOptions) -> Result<u64, Failure> {
     let row = MACHINE_ROW + 2 * samples.n_units() as u64;
     let rows = product(&[samples.n_distinct() as u64, row]);
-    rows.saturating_add(product(&[MACHINE_PARAMETER, n_parameters as u64]))
+    let parameter = match options.trainer {
+        MachineTrainer::Pseudolikelihood | MachineTrainer::Mpf => MACHINE_PARAMETER,
+        MachineTrainer::Contrastive | MachineTrainer::Persistent => UPDATED_PARAMETER,
+    };
+    let n_parameters = options.n_parameters(samples.n_units())? as u64;
+    Ok(rows.saturating_add(product(&[parameter, n_parameters])))
 }
 
 /// Refuses `what` if it needs more than `limit` bytes or, without a limit, more than the machine has

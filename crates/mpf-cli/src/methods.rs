@@ -452,4 +452,3 @@ pub fn check_folds(n_folds: usize, n_samples: usize) -> Result<(), Failure> {
     }
     Err(mpf_ising::Error::Folds { n_folds, n_samples }.into())
 }
-

@@ -333,6 +333,10 @@ impl PenaltyPath {
             .map(|(training, held_out)| Ok((Walker::new(fitter, training, penalty)?, held_out)))
             .collect::<Result<Vec<_>>>()?;
         if is_late() {
+            // One slope after the other would take longer than the path may.
+            if fitter.options().mode == Mode::NodeWise {
+                return Err(Error::Cancelled);
+            }
             parts.clear();
         }
         let sizes = parts.iter().map(|(_, out)| out.data().total_weight());

@@ -55,14 +55,14 @@ impl FitArgs {
         samples: &Samples,
     ) -> Result<u64, Failure> {
         let n_parameters = options.n_parameters(samples.n_units())?;
-        let mut fit = memory::of_machine(samples, n_parameters);
+        let mut fit = memory::of_machine(samples, options)?;
         if self.checkpoint.is_given() {
             fit = fit.saturating_add(product(&[CHECKPOINT, n_parameters as u64]));
         }
         let data = FitBytes::new(raster, samples, 1);
         if self.held_out > 0.0 {
-            // The first part in both forms, beside all of them.
-            fit = fit.saturating_mul(2).saturating_add(data.samples);
+            // The first part in both forms; its fit is like the one before.
+            fit = fit.saturating_add(data.samples);
         }
         let needed = data.raster.saturating_add(data.samples).saturating_add(fit);
         memory::check(

@@ -15,8 +15,8 @@
 
 use crate::failure::Failure;
 use mpf_baselines::{
-    Contender, Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Methods, Plan, Polish,
-    Recipe, Takes,
+    Contender, Drift, ErrorBarsBy, MachineOptions, MachineTrainer, Method, MethodOptions, Methods,
+    Plan, Polish, Recipe, Takes,
 };
 use mpf_core::linalg::{positive_definite_inverse, symmetric_eigen};
 use mpf_core::rng::stream;
@@ -36,6 +36,9 @@ const TRIED: f64 = 30.0;
 const TRIAL_SECONDS: f64 = 0.3;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
+/// One in this many samples is in the trial of a machine, and the iterations of one that says nothing.
+const MACHINE_PART: usize = 10;
+const MACHINE_PLAIN: usize = 300;
 /// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
 /// The part of the λ's of a path that is tried before the score rises for good; of λ₁ and of λ₂, as some
@@ -54,6 +57,8 @@ const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
 /// The gradient at which a fit without the penalty ends.
 const UNPENALISED: f64 = 1e-5;
+/// Seconds until a file is on the disk, as seen on one.
+pub(crate) const SYNCED: f64 = 0.03;
 /// Hessians of the sandwich with and without a penalty.
 const HESSIANS: f64 = 3.0;
 
@@ -148,7 +153,7 @@ impl Expected {
         };
         let fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
         let again = judged + refitted;
-        let seconds = fit + again + drift + scored + polished + computed;
+        let seconds = fit + again + drift + scored + polished + computed + SYNCED;
         Ok(Self {
             seconds: seconds.min(limit),
             polishing: polishing.min((limit - seconds).max(0.0)),
@@ -218,9 +223,19 @@ pub(super) fn of_machine(
     let most = TRIAL_SECONDS.min(TRIAL_OF_LIMIT * limit);
     minimizer.cancel = cancel.within(most);
     minimizer.checkpoint = Checkpoint::default();
+    // Steps of the minimiser are many and long: those of a part of the samples show how they go on.
+    let part = match options.trainer {
+        MachineTrainer::Pseudolikelihood | MachineTrainer::Mpf => {
+            let n = samples.n_distinct();
+            let fewer = (n / MACHINE_PART).max(TRIAL_SAMPLES).min(n);
+            evenly_spaced(samples.states(), fewer)?
+        }
+        MachineTrainer::Contrastive | MachineTrainer::Persistent => samples.clone(),
+    };
+    let scale = samples.n_distinct() as f64 / part.n_distinct() as f64;
     let mut trace = Vec::new();
     let clock = Instant::now();
-    let fit = trial.fit(samples, &mut |at| {
+    let fit = trial.fit(&part, &mut |at| {
         trace.push(Point {
             iteration: at.iteration,
             seconds: clock.elapsed().as_secs_f64(),
@@ -241,15 +256,15 @@ pub(super) fn of_machine(
     };
     let whole = match trace.last().filter(|_| !is_whole) {
         None => seconds,
-        Some(at) => {
-            let most = at.seconds_of(most);
+        Some(at) if has_objective => {
             let end = seconds_to(options.minimizer.gradient_tolerance, &trace);
-            let end = end.filter(|_| has_objective);
-            end.map_or(most, |end| end.min(most))
+            let end = end.unwrap_or_else(|| at.seconds_of(MACHINE_PLAIN));
+            end.min(at.seconds_of(most))
         }
+        Some(at) => at.seconds_of(most),
     };
     let again = if held_out > 0.0 { 1.0 - held_out } else { 0.0 };
-    let all = seconds + whole * (starts as f64 + again);
+    let all = seconds + scale * whole * (starts as f64 + again);
     let log_z = match fit {
         Ok(fit) => seconds_of_annealing(fit.machine.n_units(), |few| {
             let _ = fit.machine.log_z(few);
@@ -300,6 +315,18 @@ pub(crate) fn of_comparison(
     Ok((all.min(limit), more))
 }
 
+/// Returns `wanted` of the samples, or all of them: evenly spaced.
+fn evenly_spaced(states: &States, wanted: usize) -> Result<Samples, Failure> {
+    let n = states.n_samples();
+    let wanted = wanted.clamp(1, n);
+    let mut part = States::new(states.n_units())?;
+    for k in 0..wanted {
+        let at = (k as f64 * n as f64 / wanted as f64) as usize;
+        part.push(states.row(at));
+    }
+    Ok(Samples::new(&part)?)
+}
+
 /// A short try of the fits of a recipe.
 struct Trial<'a> {
     recipe: &'a Recipe,
@@ -327,27 +354,21 @@ impl Trial<'_> {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
         }
         options.minimizer.checkpoint = Checkpoint::default();
-        options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
-        options
-    }
-
-    /// Returns `wanted` of the samples, or all of them: evenly spaced.
-    fn part(&self, wanted: usize) -> Result<Samples, Failure> {
-        let n = self.states.n_samples();
-        let wanted = wanted.clamp(1, n);
-        let mut part = States::new(self.states.n_units())?;
-        for k in 0..wanted {
-            let at = (k as f64 * n as f64 / wanted as f64) as usize;
-            part.push(self.states.row(at));
+        if options.potential.is_some() {
+            // The potential is completed after the steps, which alone are cut short.
+            options.minimizer.cancel = self.cancel.clone();
+            options.minimizer.max_seconds = TRIAL_SECONDS;
+        } else {
+            options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
         }
-        Ok(Samples::new(&part)?)
+        options
     }
 
     /// Returns the samples of which a trial has time for some evaluations.
     fn some(&self) -> Result<Samples, Failure> {
         let share = TRIAL_SECONDS / (TRIED * self.evaluation);
         let wanted = (self.states.n_samples() as f64 * share) as usize;
-        self.part(wanted.max(TRIAL_SAMPLES))
+        evenly_spaced(self.states, wanted.max(TRIAL_SAMPLES))
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -442,7 +463,11 @@ impl Trial<'_> {
                 end.min(at.seconds_of(minimizer.max_iterations))
             }
         };
-        let all = scale * whole.max(seconds);
+        let completed = match trace.last() {
+            Some(at) if options.potential.is_some() && !is_whole => seconds - at.seconds,
+            _ => 0.0,
+        };
+        let all = scale * whole.max(seconds - completed) + completed;
         // Of fits that do not go down to a tolerance, the start does not matter.
         let part = match (what, trace.first()) {
             ("iterations", Some(first)) if options.potential.is_none() => {
@@ -500,7 +525,7 @@ impl Trial<'_> {
         }
         let chains = POLISHED.min(self.states.n_samples());
         let tried = chains.min(POLISHING_TRIED);
-        let part = self.part(tried)?;
+        let part = evenly_spaced(self.states, tried)?;
         let Some(method) = Methods::default().find("cd") else {
             return Ok(0.0);
         };
@@ -597,8 +622,10 @@ fn seconds_of_annealing(n_units: usize, anneal: impl Fn(&AnnealedOptions)) -> f6
         n_levels: ANNEALING_TRIED,
         ..all.clone()
     };
-    let seconds = average(1, || anneal(&few));
-    seconds * all.n_levels as f64 / ANNEALING_TRIED as f64
+    // One that another program interrupts says nothing.
+    let mut seconds = [(); 3].map(|()| average(1, || anneal(&few)));
+    seconds.sort_unstable_by(f64::total_cmp);
+    seconds[1] * all.n_levels as f64 / ANNEALING_TRIED as f64
 }
 
 /// Returns the seconds of the eigenvectors of `d` units, from those of fewer.

@@ -307,7 +307,10 @@ impl<'a, E: Estimator> Problem<'a, E> {
         let pairwise = Couplings::from_spins(&pairwise)?;
         match &self.potential {
             None => Ok(pairwise),
-            Some(potential) => potential.complete(&pairwise, knots, self.data),
+            Some(potential) => {
+                let cancel = &self.options().minimizer.cancel;
+                potential.complete(&pairwise, knots, self.data, cancel)
+            }
         }
     }
 

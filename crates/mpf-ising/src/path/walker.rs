@@ -8,9 +8,12 @@ use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter};
 use crate::stream::{Data, Stream};
 use crate::support::{Biases, Support};
-use mpf_core::{Checkpoint, StopReason};
+use mpf_core::{Cancel, Checkpoint, StopReason};
 use ndarray::{Array2, aview1};
 use serde::{Deserialize, Serialize};
+
+/// The most seconds for fields after the time limit.
+const FIELDS: f64 = 0.2;
 
 /// Data that a path keeps.
 pub(super) enum Held {
@@ -65,13 +68,16 @@ impl<E: Estimator> Walker<E> {
         Ok(())
     }
 
-    /// Returns the start as a fit that the time limit stopped, if it is the best model without couplings.
+    /// Returns the best model without couplings as a fit that the time limit stopped; `None` if paths start
+    /// elsewhere. Takes a fraction of a second beyond the limit.
     pub(super) fn stay(&self, fitter: &Fitter<E>) -> Result<Option<Fit>> {
         let options = fitter.options();
         if options.start.is_some() || options.biases != Biases::Free {
             return Ok(None);
         }
-        let mut fit = fields_alone(fitter, self.data())?;
+        let mut options = options.clone();
+        options.minimizer.cancel = Cancel::new().within(FIELDS);
+        let mut fit = fields_alone(&fitter.with_options(options)?, self.data())?;
         fit.stop = StopReason::TimeLimit;
         Ok(Some(fit))
     }
