@@ -8,7 +8,7 @@ use mpf_ising::Samples;
 use mpf_ising::internal::bytes_of_fit;
 use mpf_report::text::digits;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Bytes of the program without data: its code and its threads.
@@ -183,7 +183,43 @@ impl Room {
 /// # Errors
 /// A [`Failure`] for a file that cannot be read, or is larger.
 pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
-    let unreadable = |e: io::Error| Failure::unreadable(path, &e);
+    read_through(path, limit, |file| file)
+}
+
+/// As [`read_file`], of a text. One with a zero byte, such as a device, is read no further.
+///
+/// # Errors
+/// As [`read_file`]; a [`Failure`] for bytes that are no text.
+pub fn read_text(path: &Path, limit: Option<u64>) -> Result<String, Failure> {
+    let bytes = read_through(path, limit, |file| Box::new(Text(file)))?;
+    String::from_utf8(bytes).map_err(|_| Failure::at(path, "this is no text in UTF-8"))
+}
+
+/// A reader that fails at a zero byte.
+pub struct Text<R>(pub R);
+
+impl<R: Read> Read for Text<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buffer)?;
+        match buffer[..n].contains(&0) {
+            true => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "this is no text in UTF-8: it holds zero bytes",
+            )),
+            false => Ok(n),
+        }
+    }
+}
+
+fn read_through(
+    path: &Path,
+    limit: Option<u64>,
+    through: impl FnOnce(Box<dyn Read>) -> Box<dyn Read>,
+) -> Result<Vec<u8>, Failure> {
+    let unreadable = |e: io::Error| match e.kind() {
+        ErrorKind::InvalidData => Failure::at(path, e.to_string()),
+        _ => Failure::unreadable(path, &e),
+    };
     let room = Room::new(limit);
     let most = room.bytes / 4;
     let file: Box<dyn Read> = if data::is_standard(path) {
@@ -192,7 +228,8 @@ pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
         Box::new(fs::File::open(path).map_err(unreadable)?)
     };
     let mut bytes = Vec::new();
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
+    let mut file = through(file).take(most.saturating_add(1));
+    let read = file.read_to_end(&mut bytes);
     if read.map_err(unreadable)? as u64 > most {
         return Err(Failure::input(format!(
             "{}: it has more than {}, a quarter of what {}",
