@@ -50,8 +50,9 @@ const MIDST: f64 = 10.0;
 /// Chains that polishing sweeps in an update, and those that are tried.
 const POLISHED: usize = 4000;
 const POLISHING_TRIED: usize = 1024;
-/// Temperatures at which annealing is tried, of the 1000 that it has.
+/// Temperatures at which annealing is tried, of the 1000 that it has, and the chains of many units.
 const ANNEALING_TRIED: usize = 10;
+const FEW_CHAINS: usize = 8;
 /// The most units whose states are enumerated, and that are annealed.
 const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
@@ -113,7 +114,13 @@ impl Expected {
             true => {
                 let model = weak_model(samples, &recipe.options.support)?;
                 let sweep = seconds_per_sweep(&model, samples)? / threads;
-                (sweep, seconds_of_log_z(&model)?)
+                // A fit anneals no more units.
+                let is_scored = recipe.held_out > 0.0 && d <= ANNEALED;
+                let log_z = match is_scored {
+                    true => seconds_of_log_z(&model)?,
+                    false => 0.0,
+                };
+                (sweep, log_z)
             }
             false => (0.0, 0.0),
         };
@@ -286,7 +293,11 @@ pub(crate) fn of_comparison(
     elapsed: f64,
     limit: f64,
 ) -> Result<(f64, f64), Failure> {
-    let log_z = seconds_of_log_z(&weak_model(samples, &Support::Full)?)?;
+    let log_z = match TRIAL_OF_LIMIT * limit < 1.0 && samples.n_units() > ANNEALED {
+        // A trial takes a good part of the time there is.
+        true => 0.0,
+        false => seconds_of_log_z(&weak_model(samples, &Support::Full)?)?,
+    };
     // As many fits as folds, each without one of these.
     let whole = n_folds as f64 - 1.0;
     let limit_of_each = limit / contenders.len() as f64;
@@ -604,28 +615,35 @@ fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
 fn seconds_of_log_z(model: &Couplings) -> Result<f64, Failure> {
     match model.n_units() {
         d if d <= ENUMERATED => seconds_of_states(d),
-        d if d <= ANNEALED => Ok(seconds_of_annealing(d, |few| {
+        d => Ok(seconds_of_annealing(d, |few| {
             let _ = annealed_log_z(model, few);
         })),
-        _ => Ok(0.0),
     }
 }
 
 /// Returns the seconds of annealing, from those at few temperatures. The share of hot ones, at which most
 /// units flip, is that of all.
 fn seconds_of_annealing(n_units: usize, anneal: impl Fn(&AnnealedOptions)) -> f64 {
-    if n_units > ANNEALED {
-        return 0.0;
-    }
     let all = AnnealedOptions::default();
     let few = AnnealedOptions {
         n_levels: ANNEALING_TRIED,
+        n_chains: if n_units > ANNEALED {
+            FEW_CHAINS
+        } else {
+            all.n_chains
+        },
         ..all.clone()
     };
-    // One that another program interrupts says nothing.
-    let mut seconds = [(); 3].map(|()| average(1, || anneal(&few)));
-    seconds.sort_unstable_by(f64::total_cmp);
-    seconds[1] * all.n_levels as f64 / ANNEALING_TRIED as f64
+    // Of three short ones, one that another program interrupts says nothing.
+    let seconds = if n_units > ANNEALED {
+        average(1, || anneal(&few))
+    } else {
+        let mut seconds = [(); 3].map(|()| average(1, || anneal(&few)));
+        seconds.sort_unstable_by(f64::total_cmp);
+        seconds[1]
+    };
+    let sweeps = |of: &AnnealedOptions| (of.n_chains * of.n_levels) as f64;
+    seconds * sweeps(&all) / sweeps(&few)
 }
 
 /// Returns the seconds of the eigenvectors of `d` units, from those of fewer.
