@@ -36,8 +36,10 @@ const TRIED: f64 = 30.0;
 const TRIAL_SECONDS: f64 = 0.3;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
-/// One in this many samples is in the trial of a machine, and the iterations of one that says nothing.
-const MACHINE_PART: usize = 10;
+/// One in this many samples is in the trial of a machine; its seconds, and the iterations of one that says
+/// nothing.
+const MACHINE_PART: usize = 4;
+const MACHINE_SECONDS: f64 = 1.0;
 const MACHINE_PLAIN: usize = 300;
 /// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
@@ -198,8 +200,9 @@ struct Fits {
     last: f64,
     /// One like the last, of other samples.
     again: f64,
-    /// How far the last one got.
+    /// How far the last one got, and whether that is a step of all units.
     model: Option<Couplings>,
+    has_all_units: bool,
 }
 
 impl Fits {
@@ -209,6 +212,7 @@ impl Fits {
             last: seconds,
             again: seconds,
             model: None,
+            has_all_units: false,
         }
     }
 }
@@ -227,7 +231,7 @@ pub(super) fn of_machine(
     };
     let minimizer = &mut trial.minimizer;
     let cancel = minimizer.cancel.clone();
-    let most = TRIAL_SECONDS.min(TRIAL_OF_LIMIT * limit);
+    let most = MACHINE_SECONDS.min(TRIAL_OF_LIMIT * limit);
     minimizer.cancel = cancel.within(most);
     minimizer.checkpoint = Checkpoint::default();
     // Steps of the minimiser are many and long: those of a part of the samples show how they go on.
@@ -411,7 +415,8 @@ impl Trial<'_> {
 
     /// Returns whether the model of the trial drifts off the data.
     fn drifts(&self, fits: &Fits) -> Result<bool, Failure> {
-        let Some(model) = fits.model.as_ref().filter(|_| self.has_time()) else {
+        let is_fair = fits.has_all_units && self.has_time();
+        let Some(model) = fits.model.as_ref().filter(|_| is_fair) else {
             return Ok(false);
         };
         let seed = self.recipe.options.seed;
@@ -491,6 +496,7 @@ impl Trial<'_> {
             last: all,
             again: part * all,
             model,
+            has_all_units: is_whole || what != "units",
         })
     }
 
@@ -523,7 +529,7 @@ impl Trial<'_> {
         };
         let n_fits = share * (choose.n_lambdas * choose.n_folds) as f64;
         Ok(Fits {
-            all: n_fits * 0.5 * (early + late),
+            all: n_fits * logarithmic_mean(early, late),
             ..fits
         })
     }
@@ -602,6 +608,17 @@ fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
     let rate = (half / now).ln() / (0.5 * end);
     let left = (now / tolerance).ln() / rate;
     (rate > 0.0 && rate.is_finite()).then_some(end + left.max(0.0))
+}
+
+/// Returns the mean of numbers that go from `a` to `b` by equal factors: steps along a path take longer and
+/// longer.
+fn logarithmic_mean(a: f64, b: f64) -> f64 {
+    let mean = (b - a) / (b / a).ln();
+    if mean.is_finite() {
+        mean
+    } else {
+        0.5 * (a + b)
+    }
 }
 
 /// Returns the mean seconds of some runs: other programs slow the fit down as they do these.
@@ -775,6 +792,17 @@ mod tests {
         assert_eq!(seconds_to(1e-6, &still), None);
         assert_eq!(seconds_to(1e-6, &[]), None);
         assert_eq!(seconds_to(1e-6, &trace[..TELLING]), None);
+    }
+
+    #[test]
+    fn a_path_gets_slower_by_factors() {
+        let mean = (0..10_001)
+            .map(|k| 8f64.powf(f64::from(k) / 1e4))
+            .sum::<f64>()
+            / 10_001.0;
+        assert!((logarithmic_mean(1.0, 8.0) - mean).abs() < 1e-3);
+        assert_eq!(logarithmic_mean(2.0, 2.0), 2.0);
+        assert_eq!(logarithmic_mean(0.0, 2.0), 0.0);
     }
 
     #[test]
