@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::figures;
 use crate::fit::{in_time, of_comparison};
 use crate::memory::{self, FitBytes, MemoryLimit, product};
-use crate::methods::{AUTO, MethodArgs, ModelName, Strength, find};
+use crate::methods::{AUTO, MethodArgs, ModelName, Strength, check_folds, find};
 use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
@@ -14,13 +14,14 @@ use mpf_baselines::{
     TournamentOptions,
 };
 use mpf_core::Cancel;
-use mpf_ising::internal::n_packed;
+use mpf_ising::internal::{n_blocks, n_packed};
 use mpf_ising::{BlockMean, Preflight, Support};
 use mpf_report::report::Page;
 use mpf_report::text::{digits, duration, tabulate};
 use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Bytes of a page while it is made.
 const PAGE: u64 = 3_000_000;
@@ -68,10 +69,11 @@ pub fn run(
     output::check(&inputs, &output::reports(&args.output), args.force)?;
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let cancel = &cancel.within(limit);
+    let start = Instant::now();
     let (raster, comparison) = Raster::read(&args.data, args.memory.bytes(), cancel)
         .and_then(|raster| {
             raster.notes.iter().for_each(|note| console.note(note));
-            let comparison = compare(args, methods, &raster, console, cancel)?;
+            let comparison = compare(args, methods, &raster, (console, start), cancel)?;
             Ok((raster, comparison))
         })
         .map_err(|failure| in_time(failure, cancel, limit))?;
@@ -98,7 +100,8 @@ pub(crate) fn report(
 ) -> Result<[String; 3], Failure> {
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let cancel = &cancel.within(limit);
-    let comparison = compare(args, methods, raster, Console::silent(), cancel);
+    let console = (Console::silent(), Instant::now());
+    let comparison = compare(args, methods, raster, console, cancel);
     let comparison = comparison.map_err(|failure| in_time(failure, cancel, limit))?;
     let page = page(&comparison, raster, &plot(&comparison)?);
     Ok([
@@ -108,12 +111,12 @@ pub(crate) fn report(
     ])
 }
 
-/// Fits every method without each fold, and scores it there.
+/// Fits every method without each fold, and scores it there. The command began at `start`.
 fn compare(
     args: &CompareArgs,
     methods: &Methods,
     raster: &Raster,
-    console: Console,
+    (console, start): (Console, Instant),
     cancel: &Cancel,
 ) -> Result<Comparison, Failure> {
     if [args.options.l1, args.options.l2].contains(&Some(Strength::Auto)) {
@@ -129,6 +132,8 @@ fn compare(
         );
     }
     let states = raster.every_sample("mpf compare")?;
+    check_folds(args.folds, states.n_samples())?;
+    n_blocks(states.n_samples(), args.block_length)?;
     let contenders = contenders(args, methods, states.n_units(), cancel)?;
     let d = states.n_units();
     // Methods are fitted one at a time, but the samples of all folds are held in both forms, and the
@@ -140,8 +145,7 @@ fn compare(
     let mut machines = 0;
     for contender in &contenders {
         if let Plan::Machine(options) = &contender.plan {
-            let bytes = memory::of_machine(&samples, options.n_parameters(d)?);
-            machines = bytes.max(machines);
+            machines = memory::of_machine(&samples, options)?.max(machines);
         }
     }
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
@@ -163,6 +167,7 @@ fn compare(
             &states,
             args.folds,
             &preflight,
+            start.elapsed().as_secs_f64(),
             limit,
         )?;
         let polishing = match more {

@@ -9,7 +9,7 @@ use args::{AmbiguousName, MethodName, ModeName, UnitsName};
 use crate::console::Console;
 use crate::data::Source;
 use crate::failure::{Failure, NOT_CONVERGED};
-use crate::memory::{self, Room, product};
+use crate::memory::{self, Room, Text, product};
 use crate::npz::ArchiveWriter;
 use crate::output::{self, Kind, MARK, Output};
 use mpf_core::{Cancel, StopReason};
@@ -22,7 +22,7 @@ use mpf_report::files;
 use mpf_report::progress::{bar, spinner};
 use mpf_report::text::{csv, digits, duration};
 use serde_json::{Value, json};
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
 use std::time::Instant;
 
@@ -215,8 +215,7 @@ fn check_files(args: &DcaArgs) -> Result<(), Failure> {
 }
 
 fn read_distances(path: &Path, args: &DcaArgs) -> Result<Distances, Failure> {
-    let text = String::from_utf8(memory::read_file(path, None)?)
-        .map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
+    let text = memory::read_text(path, None)?;
     let is_pdb = matches!(output::extension(path).as_str(), "pdb" | "ent");
     let distances = if is_pdb {
         Distances::from_pdb(&text, args.chain)
@@ -270,8 +269,11 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
     let most = room.bytes / 4;
     let mut text = Vec::new();
     let read = Source::open(&args.family, cancel).and_then(|source| {
-        let read = source.bytes.take(most).read_to_end(&mut text);
-        read.map_err(|error| Failure::unreadable(&args.family, &error))
+        let read = Text(source.bytes).take(most).read_to_end(&mut text);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => Failure::at(&args.family, error.to_string()),
+            _ => Failure::unreadable(&args.family, &error),
+        })
     });
     if cancel.is_cancelled() {
         return Err(Failure::interrupted());

@@ -2,18 +2,19 @@
 
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::fit::SYNCED;
 use crate::memory;
 use crate::model::Model;
 use clap::ValueEnum;
 use mpf_baselines::Machine;
-use mpf_core::{Cancel, Checkpoint, Ranks, rng};
+use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, rng};
 use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
 use mpf_report::text::{digits, duration};
 use mpf_samplers::diagnostics::RunDiagnostics;
 use mpf_samplers::{
-    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Run, SwendsenWang, Tally,
-    Tempering, TemperingOptions,
+    ChainOptions, ChainRunner, ChainSampler, ExactEnumeration, Gibbs, Heated, Run, SwendsenWang,
+    Tally, Tempering, TemperingOptions,
 };
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,6 +24,8 @@ const ENUMERATED_UNITS: usize = 20;
 /// The most rows of the data among which chains look for their starts.
 const CANDIDATES: usize = 2000;
 
+/// Bytes of the state at a temperature beside its bits and units: its place in lists.
+const STATE: usize = 100;
 /// Chains and their draws that are tried before the others, and the most seconds for them.
 const TRIED_CHAINS: usize = 4;
 const TRIED_DRAWS: usize = 300;
@@ -130,27 +133,24 @@ pub fn draw(
     options: &DrawOptions<'_>,
     cancel: &Cancel,
 ) -> Result<Drawn, Failure> {
-    let n_chains = options.chains.min(options.n_draws).max(1);
-    memory::check(
-        "so many draws",
-        memory::of_draws(
-            options.n_draws,
-            target.n_units(),
-            n_chains,
-            options.checkpoint.is_on(),
-        ),
-        None,
-        "ask for fewer at a time",
-    )?;
     let sampler = match options.sampler {
         SamplerName::Auto if target.n_units() <= ENUMERATED_UNITS => SamplerName::Exact,
         other => other,
+    };
+    let per_unit = match (sampler, target) {
+        // A state is its bits.
+        (SamplerName::Exact | SamplerName::Sw, _) => 0,
+        (_, Target::Ising(couplings)) => Gibbs::new(couplings)?.bytes_per_unit(),
+        (_, Target::Machine(_)) => size_of::<f64>(),
     };
     let drawing = Drawing {
         target,
         options,
         cancel,
+        state: per_unit * target.n_units(),
+        start: Instant::now(),
     };
+    drawing.check_memory()?;
     match (sampler, target) {
         (SamplerName::Auto, _) => drawing.gibbs_or_tempering(),
         (SamplerName::Tempering, _) => drawing.tempering(),
@@ -183,9 +183,25 @@ struct Drawing<'a> {
     target: Target<'a>,
     options: &'a DrawOptions<'a>,
     cancel: &'a Cancel,
+    /// Bytes of the state of a chain.
+    state: usize,
+    start: Instant,
 }
 
 impl Drawing<'_> {
+    /// Returns the bytes of the draws; refuses those that do not fit into memory.
+    fn check_memory(&self) -> Result<u64, Failure> {
+        let needed = memory::of_draws(
+            self.options.n_draws,
+            self.target.n_units(),
+            self.n_chains(),
+            self.state,
+            self.options.checkpoint.is_on(),
+        );
+        memory::check("so many draws", needed, None, "ask for fewer at a time")?;
+        Ok(needed)
+    }
+
     /// Runs Gibbs sweeps, and tempering if their chains do not agree.
     fn gibbs_or_tempering(&self) -> Result<Drawn, Failure> {
         let plain = match self.target {
@@ -240,14 +256,31 @@ impl Drawing<'_> {
             cancel: self.cancel.clone(),
             ..Default::default()
         };
-        let name = SamplerName::Tempering;
         match self.target {
-            Target::Ising(couplings) => self.run(name, &Tempering::tune(couplings, &ladder)?, None),
-            Target::Machine(machine) => {
-                let tempering = Tempering::tune_levels(&ladder, |beta| machine.gibbs(beta))?;
-                self.run(name, &tempering, None)
-            }
+            Target::Ising(couplings) => self.run_levels(&Tempering::tune(couplings, &ladder)?),
+            Target::Machine(machine) => self
+                .run_levels(&Tempering::tune_levels(&ladder, |beta| {
+                    machine.gibbs(beta)
+                })?),
         }
+    }
+
+    /// Runs chains that have a state at every temperature.
+    fn run_levels<G: Heated<Draws = States>>(
+        &self,
+        tempering: &Tempering<G>,
+    ) -> Result<Drawn, Failure>
+    where
+        Tempering<G>: ChainSampler<Draws = States, Info: Sync>,
+    {
+        let row = 8 * self.target.n_units().div_ceil(64);
+        let n_levels = tempering.inverse_temperatures().len();
+        let drawing = Drawing {
+            state: n_levels * (self.state + row + STATE),
+            ..*self
+        };
+        drawing.check_memory()?;
+        drawing.run(SamplerName::Tempering, tempering, None)
     }
 
     fn n_chains(&self) -> usize {
@@ -296,13 +329,29 @@ impl Drawing<'_> {
         sampler: &S,
         chains: &ChainOptions,
     ) -> Result<(), Failure> {
+        let steps = chains.burn_in as f64 + chains.n_draws as f64 * chains.thinning as f64;
+        let is_short = steps <= TRIED_DRAWS as f64;
+        let few = match is_short {
+            // Of short chains, the beginning counts too.
+            true => ChainOptions {
+                n_chains: chains
+                    .n_chains
+                    .min(TRIED_CHAINS * TRIED_DRAWS / steps as usize),
+                checkpoint: Checkpoint::default(),
+                ranks: Arc::new(OneProcess),
+                ..chains.clone()
+            },
+            false => ChainOptions {
+                n_chains: chains.n_chains.min(TRIED_CHAINS),
+                n_draws: TRIED_DRAWS,
+                burn_in: 0,
+                thinning: 1,
+                ..Default::default()
+            },
+        };
         let few = ChainOptions {
-            n_chains: chains.n_chains.min(TRIED_CHAINS),
-            n_draws: TRIED_DRAWS,
-            burn_in: 0,
-            thinning: 1,
             cancel: self.cancel.within(TRIED_SECONDS),
-            ..Default::default()
+            ..few
         };
         let (n_chains, start) = (few.n_chains, Instant::now());
         let run = ChainRunner::new(few)?.run(sampler)?;
@@ -314,20 +363,19 @@ impl Drawing<'_> {
         let threads = rayon::current_num_threads();
         // Chains run in parallel, as many as there are threads.
         let rounds = |n: usize| n.div_ceil(threads) as f64;
-        let steps = chains.burn_in as f64 + chains.n_draws as f64 * chains.thinning as f64;
-        let step = drawing / (rounds(n_chains) * draws / n_chains as f64);
         let all = self.options.n_draws as f64;
-        let seconds = rounds(chains.n_chains) * steps * step + diagnosing * all / draws;
-        let needed = memory::of_draws(
-            self.options.n_draws,
-            self.target.n_units(),
-            chains.n_chains,
-            chains.checkpoint.is_on(),
-        );
+        let chain = match is_short {
+            true => drawing / rounds(n_chains),
+            false => steps * drawing / (rounds(n_chains) * draws / n_chains as f64),
+        };
+        let seconds = SYNCED
+            + self.start.elapsed().as_secs_f64()
+            + rounds(chains.n_chains) * chain
+            + diagnosing * all / draws;
         self.options.console.note(&format!(
             "these draws take about {} and {}",
             duration(seconds),
-            memory::in_words(needed)
+            memory::in_words(self.check_memory()?)
         ));
         Ok(())
     }

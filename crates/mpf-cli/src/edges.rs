@@ -14,8 +14,7 @@ use std::path::Path;
 /// # Errors
 /// A [`Failure`] with the line that is wrong.
 pub fn read(path: &Path, names: &[String], limit: Option<u64>) -> Result<Support, Failure> {
-    let text = String::from_utf8(memory::read_file(path, limit)?)
-        .map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
+    let text = memory::read_text(path, limit)?;
     parse(&text, names).map_err(|(line, why)| {
         Failure::at(path, format!("line {line}: {why}"))
             .hint("an edge is two units, by name or by number from 0")

@@ -35,7 +35,7 @@ use time::Expected;
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
 pub use progress::{Show, Step};
-pub(crate) use time::of_comparison;
+pub(crate) use time::{SYNCED, of_comparison};
 
 /// Seconds to write one coupling of a model, roughly.
 const WRITING: f64 = 2.5e-7;
@@ -128,7 +128,7 @@ fn fit_raster(
         Some(path) => edges::read(path, &raster.names_or_numbers(), args.memory.bytes())?,
     };
     if args.options.model.has_hidden_units() {
-        return run_machine(args, raster, console, cancel);
+        return run_machine(args, raster, (console, start), cancel);
     }
     if let Some(unknown) = &raster.unknown {
         let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
@@ -141,7 +141,7 @@ fn fit_raster(
     recipe.options.minimizer.checkpoint = checkpoint.clone();
     refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
-    let made = make(args, &recipe, raster, &samples, console, &|step| {
+    let made = make(args, &recipe, raster, &samples, (console, start), &|step| {
         bars.show(step);
     });
     bars.clear();
@@ -153,7 +153,7 @@ fn fit_raster(
 fn run_machine(
     args: &FitArgs,
     raster: &Raster,
-    console: Console,
+    (console, start): (Console, Instant),
     cancel: &Cancel,
 ) -> Result<u8, Failure> {
     let mut options = machine::options(args, raster, cancel)?;
@@ -164,7 +164,7 @@ fn run_machine(
     refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
-    let made = machine::make(args, &options, raster, &samples, console, &show);
+    let made = machine::make(args, &options, raster, &samples, (console, start), &show);
     bars.clear();
     let outcome = made.and_then(|made| machine::deliver(args, made, console));
     args.checkpoint.end(&checkpoint, console, outcome)
@@ -191,7 +191,7 @@ pub(crate) fn fit(
     args.check()?;
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let cancel = &cancel.within(limit);
-    let console = Console::silent();
+    let console = (Console::silent(), Instant::now());
     let fitted = || {
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
@@ -201,7 +201,8 @@ pub(crate) fn fit(
             return Ok((made.model, made.findings));
         }
         if let Some(unknown) = &raster.unknown {
-            let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
+            let silent = Console::silent();
+            let made = incomplete::make(args, methods, raster, unknown, support, silent, cancel)?;
             return Ok((made.model, Vec::new()));
         }
         let samples = raster.samples()?;
@@ -213,22 +214,22 @@ pub(crate) fn fit(
     fitted().map_err(|failure| in_time(failure, cancel, limit))
 }
 
-/// Fits, and reports on the data before.
+/// Fits, and reports on the data before. The command began at `start`.
 fn make(
     args: &FitArgs,
     recipe: &Recipe,
     raster: &Raster,
     samples: &Samples,
-    console: Console,
+    (console, start): (Console, Instant),
     show: Show<'_>,
 ) -> Result<Made, Failure> {
     args.check_samples(recipe, samples)?;
     let states = args.states(raster)?;
     let mut needed = args.check_memory(recipe, raster, samples, states.as_ref(), true)?;
     let cancel = &recipe.options.minimizer.cancel;
-    let start = Instant::now();
+    let clock = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
-    console.stage("preflight", start.elapsed());
+    console.stage("preflight", clock.elapsed());
     let expected = Expected::new(
         recipe,
         samples,

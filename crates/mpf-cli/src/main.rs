@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// The time in which a command may end by itself after a signal.
-const GRACE: Duration = Duration::from_millis(700);
+const GRACE: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     // Without a handler the end of memory is an abort, with the same message.

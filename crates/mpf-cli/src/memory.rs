@@ -3,26 +3,29 @@
 use crate::data::{self, Raster};
 use crate::failure::Failure;
 use crate::methods::not_negative;
+use mpf_baselines::{MachineOptions, MachineTrainer};
 use mpf_ising::Samples;
 use mpf_ising::internal::bytes_of_fit;
 use mpf_report::text::digits;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Bytes of the program without data: its code and its threads.
-const PROGRAM: u64 = 13_500_000;
+const PROGRAM: u64 = 12_000_000;
+/// The same where nothing is fitted.
+const SAMPLER: u64 = 10_000_000;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 /// Bytes of a chain: its generator and its list of draws.
 const CHAIN: u64 = 220;
-/// Bytes of a chain per unit: its field.
-const CHAIN_UNIT: u64 = 8;
 
 /// Bytes of a distinct sample of a machine, while equal ones are merged.
 const MACHINE_ROW: u64 = 120;
-/// Bytes per parameter of a machine: L-BFGS, and a gradient for each of 64 chunks of the samples.
+/// Bytes per parameter of a machine: L-BFGS, and a gradient for each of 64 chunks of the samples; and of
+/// contrastive divergence, which has neither.
 const MACHINE_PARAMETER: u64 = 900;
+const UPDATED_PARAMETER: u64 = 100;
 
 /// The option that limits memory.
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -91,27 +94,41 @@ pub fn product(factors: &[u64]) -> u64 {
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
-/// chains. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
+/// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
 /// the middle of both counts.
-pub fn of_draws(n_draws: usize, n_units: usize, n_chains: usize, is_kept: bool) -> u64 {
+pub fn of_draws(
+    n_draws: usize,
+    n_units: usize,
+    n_chains: usize,
+    state: usize,
+    is_kept: bool,
+) -> u64 {
     let row = 8 * n_units.div_ceil(64) as u64;
-    let chain = CHAIN + CHAIN_UNIT * n_units as u64;
+    let chain = CHAIN + state as u64;
     let (kept, chain) = match is_kept {
         true => (row, 12 * chain / 5),
         false => (0, chain),
     };
     let draw = kept + (2 * row).max(row + DIAGNOSTICS);
-    PROGRAM
+    SAMPLER
         .saturating_add(product(&[n_draws as u64, draw]))
         .saturating_add(product(&[n_chains as u64, chain]))
 }
 
-/// Returns what the fit of a machine of so many parameters takes beside `samples`: their sites, a byte
-/// each, and numbers for every parameter.
-pub fn of_machine(samples: &Samples, n_parameters: usize) -> u64 {
+/// Returns what the fit of a machine takes beside `samples`: their sites, a byte each, and numbers for
+/// every parameter.
+///
+/// # Errors
+/// Those of [`MachineOptions::n_parameters`].
+pub fn of_machine(samples: &Samples, options: &MachineOptions) -> Result<u64, Failure> {
     let row = MACHINE_ROW + 2 * samples.n_units() as u64;
     let rows = product(&[samples.n_distinct() as u64, row]);
-    rows.saturating_add(product(&[MACHINE_PARAMETER, n_parameters as u64]))
+    let parameter = match options.trainer {
+        MachineTrainer::Pseudolikelihood | MachineTrainer::Mpf => MACHINE_PARAMETER,
+        MachineTrainer::Contrastive | MachineTrainer::Persistent => UPDATED_PARAMETER,
+    };
+    let n_parameters = options.n_parameters(samples.n_units())? as u64;
+    Ok(rows.saturating_add(product(&[parameter, n_parameters])))
 }
 
 /// Refuses `what` if it needs more than `limit` bytes or, without a limit, more than the machine has
@@ -173,7 +190,43 @@ impl Room {
 /// # Errors
 /// A [`Failure`] for a file that cannot be read, or is larger.
 pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
-    let unreadable = |e: io::Error| Failure::unreadable(path, &e);
+    read_through(path, limit, |file| file)
+}
+
+/// As [`read_file`], of a text. One with a zero byte, such as a device, is read no further.
+///
+/// # Errors
+/// As [`read_file`]; a [`Failure`] for bytes that are no text.
+pub fn read_text(path: &Path, limit: Option<u64>) -> Result<String, Failure> {
+    let bytes = read_through(path, limit, |file| Box::new(Text(file)))?;
+    String::from_utf8(bytes).map_err(|_| Failure::at(path, "this is no text in UTF-8"))
+}
+
+/// A reader that fails at a zero byte.
+pub struct Text<R>(pub R);
+
+impl<R: Read> Read for Text<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buffer)?;
+        match buffer[..n].contains(&0) {
+            true => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "this is no text in UTF-8: it holds zero bytes",
+            )),
+            false => Ok(n),
+        }
+    }
+}
+
+fn read_through(
+    path: &Path,
+    limit: Option<u64>,
+    through: impl FnOnce(Box<dyn Read>) -> Box<dyn Read>,
+) -> Result<Vec<u8>, Failure> {
+    let unreadable = |e: io::Error| match e.kind() {
+        ErrorKind::InvalidData => Failure::at(path, e.to_string()),
+        _ => Failure::unreadable(path, &e),
+    };
     let room = Room::new(limit);
     let most = room.bytes / 4;
     let file: Box<dyn Read> = if data::is_standard(path) {
@@ -182,7 +235,8 @@ pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
         Box::new(fs::File::open(path).map_err(unreadable)?)
     };
     let mut bytes = Vec::new();
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
+    let mut file = through(file).take(most.saturating_add(1));
+    let read = file.read_to_end(&mut bytes);
     if read.map_err(unreadable)? as u64 > most {
         return Err(Failure::input(format!(
             "{}: it has more than {}, a quarter of what {}",
@@ -331,8 +385,8 @@ mod tests {
             assert!(check(u64::MAX, None).is_err());
         }
         assert_eq!(check(1, None), Ok(()));
-        assert_eq!(of_draws(usize::MAX, 1000, 4, false), u64::MAX);
-        assert_eq!(of_draws(1, 1000, usize::MAX, true), u64::MAX);
+        assert_eq!(of_draws(usize::MAX, 1000, 4, 8000, false), u64::MAX);
+        assert_eq!(of_draws(1, 1000, usize::MAX, 8000, true), u64::MAX);
         assert_eq!(in_words(31_400_000), "31.40 MB");
         assert_eq!(in_words(23_830_000_000), "23.83 GB");
         assert_eq!(in_words(64_000_000_000_000), "64.00 TB");

@@ -442,3 +442,13 @@ impl MethodArgs {
         )
     }
 }
+/// Refuses folds that `n_samples` cannot be cut into.
+///
+/// # Errors
+/// [`mpf_ising::Error::Folds`], in words.
+pub fn check_folds(n_folds: usize, n_samples: usize) -> Result<(), Failure> {
+    if (2..=n_samples).contains(&n_folds) {
+        return Ok(());
+    }
+    Err(mpf_ising::Error::Folds { n_folds, n_samples }.into())
+}

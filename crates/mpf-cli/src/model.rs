@@ -192,8 +192,11 @@ impl Model {
     /// # Errors
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
-        Form::of(path)?;
-        Self::from_bytes(path, &memory::read_file(path, None)?, assumed)
+        let bytes = match Form::of(path)? {
+            Form::Npz => memory::read_file(path, None)?,
+            Form::Json | Form::Csv => memory::read_text(path, None)?.into_bytes(),
+        };
+        Self::from_bytes(path, &bytes, assumed)
     }
 
     /// Reads a model from the bytes of a file; the name of `path` decides the form.

@@ -321,13 +321,17 @@ impl PenaltyPath {
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
         let is_late = || cancel.reason() == Some(StopReason::TimeLimit);
-        // A path that has no time to begin is one fit to all data.
+        // A path that has no time to begin is its start, fitted to all data.
         let mut parts = parts
             .into_iter()
             .take_while(|_| !is_late())
             .map(|(training, held_out)| Ok((Walker::new(fitter, training, penalty)?, held_out)))
             .collect::<Result<Vec<_>>>()?;
         if is_late() {
+            // One slope after the other would take longer than the path may.
+            if fitter.options().mode == Mode::NodeWise {
+                return Err(Error::Cancelled);
+            }
             parts.clear();
         }
         let sizes = parts.iter().map(|(_, out)| out.data().total_weight());
@@ -379,11 +383,24 @@ impl PenaltyPath {
             };
             // A stream is read by one fit at a time.
             let is_streamed = all.data().stream().is_some();
+            let (is_first, has_folds) = (found.path.is_empty(), !parts.is_empty());
             let mut fit_all = || {
-                let fit = all.step(lambda)?;
+                let mut fit = match has_folds {
+                    true => Some(all.step(lambda)?),
+                    false => None,
+                };
+                if is_late() && is_first {
+                    fit = all.stay(fitter)?.or(fit);
+                } else if is_late() {
+                    return Err(Error::Cancelled);
+                }
+                let fit = fit.map_or_else(|| all.step(lambda), Ok)?;
                 self.point(fitter, &all, lambda, fit)
             };
             let score = |(walker, held_out): &mut (Walker<E>, Held)| {
+                if is_late() {
+                    return Err(Error::Cancelled);
+                }
                 let fit = walker.step(lambda)?;
                 fitter.objective_value(&fit.couplings, held_out.data())
             };
@@ -392,20 +409,26 @@ impl PenaltyPath {
             } else {
                 rayon::join(fit_all, || parts.par_iter_mut().map(score).collect())
             };
-            let point = point?;
             // Fits that the time limit cut short are no basis for a choice, if there are others.
-            if is_late() && !found.path.is_empty() {
+            let is_over = is_late();
+            if is_over && !is_first {
                 break;
             }
-            found.path.insert(at, point);
-            found.scores.insert(at, HeldOutScore::new(scores?, &sizes));
+            found.path.insert(at, point?);
+            found.scores.insert(
+                at,
+                match is_over {
+                    true => HeldOutScore::new(Vec::new(), &[]),
+                    false => HeldOutScore::new(scores?, &sizes),
+                },
+            );
             let progress = PathProgress {
                 done: found.path.len(),
                 total: found.path.len().max(lambdas.len()),
                 lambda,
             };
             observer(&progress);
-            if parts.is_empty() {
+            if parts.is_empty() || is_over {
                 return Ok(found);
             }
             let starts = parts.iter().map(|(walker, _)| walker.options.start.clone());

@@ -37,6 +37,7 @@ use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::stream::Data;
 use crate::warning::Warning;
+use mpf_core::Cancel;
 use mpf_core::rng::{Xoshiro256PlusPlus, substream};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -269,12 +270,14 @@ impl CountKnots {
         penalty
     }
 
-    /// Returns the model with V everywhere, given V at the knots.
+    /// Returns the model with V everywhere, given V at the knots. Once `cancel` is set, V beyond the knots
+    /// is rougher.
     pub(crate) fn complete(
         &self,
         couplings: &Couplings,
         values: &[f64],
         data: Data<'_>,
+        cancel: &Cancel,
     ) -> Result<Couplings> {
         let d = data.n_units();
         let mut potential = vec![0.0; d + 1];
@@ -287,7 +290,8 @@ impl CountKnots {
         let mut j = couplings.as_array() + c;
         j.diag_mut().iter_mut().for_each(|bias| *bias += b);
         let couplings = Couplings::new(j)?;
-        self.match_data(&log_z(&couplings), data.n_effective(), &mut potential);
+        let log_z = log_z(&couplings, cancel);
+        self.match_data(&log_z, data.n_effective(), &mut potential);
         couplings.with_potential(potential)
     }
 
@@ -324,6 +328,8 @@ const ENOUGH: f64 = 100.0;
 const PARTICLES: usize = 256;
 /// The fewest of them, where more would take longer than the fit.
 const FEWEST_PARTICLES: usize = 16;
+/// How many are left when there is no more time.
+const PARTICLES_LEFT: usize = 2;
 /// Exchanges that a particle tries after every step.
 const EXCHANGES: usize = 10;
 /// Log odds that all particles of one end change, or all chains: a second or two of work.
@@ -342,25 +348,26 @@ fn n_particles(d: usize) -> usize {
     (MOST_CHANGES / changes_of_one).clamp(FEWEST_PARTICLES, PARTICLES)
 }
 
-/// Returns ln Z_n of xᵀJx for n = 0, …, d, by Monte Carlo with fixed seeds.
-fn log_z(couplings: &Couplings) -> Vec<f64> {
+/// Returns ln Z_n of xᵀJx for n = 0, …, d, by Monte Carlo with fixed seeds. Once `cancel` is set, a few
+/// particles go on without exchanges, and nothing is corrected.
+fn log_z(couplings: &Couplings, cancel: &Cancel) -> Vec<f64> {
     let (up, down) = rayon::join(
-        || log_z_from_one_end(couplings, true),
-        || log_z_from_one_end(couplings, false),
+        || log_z_from_one_end(couplings, true, cancel),
+        || log_z_from_one_end(couplings, false, cancel),
     );
     let mut log_z: Vec<f64> = up.iter().zip(down).map(|(a, b)| a.max(b)).collect();
-    flatten(couplings, &mut log_z);
+    flatten(couplings, &mut log_z, cancel);
     log_z
 }
 
 /// Corrects ln Z_n by how often chains of exp(−xᵀJx)/Z_n show n.
-fn flatten(couplings: &Couplings, log_z: &mut [f64]) {
+fn flatten(couplings: &Couplings, log_z: &mut [f64], cancel: &Cancel) {
     let d = couplings.n_units();
     let mut chains: Vec<Chain> = (0..CHAINS).map(|k| Chain::new(couplings, k)).collect();
     // Of all rounds together, 123 times the first sweeps.
     let most = MOST_CHANGES / d.saturating_mul(d).saturating_mul(123 * CHAINS);
     let mut sweeps = most.clamp(1, SWEEPS);
-    for round in 0..ROUNDS {
+    for round in (0..ROUNDS).take_while(|_| !cancel.is_cancelled()) {
         let is_search = round < ROUNDS / 2;
         let visits: Vec<Vec<f64>> = chains
             .par_iter_mut()
@@ -426,7 +433,7 @@ impl Chain {
 }
 
 /// Returns ln Z_n as particles find it that begin with nothing active (`up`), or with everything.
-fn log_z_from_one_end(couplings: &Couplings, up: bool) -> Vec<f64> {
+fn log_z_from_one_end(couplings: &Couplings, up: bool, cancel: &Cancel) -> Vec<f64> {
     let d = couplings.n_units();
     let j = couplings.as_array();
     let mut rng = substream(0x5EED, u64::from(up));
@@ -435,12 +442,18 @@ fn log_z_from_one_end(couplings: &Couplings, up: bool) -> Vec<f64> {
     if !up {
         (0..d).for_each(|unit| move_odds(couplings, &mut odds, unit, 1.0));
     }
-    let n_particles = n_particles(d);
-    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = vec![(vec![!up; d], odds); n_particles];
+    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = vec![(vec![!up; d], odds); n_particles(d)];
     let sign = if up { 1.0 } else { -1.0 };
     let mut log_z = if up { 0.0 } else { -j.sum() };
     let mut found = vec![log_z];
     for step in 0..d {
+        let is_late = cancel.is_cancelled();
+        let n_particles = particles.len();
+        let n_next = if is_late {
+            n_particles.min(PARTICLES_LEFT)
+        } else {
+            n_particles
+        };
         // Of every particle, ln Σ exp(−Δ) over the units that may change.
         let weights: Vec<f64> = particles
             .iter()
@@ -457,9 +470,9 @@ fn log_z_from_one_end(couplings: &Couplings, up: bool) -> Vec<f64> {
         // Resample evenly, then change one unit of each.
         let offset = rng.random::<f64>();
         let (mut next, mut below) = (0, (weights[0] - largest).exp());
-        let chosen: Vec<usize> = (0..n_particles)
+        let chosen: Vec<usize> = (0..n_next)
             .map(|k| {
-                let target = (k as f64 + offset) / n_particles as f64 * sum;
+                let target = (k as f64 + offset) / n_next as f64 * sum;
                 while below < target && next + 1 < n_particles {
                     next += 1;
                     below += (weights[next] - largest).exp();
@@ -481,7 +494,7 @@ fn log_z_from_one_end(couplings: &Couplings, up: bool) -> Vec<f64> {
             let unit = unit.expect("a unit is left to change");
             x[unit] = up;
             move_odds(couplings, odds, unit, sign);
-            for _ in 0..EXCHANGES {
+            for _ in 0..if is_late { 0 } else { EXCHANGES } {
                 exchange(couplings, x, odds, &mut rng);
             }
         }

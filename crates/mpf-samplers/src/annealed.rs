@@ -106,6 +106,9 @@ pub fn annealed_log_z_of<G: Heated>(
     let hottest = level(0.0)?;
     let mut chains = (0..n as u64)
         .map(|chain| {
+            if options.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             let mut rng = substream(options.seed, chain);
             let state = hottest.random_start(&mut rng)?;
             Ok((rng, state, 0.0))

@@ -167,6 +167,14 @@ impl Gibbs {
         self.biases.len()
     }
 
+    /// Returns the bytes that a state takes for every unit, beside its bit.
+    pub fn bytes_per_unit(&self) -> usize {
+        match self.layout {
+            Layout::Table(_) => size_of::<u8>(),
+            Layout::Sparse(_) | Layout::Dense(_) => size_of::<f64>(),
+        }
+    }
+
     /// Returns β.
     pub fn inverse_temperature(&self) -> f64 {
         self.inverse_temperature

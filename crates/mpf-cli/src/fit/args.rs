@@ -5,7 +5,7 @@ use crate::checkpoint::CheckpointArgs;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::memory::MemoryLimit;
-use crate::methods::{AUTO, MethodArgs, Neighbours, Strength};
+use crate::methods::{AUTO, MethodArgs, Neighbours, Strength, check_folds};
 use crate::output::ForceArg;
 use clap::{Args, ValueEnum};
 use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Refine, Takes};
@@ -299,6 +299,9 @@ impl FitArgs {
 
     /// Refuses a sandwich for which the penalty cannot be taken back.
     pub(super) fn check_samples(&self, recipe: &Recipe, samples: &Samples) -> Result<(), Failure> {
+        if let Some(path) = &recipe.choose {
+            check_folds(path.n_folds, samples.n_observed())?;
+        }
         if self.errors != ErrorsName::Sandwich || !has_penalty(recipe) {
             return Ok(());
         }

@@ -55,14 +55,14 @@ impl FitArgs {
         samples: &Samples,
     ) -> Result<u64, Failure> {
         let n_parameters = options.n_parameters(samples.n_units())?;
-        let mut fit = memory::of_machine(samples, n_parameters);
+        let mut fit = memory::of_machine(samples, options)?;
         if self.checkpoint.is_given() {
             fit = fit.saturating_add(product(&[CHECKPOINT, n_parameters as u64]));
         }
         let data = FitBytes::new(raster, samples, 1);
         if self.held_out > 0.0 {
-            // The first part in both forms, beside all of them.
-            fit = fit.saturating_mul(2).saturating_add(data.samples);
+            // The first part in both forms; its fit is like the one before.
+            fit = fit.saturating_add(data.samples);
         }
         let needed = data.raster.saturating_add(data.samples).saturating_add(fit);
         memory::check(
@@ -99,12 +99,11 @@ pub(super) fn make(
     options: &MachineOptions,
     raster: &Raster,
     samples: &Samples,
-    console: Console,
+    (console, start): (Console, Instant),
     show: Show<'_>,
 ) -> Result<Made, Failure> {
     let needed = args.check_machine_memory(options, raster, samples)?;
     let cancel = &options.minimizer.cancel;
-    let start = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.note(&format!(
         "{}: {} samples × {} units, {} distinct, {:.1} % silent; {} hidden units",
@@ -116,10 +115,12 @@ pub(super) fn make(
         options.n_hidden
     ));
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let expected = time::of_machine(options, samples, args.held_out, limit)?;
+    let (expected, log_z) = time::of_machine(options, samples, args.held_out, limit)?;
+    let scored = if args.held_out > 0.0 { log_z } else { 0.0 };
+    let before = start.elapsed().as_secs_f64();
     console.note(&format!(
         "this fit takes about {} and {}",
-        duration(start.elapsed().as_secs_f64() + expected),
+        duration((before + expected + scored).min(limit)),
         memory::in_words(needed)
     ));
     let findings = grouped(&preflight.findings);

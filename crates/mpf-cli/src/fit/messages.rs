@@ -62,6 +62,7 @@ pub(super) fn tell_preflight(
         100.0 * preflight.silent_fraction
     ));
     let polishing = match expected.polishing {
+        0.0 if expected.drifts => " with polishing".to_owned(),
         0.0 => String::new(),
         more => format!(" ({} more if it needs polishing)", duration(more)),
     };

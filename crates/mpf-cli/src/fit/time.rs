@@ -5,8 +5,8 @@
 //! fit          tried until it ends or time is up; then the residual falls on at the same rate
 //! penalty      steps to the next λ are tried at two λ's: every fold has such a step for every λ
 //! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
-//! ln Z         2·10⁵ sweeps of annealing, or a sum over 2^d states
-//! polishing    updates of 4000 chains, for all data and for the part
+//! ln Z         annealing at few temperatures, or a sum over 2^d states
+//! polishing    updates of 4000 chains, for all data and for the part, if the model of the trial drifts
 //! sandwich     a fit without the penalty, and three Hessians: a product and an inverse each
 //! ```
 //!
@@ -15,8 +15,8 @@
 
 use crate::failure::Failure;
 use mpf_baselines::{
-    Contender, Drift, ErrorBarsBy, MachineOptions, Method, MethodOptions, Methods, Plan, Polish,
-    Recipe, Takes,
+    Contender, Drift, ErrorBarsBy, MachineOptions, MachineTrainer, Method, MethodOptions, Methods,
+    Plan, Polish, Recipe, Takes,
 };
 use mpf_core::linalg::{positive_definite_inverse, symmetric_eigen};
 use mpf_core::rng::stream;
@@ -24,7 +24,7 @@ use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
     Couplings, Exact, FitProgress, PathOptions, Penalty, Preflight, Samples, States, Support,
 };
-use mpf_samplers::{Gibbs, Sampler};
+use mpf_samplers::{AnnealedOptions, Gibbs, Sampler, annealed_log_z};
 use ndarray::Array2;
 use std::time::{Duration, Instant};
 
@@ -36,20 +36,32 @@ const TRIED: f64 = 30.0;
 const TRIAL_SECONDS: f64 = 0.3;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
+/// One in this many samples is in the trial of a machine; its seconds, and the iterations of one that says
+/// nothing.
+const MACHINE_PART: usize = 4;
+const MACHINE_SECONDS: f64 = 1.0;
+const MACHINE_PLAIN: usize = 300;
 /// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
-/// The part of the λ's of a path that is tried before the score rises for good.
-const TRIED_LAMBDAS: f64 = 0.8;
+/// The part of the λ's of a path that is tried before the score rises for good; of λ₁ and of λ₂, as some
+/// data were seen to need.
+const TRIED_L1: f64 = 0.8;
+const TRIED_L2: f64 = 0.6;
 /// A λ in the midst of a path, in units of 1/√M: paths begin at some tens.
 const MIDST: f64 = 10.0;
 /// Chains that polishing sweeps in an update, and those that are tried.
 const POLISHED: usize = 4000;
 const POLISHING_TRIED: usize = 1024;
-/// Sweeps of annealed importance sampling.
-const ANNEALING: f64 = 2e5;
+/// Temperatures at which annealing is tried, of the 1000 that it has, and the chains of many units.
+const ANNEALING_TRIED: usize = 10;
+const FEW_CHAINS: usize = 8;
 /// The most units whose states are enumerated, and that are annealed.
 const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
+/// The gradient at which a fit without the penalty ends.
+const UNPENALISED: f64 = 1e-5;
+/// Seconds until a file is on the disk, as seen on one.
+pub(crate) const SYNCED: f64 = 0.03;
 /// Hessians of the sandwich with and without a penalty.
 const HESSIANS: f64 = 3.0;
 
@@ -58,8 +70,10 @@ const HESSIANS: f64 = 3.0;
 pub(super) struct Expected {
     /// Without polishing that only a drifting model gets.
     pub seconds: f64,
-    /// Those of that polishing; 0 if it cannot happen.
+    /// Those of that polishing; 0 if it cannot happen, or is among `seconds`.
     pub polishing: f64,
+    /// Whether the model of the trial drifts, so that it will probably be polished.
+    pub drifts: bool,
     /// Until there is a model.
     fit: f64,
     /// Of `seconds`, those of fits after that.
@@ -98,11 +112,20 @@ impl Expected {
             None => trial.fits()?,
         };
         let threads = rayon::current_num_threads() as f64;
-        let sweep = match trial.has_time() {
-            true => seconds_per_sweep(samples, &recipe.options.support)? / threads,
-            false => 0.0,
+        let (sweep, log_z) = match trial.has_time() {
+            true => {
+                let model = weak_model(samples, &recipe.options.support)?;
+                let sweep = seconds_per_sweep(&model, samples)? / threads;
+                // A fit anneals no more units.
+                let is_scored = recipe.held_out > 0.0 && d <= ANNEALED;
+                let log_z = match is_scored {
+                    true => seconds_of_log_z(&model)?,
+                    false => 0.0,
+                };
+                (sweep, log_z)
+            }
+            false => (0.0, 0.0),
         };
-        let log_z = seconds_of_log_z(d, sweep)?;
         let is_judged = recipe.held_out > 0.0;
         let (judged, scored) = if is_judged {
             ((1.0 - recipe.held_out) * fits.again, log_z)
@@ -113,12 +136,14 @@ impl Expected {
             let once = n as f64 * trial.seconds_per_update()?;
             Ok(if is_judged { 2.0 * once + log_z } else { once })
         };
+        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
+        let may_drift = recipe.polish == Polish::IfDrifting && recipe.last(d).describe().is_local;
+        let drifts = may_drift && drift < TRIAL_SECONDS && trial.drifts(&fits)?;
         let (polished, polishing) = match recipe.polish {
             Polish::Updates(0) => (0.0, 0.0),
             Polish::Updates(n) => (updates(n)?, 0.0),
-            Polish::IfDrifting if recipe.last(d).describe().is_local => {
-                (0.0, updates(Polish::DEFAULT_UPDATES)?)
-            }
+            Polish::IfDrifting if drifts => (updates(Polish::DEFAULT_UPDATES)?, 0.0),
+            Polish::IfDrifting if may_drift => (0.0, updates(Polish::DEFAULT_UPDATES)?),
             Polish::IfDrifting => (0.0, 0.0),
         };
         let (refitted, computed) = match recipe.errors {
@@ -130,17 +155,18 @@ impl Expected {
                 (resamples as f64 * share * fits.again, 0.0)
             }
             ErrorBarsBy::Sandwich if has_penalty(recipe) => {
-                (fits.last, HESSIANS * seconds_per_hessian(recipe, samples)?)
+                let plain = trial.without_penalty(&fits)?;
+                (plain, HESSIANS * seconds_per_hessian(recipe, samples)?)
             }
             ErrorBarsBy::Sandwich => (0.0, seconds_per_hessian(recipe, samples)?),
         };
-        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
         let fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
         let again = judged + refitted;
-        let seconds = fit + again + drift + scored + polished + computed;
+        let seconds = fit + again + drift + scored + polished + computed + SYNCED;
         Ok(Self {
             seconds: seconds.min(limit),
             polishing: polishing.min((limit - seconds).max(0.0)),
+            drifts,
             fit,
             again,
             checked: judged + scored,
@@ -166,7 +192,7 @@ pub(super) fn has_penalty(recipe: &Recipe) -> bool {
 }
 
 /// The seconds of fits.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Fits {
     /// Until there is a model.
     all: f64,
@@ -174,6 +200,9 @@ struct Fits {
     last: f64,
     /// One like the last, of other samples.
     again: f64,
+    /// How far the last one got, and whether that is a step of all units.
+    model: Option<Couplings>,
+    has_all_units: bool,
 }
 
 impl Fits {
@@ -182,30 +211,42 @@ impl Fits {
             all: seconds,
             last: seconds,
             again: seconds,
+            model: None,
+            has_all_units: false,
         }
     }
 }
 
 /// Returns the seconds that the fit of a machine is expected to take, with its starts and the one of a
-/// part, as a short try of the first start goes. Those of its score are not known.
+/// part, as a short try of the first start goes; and those of its ln Z.
 pub(super) fn of_machine(
     options: &MachineOptions,
     samples: &Samples,
     held_out: f64,
     limit: f64,
-) -> Result<f64, Failure> {
+) -> Result<(f64, f64), Failure> {
     let mut trial = MachineOptions {
         starts: 1,
         ..options.clone()
     };
     let minimizer = &mut trial.minimizer;
     let cancel = minimizer.cancel.clone();
-    let most = TRIAL_SECONDS.min(TRIAL_OF_LIMIT * limit);
+    let most = MACHINE_SECONDS.min(TRIAL_OF_LIMIT * limit);
     minimizer.cancel = cancel.within(most);
     minimizer.checkpoint = Checkpoint::default();
+    // Steps of the minimiser are many and long: those of a part of the samples show how they go on.
+    let part = match options.trainer {
+        MachineTrainer::Pseudolikelihood | MachineTrainer::Mpf => {
+            let n = samples.n_distinct();
+            let fewer = (n / MACHINE_PART).max(TRIAL_SAMPLES).min(n);
+            evenly_spaced(samples.states(), fewer)?
+        }
+        MachineTrainer::Contrastive | MachineTrainer::Persistent => samples.clone(),
+    };
+    let scale = samples.n_distinct() as f64 / part.n_distinct() as f64;
     let mut trace = Vec::new();
     let clock = Instant::now();
-    let fit = trial.fit(samples, &mut |at| {
+    let fit = trial.fit(&part, &mut |at| {
         trace.push(Point {
             iteration: at.iteration,
             seconds: clock.elapsed().as_secs_f64(),
@@ -216,7 +257,9 @@ pub(super) fn of_machine(
     if cancel.reason() == Some(StopReason::Cancelled) {
         return Err(Failure::interrupted());
     }
-    let is_whole = fit.is_ok_and(|fit| fit.stop != StopReason::TimeLimit);
+    let is_whole = fit
+        .as_ref()
+        .is_ok_and(|fit| fit.stop != StopReason::TimeLimit);
     let has_objective = trace.last().is_some_and(|at| !at.residual.is_nan());
     let (starts, most) = match has_objective {
         true => (options.starts, options.minimizer.max_iterations),
@@ -224,15 +267,23 @@ pub(super) fn of_machine(
     };
     let whole = match trace.last().filter(|_| !is_whole) {
         None => seconds,
-        Some(at) => {
-            let most = at.seconds_of(most);
+        Some(at) if has_objective => {
             let end = seconds_to(options.minimizer.gradient_tolerance, &trace);
-            let end = end.filter(|_| has_objective);
-            end.map_or(most, |end| end.min(most))
+            let end = end.unwrap_or_else(|| at.seconds_of(MACHINE_PLAIN));
+            end.min(at.seconds_of(most))
         }
+        Some(at) => at.seconds_of(most),
     };
     let again = if held_out > 0.0 { 1.0 - held_out } else { 0.0 };
-    Ok(seconds + whole * (starts as f64 + again))
+    let all = seconds + scale * whole * (starts as f64 + again);
+    let log_z = match fit {
+        Ok(fit) => seconds_of_annealing(fit.machine.n_units(), |few| {
+            let _ = fit.machine.log_z(few);
+        }),
+        // What fails here fails again, with its message.
+        Err(_) => 0.0,
+    };
+    Ok((all, log_z))
 }
 
 /// Returns the seconds that a comparison is expected to take on folds of `samples`, and those that it
@@ -243,11 +294,14 @@ pub(crate) fn of_comparison(
     states: &States,
     n_folds: usize,
     preflight: &Preflight,
+    elapsed: f64,
     limit: f64,
 ) -> Result<(f64, f64), Failure> {
-    let threads = rayon::current_num_threads() as f64;
-    let sweep = seconds_per_sweep(samples, &Support::Full)? / threads;
-    let log_z = seconds_of_log_z(samples.n_units(), sweep)?;
+    let log_z = match TRIAL_OF_LIMIT * limit < 1.0 && samples.n_units() > ANNEALED {
+        // A trial takes a good part of the time there is.
+        true => 0.0,
+        false => seconds_of_log_z(&weak_model(samples, &Support::Full)?)?,
+    };
     // As many fits as folds, each without one of these.
     let whole = n_folds as f64 - 1.0;
     let limit_of_each = limit / contenders.len() as f64;
@@ -255,7 +309,7 @@ pub(crate) fn of_comparison(
     let (mut seconds, mut more) = (0.0, 0.0);
     for contender in contenders {
         let clock = Instant::now();
-        let fit = match &contender.plan {
+        let (fit, log_z) = match &contender.plan {
             Plan::Machine(options) => of_machine(options, samples, 0.0, limit_of_each)?,
             Plan::Recipe(recipe) => {
                 let states = Some(states);
@@ -265,13 +319,27 @@ pub(crate) fn of_comparison(
                 if of.polishing > 0.0 {
                     more += whole * (of.checked + of.polishing);
                 }
-                of.seconds - of.checked
+                let checked = if of.drifts { 0.0 } else { of.checked };
+                (of.seconds - checked, log_z)
             }
         };
         let tried = clock.elapsed().as_secs_f64();
         seconds += whole * (fit - tried).max(0.0) + n_folds as f64 * log_z;
     }
-    Ok(((seconds + start.elapsed().as_secs_f64()).min(limit), more))
+    let all = elapsed + start.elapsed().as_secs_f64() + seconds;
+    Ok((all.min(limit), more))
+}
+
+/// Returns `wanted` of the samples, or all of them: evenly spaced.
+fn evenly_spaced(states: &States, wanted: usize) -> Result<Samples, Failure> {
+    let n = states.n_samples();
+    let wanted = wanted.clamp(1, n);
+    let mut part = States::new(states.n_units())?;
+    for k in 0..wanted {
+        let at = (k as f64 * n as f64 / wanted as f64) as usize;
+        part.push(states.row(at));
+    }
+    Ok(Samples::new(&part)?)
 }
 
 /// A short try of the fits of a recipe.
@@ -301,27 +369,21 @@ impl Trial<'_> {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
         }
         options.minimizer.checkpoint = Checkpoint::default();
-        options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
-        options
-    }
-
-    /// Returns `wanted` of the samples, or all of them: evenly spaced.
-    fn part(&self, wanted: usize) -> Result<Samples, Failure> {
-        let n = self.states.n_samples();
-        let wanted = wanted.clamp(1, n);
-        let mut part = States::new(self.states.n_units())?;
-        for k in 0..wanted {
-            let at = (k as f64 * n as f64 / wanted as f64) as usize;
-            part.push(self.states.row(at));
+        if options.potential.is_some() {
+            // The potential is completed after the steps, which alone are cut short.
+            options.minimizer.cancel = self.cancel.clone();
+            options.minimizer.max_seconds = TRIAL_SECONDS;
+        } else {
+            options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
         }
-        Ok(Samples::new(&part)?)
+        options
     }
 
     /// Returns the samples of which a trial has time for some evaluations.
     fn some(&self) -> Result<Samples, Failure> {
         let share = TRIAL_SECONDS / (TRIED * self.evaluation);
         let wanted = (self.states.n_samples() as f64 * share) as usize;
-        self.part(wanted.max(TRIAL_SAMPLES))
+        evenly_spaced(self.states, wanted.max(TRIAL_SAMPLES))
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -337,34 +399,62 @@ impl Trial<'_> {
         let last = recipe.last(self.samples.n_units());
         let some = self.some()?;
         if std::ptr::addr_eq(last, recipe.method) {
-            let (fits, _) = self.fit(last, options, &some)?;
-            return Ok(fits);
+            return self.fit(last, options, &some);
         }
-        let (first, start) = self.fit(recipe.method, &Recipe::rough(options), &some)?;
+        let first = self.fit(recipe.method, &Recipe::rough(options), &some)?;
         let refining = MethodOptions {
-            start,
+            start: first.model,
             ..options.clone()
         };
-        let (last, _) = self.fit(last, &refining, &some)?;
+        let last = self.fit(last, &refining, &some)?;
         Ok(Fits {
             all: first.all + last.all,
             ..last
         })
     }
 
-    /// Tries one fit; also returns how far it got.
+    /// Returns whether the model of the trial drifts off the data.
+    fn drifts(&self, fits: &Fits) -> Result<bool, Failure> {
+        let is_fair = fits.has_all_units && self.has_time();
+        let Some(model) = fits.model.as_ref().filter(|_| is_fair) else {
+            return Ok(false);
+        };
+        let seed = self.recipe.options.seed;
+        let drift = Drift::measure(model, self.samples, Drift::SWEEPS, seed);
+        self.check()?;
+        // What fails here fails again, with its message.
+        Ok(drift.is_ok_and(|drift| drift.has_drifted()))
+    }
+
+    /// Tries the fit without the penalty that error bars need.
+    fn without_penalty(&self, fits: &Fits) -> Result<f64, Failure> {
+        let last = self.recipe.last(self.samples.n_units());
+        if !last.describe().takes.contains(&Takes::Penalties) {
+            return Ok(fits.last);
+        }
+        let mut options = MethodOptions {
+            l1: 0.0,
+            l2: Some(0.0),
+            start: fits.model.clone(),
+            ..self.recipe.options.clone()
+        };
+        options.minimizer.gradient_tolerance = UNPENALISED;
+        Ok(self.fit(last, &options, &self.some()?)?.all)
+    }
+
+    /// Tries one fit.
     fn fit(
         &self,
         method: &dyn Method,
         options: &MethodOptions,
         part: &Samples,
-    ) -> Result<(Fits, Option<Couplings>), Failure> {
+    ) -> Result<Fits, Failure> {
         let d = self.samples.n_units();
         if method.describe().takes.contains(&Takes::Damping) {
-            return Ok((Fits::equal(seconds_of_decomposition(d)), None));
+            return Ok(Fits::equal(seconds_of_decomposition(d)));
         }
         if !self.has_time() {
-            return Ok((Fits::equal(PLAIN as f64 * self.evaluation), None));
+            return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
         }
         let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
         let options = self.options(method, options);
@@ -375,7 +465,7 @@ impl Trial<'_> {
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
         // What fails here fails again, with its message.
-        let couplings = fit.ok().map(|fit| fit.couplings);
+        let model = fit.ok().map(|fit| fit.couplings);
         let minimizer = &options.minimizer;
         let tolerance = minimizer.gradient_tolerance;
         let (what, total) = method.steps(d, &options);
@@ -389,7 +479,11 @@ impl Trial<'_> {
                 end.min(at.seconds_of(minimizer.max_iterations))
             }
         };
-        let all = scale * whole.max(seconds);
+        let completed = match trace.last() {
+            Some(at) if options.potential.is_some() && !is_whole => seconds - at.seconds,
+            _ => 0.0,
+        };
+        let all = scale * whole.max(seconds - completed) + completed;
         // Of fits that do not go down to a tolerance, the start does not matter.
         let part = match (what, trace.first()) {
             ("iterations", Some(first)) if options.potential.is_none() => {
@@ -397,12 +491,13 @@ impl Trial<'_> {
             }
             _ => 1.0,
         };
-        let fits = Fits {
+        Ok(Fits {
             all,
             last: all,
             again: part * all,
-        };
-        Ok((fits, couplings))
+            model,
+            has_all_units: is_whole || what != "units",
+        })
     }
 
     /// Tries steps along a path of penalties: near λ = 1/√M, where noise ends, and in the midst of those
@@ -420,17 +515,21 @@ impl Trial<'_> {
         };
         let mut tried = |lambda: f64| -> Result<(Fits, f64), Failure> {
             set(&mut options, lambda);
-            let (fits, start) = self.fit(method, &options, &some)?;
+            let fits = self.fit(method, &options, &some)?;
             set(&mut options, ratio * lambda);
-            options.start = start;
-            let (step, _) = self.fit(method, &options, &some)?;
+            options.start.clone_from(&fits.model);
+            let step = self.fit(method, &options, &some)?;
             Ok((fits, step.all))
         };
         let (_, early) = tried(MIDST * noise)?;
         let (fits, late) = tried(noise)?;
-        let n_fits = TRIED_LAMBDAS * (choose.n_lambdas * choose.n_folds) as f64;
+        let share = match choose.penalty {
+            Penalty::L1 => TRIED_L1,
+            Penalty::L2 => TRIED_L2,
+        };
+        let n_fits = share * (choose.n_lambdas * choose.n_folds) as f64;
         Ok(Fits {
-            all: n_fits * 0.5 * (early + late),
+            all: n_fits * logarithmic_mean(early, late),
             ..fits
         })
     }
@@ -443,7 +542,7 @@ impl Trial<'_> {
         }
         let chains = POLISHED.min(self.states.n_samples());
         let tried = chains.min(POLISHING_TRIED);
-        let part = self.part(tried)?;
+        let part = evenly_spaced(self.states, tried)?;
         let Some(method) = Methods::default().find("cd") else {
             return Ok(0.0);
         };
@@ -511,6 +610,17 @@ fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
     (rate > 0.0 && rate.is_finite()).then_some(end + left.max(0.0))
 }
 
+/// Returns the mean of numbers that go from `a` to `b` by equal factors: steps along a path take longer and
+/// longer.
+fn logarithmic_mean(a: f64, b: f64) -> f64 {
+    let mean = (b - a) / (b / a).ln();
+    if mean.is_finite() {
+        mean
+    } else {
+        0.5 * (a + b)
+    }
+}
+
 /// Returns the mean seconds of some runs: other programs slow the fit down as they do these.
 fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
     let clock = Instant::now();
@@ -518,13 +628,39 @@ fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
     clock.elapsed().as_secs_f64() / runs as f64
 }
 
-/// Returns the seconds of ln Z of `d` units, given those of a sweep.
-fn seconds_of_log_z(d: usize, sweep: f64) -> Result<f64, Failure> {
-    match d {
+/// Returns the seconds of ln Z of a model with as many units as `model`, and as many active.
+fn seconds_of_log_z(model: &Couplings) -> Result<f64, Failure> {
+    match model.n_units() {
         d if d <= ENUMERATED => seconds_of_states(d),
-        d if d <= ANNEALED => Ok(ANNEALING * sweep),
-        _ => Ok(0.0),
+        d => Ok(seconds_of_annealing(d, |few| {
+            let _ = annealed_log_z(model, few);
+        })),
     }
+}
+
+/// Returns the seconds of annealing, from those at few temperatures. The share of hot ones, at which most
+/// units flip, is that of all.
+fn seconds_of_annealing(n_units: usize, anneal: impl Fn(&AnnealedOptions)) -> f64 {
+    let all = AnnealedOptions::default();
+    let few = AnnealedOptions {
+        n_levels: ANNEALING_TRIED,
+        n_chains: if n_units > ANNEALED {
+            FEW_CHAINS
+        } else {
+            all.n_chains
+        },
+        ..all.clone()
+    };
+    // Of three short ones, one that another program interrupts says nothing.
+    let seconds = if n_units > ANNEALED {
+        average(1, || anneal(&few))
+    } else {
+        let mut seconds = [(); 3].map(|()| average(1, || anneal(&few)));
+        seconds.sort_unstable_by(f64::total_cmp);
+        seconds[1]
+    };
+    let sweeps = |of: &AnnealedOptions| (of.n_chains * of.n_levels) as f64;
+    seconds * sweeps(&all) / sweeps(&few)
 }
 
 /// Returns the seconds of the eigenvectors of `d` units, from those of fewer.
@@ -598,10 +734,8 @@ pub(super) fn n_determined(recipe: &Recipe, samples: &Samples) -> Result<usize, 
         .count())
 }
 
-/// Times sweeps of one chain over a model with the means of `samples` and couplings too weak to
-/// matter.
-fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failure> {
-    const ENOUGH: Duration = Duration::from_millis(5);
+/// Returns a model with the means of `samples`, and couplings too weak to matter.
+fn weak_model(samples: &Samples, support: &Support) -> Result<Couplings, Failure> {
     const WEAK: f64 = 1e-9;
     let d = samples.n_units();
     let mut j = Array2::zeros((d, d));
@@ -614,7 +748,13 @@ fn seconds_per_sweep(samples: &Samples, support: &Support) -> Result<f64, Failur
         let mean = mean.clamp(WEAK, 1.0 - WEAK);
         j[[i, i]] = ((1.0 - mean) / mean).ln();
     }
-    let gibbs = Gibbs::new(&Couplings::new(j)?)?;
+    Ok(Couplings::new(j)?)
+}
+
+/// Times sweeps of one chain.
+fn seconds_per_sweep(model: &Couplings, samples: &Samples) -> Result<f64, Failure> {
+    const ENOUGH: Duration = Duration::from_millis(5);
+    let gibbs = Gibbs::new(model)?;
     let mut rng = stream(0, 0);
     let mut state = gibbs.state(samples.states().row(0))?;
     let (clock, mut sweeps) = (Instant::now(), 0.0);
@@ -655,6 +795,17 @@ mod tests {
     }
 
     #[test]
+    fn a_path_gets_slower_by_factors() {
+        let mean = (0..10_001)
+            .map(|k| 8f64.powf(f64::from(k) / 1e4))
+            .sum::<f64>()
+            / 10_001.0;
+        assert!((logarithmic_mean(1.0, 8.0) - mean).abs() < 1e-3);
+        assert_eq!(logarithmic_mean(2.0, 2.0), 2.0);
+        assert_eq!(logarithmic_mean(0.0, 2.0), 0.0);
+    }
+
+    #[test]
     fn a_fit_that_starts_near_its_end_is_shorter() {
         assert!((part_of_fit(1e-6, 1.0, 1e6) - 0.5).abs() < 1e-12);
         assert_eq!(part_of_fit(1e-6, 1e-6, 1e6), 1.0);
@@ -666,6 +817,7 @@ mod tests {
         let expected = Expected {
             seconds: 10.0,
             polishing: 0.0,
+            drifts: false,
             fit: 2.0,
             again: 5.0,
             checked: 0.0,

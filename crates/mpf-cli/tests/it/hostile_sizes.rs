@@ -1,6 +1,7 @@
 //! Files of a few hundred bytes that claim to be huge, archives that are more than they say, and
 //! options that ask for more than there can be: refused by the built program within an address
 //! space in which none of them would fit.
+use crate::common::mpf;
 use mpf_cli::internal::Header;
 use std::fs;
 use std::io::{Cursor, Write};
@@ -138,6 +139,33 @@ fn models_that_claim_more_than_they_hold() {
         deep.as_bytes(),
         "convert m.json -o out.npz",
     );
+}
+
+/// Devices without an end are given up at their first block, not at a quarter of the memory.
+#[test]
+fn texts_that_are_devices_are_not_read_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let made = mpf(path, "demo -n 50 -o r.npy --truth t.json");
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    for name in ["z.json", "z.csv", "z.a2m"] {
+        std::os::unix::fs::symlink("/dev/zero", path.join(name)).unwrap();
+    }
+    for arguments in [
+        "fit r.npy --support /dev/zero -o m.json",
+        "sample z.json -n 5 -o s.npy",
+        "convert z.csv -o m.json",
+        "evaluate z.json r.npy -o e.html",
+        "dca z.a2m -o s.csv",
+    ] {
+        let refused = mpf(path, arguments);
+        assert_eq!(refused.code, 2, "{arguments}: {}", refused.stderr);
+        assert!(
+            refused.stderr.contains("zero bytes"),
+            "{arguments}: {}",
+            refused.stderr
+        );
+    }
 }
 
 #[test]

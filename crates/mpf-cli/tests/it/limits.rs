@@ -98,6 +98,24 @@ fn two_jobs_do_not_share_a_checkpoint() {
 }
 
 #[test]
+fn folds_and_blocks_that_cannot_be_are_found_before_the_trials() {
+    let folder = folder(100);
+    for arguments in [
+        "fit r.npy --l1 auto --folds 1 -o m.json",
+        "fit r.npy --l2 auto --folds 101 -o m.json",
+        "compare r.npy --folds 1",
+        "compare r.npy --folds 101",
+        "compare r.npy --block-length 0",
+        "compare r.npy --block-length 51",
+    ] {
+        let refused = mpf(folder.path(), arguments);
+        assert_eq!(refused.code, 2, "{arguments}: {}", refused.stderr);
+        let said = &refused.stderr;
+        assert!(!said.contains(" about "), "{arguments}: {said}");
+    }
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_written_is_reported_to_the_quiet_too() {
     let folder = folder(1000);
     for quiet in ["-q", "--json"] {

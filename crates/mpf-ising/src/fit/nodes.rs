@@ -11,7 +11,7 @@ use mpf_core::{Checkpoint, Minimizer, Minimum, StopReason, Stopwatch, TracePoint
 use ndarray::Array2;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The minimum of one row.
@@ -39,6 +39,16 @@ impl Row {
             last: minimum.trace.last().copied(),
         }
     }
+
+    /// Returns the start of another row, given this one, which ends at its start: without a field and
+    /// couplings all margins are 0, so that the values are equal.
+    fn start_of(&self, n_params: usize) -> Self {
+        Self {
+            spins: vec![0.0; n_params],
+            evaluations: 0,
+            ..self.clone()
+        }
+    }
 }
 
 /// The most reports of a fit: each looks at all couplings.
@@ -51,6 +61,9 @@ impl Problem<'_> {
         let time = checkpoint.entry("seconds");
         let fits = Mutex::new(NodeFits::new(self, time.resume()?.unwrap_or(0.0)));
         let observer = Mutex::new((observer, 0));
+        // A row that a limit stopped at its start; it stands for those that there is no time to begin.
+        let stopped = OnceLock::new();
+        let starts_at_zero = self.mask.is_none() && self.options().start.is_none();
         (0..d).into_par_iter().try_for_each(|unit| -> Result<()> {
             let pairs = pairs_of(&self.pairs, unit);
             let free = !pairs.is_empty() || matches!(self.field(unit), Field::Free { .. });
@@ -61,10 +74,23 @@ impl Problem<'_> {
                     let mut limits = self.options().minimizer.clone();
                     limits.max_seconds = (limits.max_seconds - seconds).max(0.0);
                     limits.checkpoint = Checkpoint::default();
+                    let is_late = limits.max_seconds == 0.0 || limits.cancel.is_cancelled();
+                    let is_at_zero =
+                        starts_at_zero && matches!(self.field(unit), Field::Free { .. });
+                    if is_late
+                        && is_at_zero
+                        && let Some(row) = stopped.get()
+                    {
+                        return Ok(Row::start_of(row, 1 + pairs.len()));
+                    }
                     let minimizer = Minimizer::new(limits)?;
                     let pairs = pairs.clone();
                     let found = self.minimize(unit..unit + 1, pairs, 0.5, &minimizer, |_, _| {})?;
-                    Ok::<_, Error>(Row::new(found))
+                    let row = Row::new(found);
+                    if is_late && is_at_zero {
+                        let _ = stopped.set(row.clone());
+                    }
+                    Ok::<_, Error>(row)
                 })?;
                 if row.spins.len() != 1 + pairs.len() {
                     let problem = format!("row {unit} is of another problem");

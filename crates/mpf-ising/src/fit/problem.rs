@@ -26,7 +26,7 @@ pub(super) struct Problem<'a> {
     fitter: AnyFitter<'a>,
     pub(super) data: Data<'a>,
     all_known: bool,
-    mask: Option<Arc<FlipMask>>,
+    pub(super) mask: Option<Arc<FlipMask>>,
     pub(super) left_out_fraction: f64,
     start: Option<SpinCouplings>,
     pub(super) means: Vec<f64>,
@@ -300,7 +300,10 @@ impl<'a> Problem<'a> {
         let pairwise = Couplings::from_spins(&pairwise)?;
         match &self.potential {
             None => Ok(pairwise),
-            Some(potential) => potential.complete(&pairwise, knots, self.data),
+            Some(potential) => {
+                let cancel = &self.options().minimizer.cancel;
+                potential.complete(&pairwise, knots, self.data, cancel)
+            }
         }
     }
 

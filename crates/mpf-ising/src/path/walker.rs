@@ -8,9 +8,12 @@ use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter};
 use crate::stream::{Data, Stream};
 use crate::support::{Biases, Support};
-use mpf_core::{Checkpoint, StopReason};
+use mpf_core::{Cancel, Checkpoint, StopReason};
 use ndarray::{Array2, aview1};
 use serde::{Deserialize, Serialize};
+
+/// The most seconds for fields after the time limit.
+const FIELDS: f64 = 0.2;
 
 /// Data that a path keeps.
 pub(super) enum Held {
@@ -65,6 +68,20 @@ impl<E: Estimator> Walker<E> {
         Ok(())
     }
 
+    /// Returns the best model without couplings as a fit that the time limit stopped; `None` if paths start
+    /// elsewhere. Takes a fraction of a second beyond the limit.
+    pub(super) fn stay(&self, fitter: &Fitter<E>) -> Result<Option<Fit>> {
+        let options = fitter.options();
+        if options.start.is_some() || options.biases != Biases::Free {
+            return Ok(None);
+        }
+        let mut options = options.clone();
+        options.minimizer.cancel = Cancel::new().within(FIELDS);
+        let mut fit = fields_alone(&fitter.with_options(options)?, self.data())?;
+        fit.stop = StopReason::TimeLimit;
+        Ok(Some(fit))
+    }
+
     pub(super) fn step(&mut self, lambda: f64) -> Result<Fit> {
         match self.penalty {
             Penalty::L1 => self.options.l1 = lambda,
@@ -83,18 +100,21 @@ impl<E: Estimator> Walker<E> {
 /// Returns the best model without couplings.
 pub(super) fn independent<E: Estimator>(fitter: &Fitter<E>, data: Data<'_>) -> Result<Couplings> {
     match &fitter.options().biases {
-        Biases::Free => {
-            let mut options = FitOptions {
-                support: Support::Edges(Vec::new()),
-                start: None,
-                ..fitter.options().clone()
-            };
-            options.minimizer.checkpoint = Checkpoint::default();
-            Ok(fitter.with_options(options)?.fit(data)?.couplings)
-        }
+        Biases::Free => Ok(fields_alone(fitter, data)?.couplings),
         Biases::Fixed(biases) => Couplings::new(Array2::from_diag(&aview1(biases))),
         Biases::FixedFields(fields) => Couplings::new(-2.0 * Array2::from_diag(&aview1(fields))),
     }
+}
+
+/// Fits the fields of a model without couplings.
+fn fields_alone<E: Estimator>(fitter: &Fitter<E>, data: Data<'_>) -> Result<Fit> {
+    let mut options = FitOptions {
+        support: Support::Edges(Vec::new()),
+        start: None,
+        ..fitter.options().clone()
+    };
+    options.minimizer.checkpoint = Checkpoint::default();
+    fitter.with_options(options)?.fit(data)
 }
 
 /// The state of a cross-validation between two λ's.

@@ -569,6 +569,36 @@ fn node_wise_observers_may_work_in_parallel_and_do_not_count() {
 }
 
 #[test]
+fn rows_without_time_are_not_begun() {
+    let d = 40;
+    let mut rng = stream(3, 0);
+    let rows = Array2::from_shape_fn((200, d), |_| u8::from(rng.random::<f64>() < 0.3));
+    let samples = Samples::from_binary(rows.view()).unwrap();
+    let fitter = fitter(|o| {
+        o.mode = Mode::NodeWise;
+        o.l2 = 0.01;
+        o.minimizer.cancel = Cancel::new().within(0.0);
+    });
+    let fit = fitter.fit(&samples).unwrap();
+    assert_eq!(fit.stop, StopReason::TimeLimit);
+    // As many as threads may begin before one has ended.
+    let at_once = rayon::current_num_threads();
+    assert!(
+        fit.evaluations <= at_once,
+        "{} evaluations",
+        fit.evaluations
+    );
+    let none = Couplings::new(Array2::zeros((d, d))).unwrap();
+    assert_eq!(largest_difference(&fit.couplings, &none), 0.0);
+    let value = fitter.objective_value(&none, &samples).unwrap();
+    assert!(
+        (fit.value - value).abs() < 1e-12 * value,
+        "{} {value}",
+        fit.value
+    );
+}
+
+#[test]
 fn a_unit_without_flips_cannot_be_fitted_by_itself() {
     // Unit 0 is flipped by another sample in every state; unit 1 is not.
     let data = array![[0u8, 0, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0]];

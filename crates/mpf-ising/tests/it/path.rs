@@ -543,20 +543,23 @@ fn forged_paths_give_an_error_or_a_result() {
 }
 
 #[test]
-fn a_path_without_time_is_one_fit_to_all_data() {
-    for mode in [Mode::Joint, Mode::NodeWise] {
+fn a_path_without_time_is_its_start() {
+    let path = |mode: Mode| {
         let fitter = fitter(|o| {
             o.mode = mode;
             o.minimizer.cancel = o.minimizer.cancel.within(0.0);
         });
-        let path = PenaltyPath::default();
-        let found = path.cross_validate(&fitter, &draws(5, 300), |_| {});
-        let found = found.unwrap();
-        assert_eq!((found.path.len(), found.scores.len()), (1, 1));
-        // No fold was fitted: nothing is known, and nothing is NaN.
-        assert_eq!(found.scores[0].folds.len(), 0);
-        assert_eq!(found.scores[0].mean, f64::INFINITY);
-        assert_eq!(found.scores[0].standard_error, f64::INFINITY);
-        assert_eq!(found.chosen().fit.stop, mpf_core::StopReason::TimeLimit);
-    }
+        PenaltyPath::default().cross_validate(&fitter, &draws(5, 300), |_| {})
+    };
+    let found = path(Mode::Joint).unwrap();
+    assert_eq!((found.path.len(), found.scores.len()), (1, 1));
+    // No fold was fitted: nothing is known, and nothing is NaN.
+    assert_eq!(found.scores[0].folds.len(), 0);
+    assert_eq!(found.scores[0].mean, f64::INFINITY);
+    assert_eq!(found.scores[0].standard_error, f64::INFINITY);
+    let start = found.chosen();
+    assert_eq!(start.fit.stop, mpf_core::StopReason::TimeLimit);
+    assert_eq!(start.n_couplings, 0);
+    assert_ne!(start.fit.couplings.get(0, 0), 0.0);
+    assert!(path(Mode::NodeWise).is_err());
 }
