@@ -281,7 +281,6 @@ impl PenaltyPath {
                 Held::Samples(Samples::new(&held_out)?),
             ))
         });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
         self.validate(
             fitter,
             Held::Samples(Samples::new(states)?),
@@ -309,7 +308,6 @@ impl PenaltyPath {
             let (training, held_out) = stream.split(part(n_samples, n_folds, fold))?;
             Ok((Held::Stream(training), Held::Stream(held_out)))
         });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
         self.validate(fitter, Held::Stream(stream.clone()), parts, observer)
     }
 
@@ -318,7 +316,7 @@ impl PenaltyPath {
         &self,
         fitter: &Fitter<E>,
         held: Held,
-        parts: Vec<(Held, Held)>,
+        parts: impl Iterator<Item = Result<(Held, Held)>>,
         mut observer: impl FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let options = &self.options;
@@ -326,22 +324,23 @@ impl PenaltyPath {
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
         let is_late = || cancel.reason() == Some(StopReason::TimeLimit);
+        // Slopes, one after the other, would take longer than the path may.
+        if is_late() && fitter.options().mode == Mode::NodeWise {
+            return Err(Error::Cancelled);
+        }
+        let lambdas = self.lambdas(fitter, held.data())?;
         // A path that has no time to begin is its start, fitted to all data.
-        let mut parts = parts
-            .into_iter()
-            .take_while(|_| !is_late())
-            .map(|(training, held_out)| Ok((Walker::new(fitter, training, penalty)?, held_out)))
-            .collect::<Result<Vec<_>>>()?;
+        let begin = |part: Result<(Held, Held)>| {
+            let (training, held_out) = part?;
+            Ok((Walker::new(fitter, training, penalty)?, held_out))
+        };
+        let in_time = parts.take_while(|_| !is_late());
+        let mut parts = in_time.map(begin).collect::<Result<Vec<_>>>()?;
         if is_late() {
-            // One slope after the other would take longer than the path may.
-            if fitter.options().mode == Mode::NodeWise {
-                return Err(Error::Cancelled);
-            }
             parts.clear();
         }
         let sizes = parts.iter().map(|(_, out)| out.data().total_weight());
         let sizes: Vec<f64> = sizes.collect();
-        let lambdas = self.lambdas(fitter, held.data())?;
         let smaller = self.beyond(&lambdas, false);
         let larger = self.beyond(&lambdas, true);
         let mut all = Walker::new(fitter, held, penalty)?;
