@@ -273,16 +273,15 @@ impl PenaltyPath {
     ) -> Result<CrossValidation> {
         let options = &self.options;
         let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
-        let parts = (0..folds.n_folds()).map(|fold| {
+        let mut parts = (0..folds.n_folds()).map(|fold| {
             let (training, held_out) = folds.split(states, fold)?;
             Ok((
                 Held::Samples(Samples::new(&training)?),
                 Held::Samples(Samples::new(&held_out)?),
             ))
         });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
         let all = Held::Samples(Samples::new(states)?);
-        self.validate(fitter, all, parts, &mut observer)
+        self.validate(fitter, all, &mut parts, &mut observer)
     }
 
     /// As [`PenaltyPath::cross_validate`], over samples that are read as they are needed. Folds are
@@ -300,12 +299,12 @@ impl PenaltyPath {
         if n_folds < 2 || n_samples < n_folds {
             return Err(Error::Folds { n_folds, n_samples });
         }
-        let parts = (0..n_folds).map(|fold| {
+        let mut parts = (0..n_folds).map(|fold| {
             let (training, held_out) = stream.split(part(n_samples, n_folds, fold))?;
             Ok((Held::Stream(training), Held::Stream(held_out)))
         });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
-        self.validate(fitter, Held::Stream(stream.clone()), parts, &mut observer)
+        let all = Held::Stream(stream.clone());
+        self.validate(fitter, all, &mut parts, &mut observer)
     }
 
     /// Validates on data to train on, and their held-out samples, of every fold.
@@ -313,7 +312,7 @@ impl PenaltyPath {
         &self,
         fitter: &Fitter<E>,
         held: Held,
-        parts: Vec<(Held, Held)>,
+        parts: &mut dyn Iterator<Item = Result<(Held, Held)>>,
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let options = &self.options;
@@ -321,22 +320,23 @@ impl PenaltyPath {
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
         let is_late = || cancel.reason() == Some(StopReason::TimeLimit);
+        // Slopes, one after the other, would take longer than the path may.
+        if is_late() && fitter.options().mode == Mode::NodeWise {
+            return Err(Error::Cancelled);
+        }
+        let lambdas = self.lambdas(fitter, held.data())?;
         // A path that has no time to begin is its start, fitted to all data.
-        let mut parts = parts
-            .into_iter()
-            .take_while(|_| !is_late())
-            .map(|(training, held_out)| Ok((Walker::new(fitter, training, penalty)?, held_out)))
-            .collect::<Result<Vec<_>>>()?;
+        let begin = |part: Result<(Held, Held)>| {
+            let (training, held_out) = part?;
+            Ok((Walker::new(fitter, training, penalty)?, held_out))
+        };
+        let in_time = parts.take_while(|_| !is_late());
+        let mut parts = in_time.map(begin).collect::<Result<Vec<_>>>()?;
         if is_late() {
-            // One slope after the other would take longer than the path may.
-            if fitter.options().mode == Mode::NodeWise {
-                return Err(Error::Cancelled);
-            }
             parts.clear();
         }
         let sizes = parts.iter().map(|(_, out)| out.data().total_weight());
         let sizes: Vec<f64> = sizes.collect();
-        let lambdas = self.lambdas(fitter, held.data())?;
         let smaller = self.beyond(&lambdas, false);
         let larger = self.beyond(&lambdas, true);
         let mut all = Walker::new(fitter, held, penalty)?;

@@ -277,11 +277,13 @@ pub(super) fn of_machine(
     let again = if held_out > 0.0 { 1.0 - held_out } else { 0.0 };
     let all = seconds + scale * whole * (starts as f64 + again);
     let log_z = match fit {
-        Ok(fit) => seconds_of_annealing(fit.machine.n_units(), |few| {
-            let _ = fit.machine.log_z(few);
-        }),
+        Ok(fit) if may_anneal(samples.n_units(), limit) => {
+            seconds_of_annealing(fit.machine.n_units(), |few| {
+                let _ = fit.machine.log_z(few);
+            })
+        }
         // What fails here fails again, with its message.
-        Err(_) => 0.0,
+        _ => 0.0,
     };
     Ok((all, log_z))
 }
@@ -297,10 +299,9 @@ pub(crate) fn of_comparison(
     elapsed: f64,
     limit: f64,
 ) -> Result<(f64, f64), Failure> {
-    let log_z = match TRIAL_OF_LIMIT * limit < 1.0 && samples.n_units() > ANNEALED {
-        // A trial takes a good part of the time there is.
-        true => 0.0,
-        false => seconds_of_log_z(&weak_model(samples, &Support::Full)?)?,
+    let log_z = match may_anneal(samples.n_units(), limit) {
+        true => seconds_of_log_z(&weak_model(samples, &Support::Full)?)?,
+        false => 0.0,
     };
     // As many fits as folds, each without one of these.
     let whole = n_folds as f64 - 1.0;
@@ -626,6 +627,11 @@ fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
     let clock = Instant::now();
     (0..runs).for_each(|_| drop(run()));
     clock.elapsed().as_secs_f64() / runs as f64
+}
+
+/// Returns whether annealing of `n_units` can be tried in a part of the time limit.
+fn may_anneal(n_units: usize, limit: f64) -> bool {
+    n_units <= ANNEALED || TRIAL_OF_LIMIT * limit >= MACHINE_SECONDS
 }
 
 /// Returns the seconds of ln Z of a model with as many units as `model`, and as many active.
