@@ -96,7 +96,7 @@ impl Coverage {
         count[0] as f64 / count[1] as f64
     }
 
-    fn row(&self, name: &str, expected: &str, holds: bool) -> Vec<String> {
+    fn row(&self, name: impl Into<String>, expected: &str, holds: bool) -> Vec<String> {
         let percent = |count| format!("{:.1} %", 100.0 * Self::share(count));
         vec![
             name.into(),
@@ -104,7 +104,7 @@ impl Coverage {
             percent(self.couplings),
             format!("{:.2}", (self.squares[1] / self.squares[0]).sqrt()),
             expected.into(),
-            if holds { "pass" } else { "FAIL" }.into(),
+            if holds { "pass" } else { FAIL }.into(),
         ]
     }
 
@@ -333,10 +333,17 @@ const HEADER: [&str; 6] = [
     "",
 ];
 const RIGHT: &str = "92 to 98 %";
+const FAIL: &str = "FAIL";
 const COUPLINGS_RIGHT: &str = "couplings 92 to 98 %";
 
 /// A section of the report, and how many of its expectations do not hold.
 type Section = (String, usize);
+
+fn section(title: String, rows: &[Vec<String>]) -> Section {
+    let failed = rows.iter().filter(|row| row[HEADER.len() - 1] == FAIL);
+    let table = markdown_table(&HEADER, rows);
+    (format!("## {title}\n\n{table}"), failed.count())
+}
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
     if args.large {
@@ -362,27 +369,22 @@ fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
         independent(&exact, &spins, args, repetition)
     })?;
     let found = merged(&all);
-    let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "RISE, sandwich by node"];
     let mut rows = Vec::new();
     for (name, coverage) in names.iter().zip(&found) {
-        failed += usize::from(!coverage.is_right());
-        rows.push(coverage.row(name, RIGHT, coverage.is_right()));
+        rows.push(coverage.row(*name, RIGHT, coverage.is_right()));
     }
     if args.bootstrapped > 0 {
         let n = args.bootstrapped.min(args.repetitions);
         let name = format!("MPF, bootstrap ({n} repetitions)");
         let holds = found[3].couplings_are_right();
-        failed += usize::from(!holds);
-        rows.push(found[3].row(&name, COUPLINGS_RIGHT, holds));
+        rows.push(found[3].row(name, COUPLINGS_RIGHT, holds));
     }
-    let text = format!(
-        "## Independent samples: {N_UNITS} units, M = {}, {} repetitions\n\n{}",
-        args.samples,
-        args.repetitions,
-        markdown_table(&HEADER, &rows)
+    let title = format!(
+        "Independent samples: {N_UNITS} units, M = {}, {} repetitions",
+        args.samples, args.repetitions
     );
-    Ok((text, failed))
+    Ok(section(title, &rows))
 }
 
 fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
@@ -395,7 +397,6 @@ fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
     })?;
     let (all, times): (Vec<_>, Vec<f64>) = all.into_iter().unzip();
     let (found, time) = (merged(&all), times[0]);
-    let mut failed = 0;
     let names = ["MPF, sandwich", "PL, sandwich", "MPF, bootstrap"];
     let mut rows = Vec::new();
     for (name, pair) in names.iter().zip(found.chunks(2)) {
@@ -408,23 +409,15 @@ fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
         } else {
             (RIGHT, pair[1].is_right())
         };
-        failed += usize::from(!fails) + usize::from(!holds);
-        rows.push(pair[0].row(
-            &format!("{name}, samples taken as independent"),
-            "couplings below 92 %",
-            fails,
-        ));
-        rows.push(pair[1].row(&format!("{name}, blocks"), expected, holds));
+        let plain = format!("{name}, samples taken as independent");
+        rows.push(pair[0].row(plain, "couplings below 92 %", fails));
+        rows.push(pair[1].row(format!("{name}, blocks"), expected, holds));
     }
-    let text = format!(
-        "## A sample every {} updates, τ of the activity {time:.0}: {N_UNITS} units, M = {}, \
-         blocks of {}\n\n{}",
-        args.updates,
-        args.correlated_samples,
-        args.block,
-        markdown_table(&HEADER, &rows)
+    let title = format!(
+        "A sample every {} updates, τ of the activity {time:.0}: {N_UNITS} units, M = {}, blocks of {}",
+        args.updates, args.correlated_samples, args.block
     );
-    Ok((text, failed))
+    Ok(section(title, &rows))
 }
 
 /// Units and samples of the penalised fits.
@@ -507,14 +500,10 @@ fn all_penalised(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
         .zip(&found)
         .map(|(name, coverage)| coverage.row(name, RIGHT, coverage.is_right()))
         .collect();
-    let failed = found.iter().filter(|coverage| !coverage.is_right()).count();
-    let text = format!(
-        "## Penalised fits, intervals around the estimate without the penalty: {} units, M = {}, {} \
-         repetitions\n\n{}",
-        SMALL.0,
-        SMALL.1,
-        args.repetitions,
-        markdown_table(&HEADER, &rows)
+    let title = format!(
+        "Penalised fits, intervals around the estimate without the penalty: {} units, M = {}, {} \
+         repetitions",
+        SMALL.0, SMALL.1, args.repetitions
     );
-    Ok((text, failed))
+    Ok(section(title, &rows))
 }

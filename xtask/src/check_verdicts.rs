@@ -44,70 +44,50 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         samples: args.samples,
         cancel,
     };
-    let false_verdicts = right_models(&judge, args.seeds)?;
-    match (false_verdicts, wrong_models(&judge, args.wrong_seeds)?) {
+    let right = judge.all("model", &right_models(), args.seeds)?;
+    let condemned: usize = right.iter().map(|counts| counts.verdicts[2]).sum();
+    let wrong_models = wrong_models()?;
+    let wrong = judge.all("wrong model", &wrong_models, args.wrong_seeds)?;
+    let missed = wrong_models
+        .iter()
+        .zip(&wrong)
+        .filter(|(case, counts)| case.is_found && counts.verdicts[2] < args.wrong_seeds as usize);
+    match (condemned, missed.count()) {
         (0, 0) => Ok(()),
         (0, n) => Err(format!("{n} models that are wrong by far were not found").into()),
         (n, _) => Err(format!("{n} true models were condemned").into()),
     }
 }
 
-/// Counts the verdicts on models that made the data, and returns how many are false.
-fn right_models(judge: &Judge<'_>, seeds: u64) -> Result<usize> {
-    let models = judged_models();
-    let bar = progress::bar(models.len() as u64 * seeds).with_prefix("right models");
-    let counts = models.par_iter().map(|model| {
-        let draw = |seed| model.draw(judge.samples, seed);
-        judge.counts(&model.couplings, draw, seeds, &bar)
-    });
-    let counts = counts.collect::<Result<Vec<Counts>>>()?;
-    bar.finish_and_clear();
-    let rows: Vec<_> = models
-        .iter()
-        .zip(&counts)
-        .map(|(model, counts)| counts.row(model.name))
-        .collect();
-    println!("{}", markdown_table(&HEADER, &rows));
-    Ok(counts.iter().map(|c| c.verdicts[2]).sum())
-}
-
-/// Counts the verdicts on models that did not make the data, and returns how many of those that
-/// must always be found are not.
-fn wrong_models(judge: &Judge<'_>, seeds: u64) -> Result<usize> {
-    let wrong = all_wrong()?;
-    let bar = progress::bar(wrong.len() as u64 * seeds).with_prefix("wrong models");
-    let counts = wrong.par_iter().map(|one| {
-        let draw = |seed| (one.draw)(judge.samples, seed);
-        judge.counts(&one.model, draw, seeds, &bar)
-    });
-    let counts = counts.collect::<Result<Vec<Counts>>>()?;
-    bar.finish_and_clear();
-    let both = || wrong.iter().zip(&counts);
-    let rows: Vec<_> = both().map(|(one, counts)| counts.row(&one.name)).collect();
-    let mut header = HEADER;
-    header[0] = "wrong model";
-    println!("{}", markdown_table(&header, &rows));
-    let missed = both().filter(|(one, c)| one.is_found && c.verdicts[2] < seeds as usize);
-    Ok(missed.count())
-}
-
-/// A model, and data that it did not make.
-struct Wrong {
+/// A model, and data that it made or did not make.
+struct Case {
     name: String,
     model: Couplings,
     draw: Box<dyn Fn(usize, u64) -> States + Send + Sync>,
-    /// Whether it must be found for every seed.
+    /// Whether it must be found wrong for every seed.
     is_found: bool,
 }
 
+/// Returns models with data from themselves.
+fn right_models() -> Vec<Case> {
+    let models = judged_models().into_iter();
+    let cases = models.map(|model| Case {
+        name: model.name.to_owned(),
+        model: model.couplings.clone(),
+        draw: Box::new(move |n, seed| model.draw(n, seed)),
+        is_found: false,
+    });
+    cases.collect()
+}
+
 /// Returns wrong models of six kinds, each kind from nearly right to wrong by far.
-fn all_wrong() -> Result<Vec<Wrong>> {
+fn wrong_models() -> Result<Vec<Case>> {
     const WARM: (usize, usize) = (5, 5);
     const COLD: (usize, usize) = (4, 6);
     let lattice = |side, k, h| JudgedModel::on_lattice("", side, k, h);
     let mut wrong = Vec::new();
     let mut add = |name: String, model: Couplings, truth: JudgedModel, is_found| {
-        wrong.push(Wrong {
+        wrong.push(Case {
             name,
             model,
             draw: Box::new(move |n, seed| truth.draw(n, seed)),
@@ -143,7 +123,7 @@ fn all_wrong() -> Result<Vec<Wrong>> {
         add(name, model, lattice(COLD, -1.2, 0.0), is_found);
     }
     for (t, is_found) in [(0.05, false), (0.1, false), (0.2, true)] {
-        wrong.push(Wrong {
+        wrong.push(Case {
             name: format!("no interaction of three spins, data with T = {t}"),
             model: Couplings::zeros(TRIPLET_UNITS)?,
             draw: Box::new(move |n, seed| with_triplet(t, n, seed)),
@@ -170,8 +150,6 @@ fn with_triplet(t: f64, n: usize, seed: u64) -> States {
     states
 }
 
-const HEADER: [&str; 5] = ["model", "agrees", "cannot judge", "disagrees", "tempered"];
-
 /// How often each verdict was given, and how often parallel tempering drew.
 #[derive(Default)]
 struct Counts {
@@ -195,6 +173,22 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// Counts the verdicts on all of `cases`, and prints them.
+    fn all(&self, what: &'static str, cases: &[Case], seeds: u64) -> Result<Vec<Counts>> {
+        let bar = progress::bar(cases.len() as u64 * seeds).with_prefix(format!("{what}s"));
+        let counts = cases.par_iter().map(|case| {
+            let draw = |seed| (case.draw)(self.samples, seed);
+            self.counts(&case.model, draw, seeds, &bar)
+        });
+        let counts = counts.collect::<Result<Vec<Counts>>>()?;
+        bar.finish_and_clear();
+        let named = cases.iter().zip(&counts);
+        let rows: Vec<_> = named.map(|(case, counts)| counts.row(&case.name)).collect();
+        let header = [what, "agrees", "cannot judge", "disagrees", "tempered"];
+        println!("{}", markdown_table(&header, &rows));
+        Ok(counts)
+    }
+
     /// Evaluates `model` on the data of every seed.
     fn counts(
         &self,

@@ -15,7 +15,7 @@ use mpf_ising::{Boundary, Couplings, Exact, FitOptions, Fitter, Lattice, Mpf, Sa
 use mpf_samplers::{AnnealedOptions, annealed_log_z};
 use pair_flow::PairFlow;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args, Serialize)]
 pub struct Args {
@@ -129,7 +129,7 @@ fn lattice(args: &Args, seed: u64, cancel: &Cancel) -> Result<Vec<Found>> {
     })
 }
 
-fn recording(args: &Args, path: &PathBuf, cancel: &Cancel) -> Result<Vec<Found>> {
+fn recording(args: &Args, path: &Path, cancel: &Cancel) -> Result<Vec<Found>> {
     let data = npy::read_bits(path)?;
     let mut order: Vec<usize> = (0..data.nrows()).collect();
     if args.shuffle {

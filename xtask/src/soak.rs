@@ -336,7 +336,7 @@ impl Round<'_> {
         self.run_to_the_end(&resume)
     }
 
-    /// Nothing but `known` files is there.
+    /// Checks that there are no files but the `known` ones.
     fn check_left(&self, ended: &Ended, known: &[&str]) -> Result {
         for entry in fs::read_dir(self.folder.path())? {
             let name = entry?.file_name();

@@ -77,7 +77,7 @@ impl ContrastiveDivergence {
         Ok(Self { options })
     }
 
-    /// Learns.
+    /// Learns couplings from samples.
     ///
     /// # Errors
     /// [`Error::Diverged`](crate::Error::Diverged) when a parameter runs away;

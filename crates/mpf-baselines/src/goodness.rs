@@ -54,12 +54,12 @@ pub struct Moments {
 
 pub use mpf_ising::internal::pairs;
 
-/// All (i, j, k), i < j < k, in the order of [`Moments::triplets`].
+/// Iterates over (i, j, k), i < j < k, in the order of [`Moments::triplets`].
 pub fn triplets(n_units: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     pairs(n_units).flat_map(move |(i, j)| (j + 1..n_units).map(move |k| (i, j, k)))
 }
 
-/// Where [`Moments::pairs`] has (i, j), i < j.
+/// Returns the place of (i, j), i < j, in [`Moments::pairs`].
 fn pair_index(d: usize, i: usize, j: usize) -> usize {
     i * d + j - (i + 1) * (i + 2) / 2
 }
@@ -77,7 +77,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// O(d³ M/64), or O(d² M/64) without triplets: 64 samples at a time.
+    /// Counts 64 samples at a time: O(d³ M/64), or O(d² M/64) without triplets.
     fn of(states: &States, with_triplets: bool) -> Self {
         let d = states.n_units();
         let n = states.n_samples() as f64;
@@ -112,7 +112,7 @@ impl Raw {
         raw
     }
 
-    /// From the probabilities of all states: after summing over supersets, entry S is the chance
+    /// Sums the probabilities of all states over supersets, after which entry S is the chance
     /// that all units of S are active. O(d 2^d).
     fn of_probabilities(d: usize, mut p: Vec<f64>) -> Self {
         let mut n_active = vec![0.0; d + 1];
@@ -137,7 +137,7 @@ impl Raw {
         }
     }
 
-    /// ⟨(x_i − m_i)(x_j − m_j)⟩ about given means.
+    /// Returns ⟨(x_i − m_i)(x_j − m_j)⟩ about given means.
     fn pair_about(&self, m: &[f64], q: usize, (i, j): (usize, usize)) -> f64 {
         self.pairs[q] - m[i] * self.ones[j] - m[j] * self.ones[i] + m[i] * m[j]
     }
@@ -154,7 +154,7 @@ impl Raw {
 }
 
 impl Moments {
-    /// Of data, or of independent draws from a model, with errors from blocks of `block_length`;
+    /// Computes the moments of data, or of independent draws, with errors from blocks of `block_length`;
     /// finite. O(d³ M/64).
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Moments {
         Self::of_chains(states, 1, block_length, true)
     }
 
-    /// Of `n_chains` chains of equal length, one after another. Errors are from blocks of
+    /// Computes those of `n_chains` chains of equal length, one after another. Errors are from blocks of
     /// `block_length`, or from the differences between chains where these are larger. Without
     /// triplets, of which a thousand units have 166 million, it takes O(d² M/64) instead of
     /// O(d³ M/64). Finite.
@@ -236,7 +236,7 @@ impl Moments {
         squares.iter().map(|sum| (scale * sum).sqrt()).collect()
     }
 
-    /// Of a small model, without error; finite. O(d 2^d), and 8 · 2^d bytes.
+    /// Computes those of a small model, without error. O(d 2^d), and 8 · 2^d bytes.
     pub fn exact(exact: &Exact) -> Self {
         Self::of_probabilities(exact.couplings().n_units(), exact.probabilities())
     }
@@ -251,7 +251,7 @@ impl Moments {
         Self::central(&Raw::of_probabilities(n_units, probabilities))
     }
 
-    /// Central moments, errors zero.
+    /// Returns the central moments, with errors of zero.
     fn central(raw: &Raw) -> Self {
         let d = raw.ones.len();
         let known = |value| BlockMean {
@@ -387,7 +387,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Of moments in the same order with their spreads, of so many draws each. Pairs that have no
+    /// Compares moments in the same order, with their spreads and numbers of draws. Pairs that have no
     /// error on either side, such as two exact ones, are left out of z.
     fn of(
         (model, model_spreads, n_draws): (&[BlockMean], &[Spread], Option<usize>),
@@ -455,7 +455,7 @@ pub struct GoodnessOfFit {
 }
 
 impl GoodnessOfFit {
-    /// Compares. Triplets are, where both have them.
+    /// Compares a model with data; triplets only where both have them.
     ///
     /// # Errors
     /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`mpf_core::Error::Count`] and
@@ -505,7 +505,7 @@ pub struct Entropies {
 }
 
 impl Entropies {
-    /// From ln Z and the moments of the model: ⟨E⟩ = Σ_i J_ii m_i + 2 Σ_{i<j} J_ij (C_ij + m_i m_j).
+    /// Computes entropies from ln Z and the moments of the model: ⟨E⟩ = Σ_i J_ii m_i + 2 Σ_{i<j} J_ij (C_ij + m_i m_j).
     ///
     /// The errors are those of ln Z and of the moments, as far as the latter are taken to be
     /// independent of each other: a guide, not a bound. They are zero for exact moments.
@@ -599,7 +599,7 @@ pub fn multi_information_share(couplings: &Couplings, samples: &Samples) -> Resu
 /// The most units for which [`multi_information_share`] sums over all states.
 const MULTI_INFORMATION_UNITS: usize = 20;
 
-/// √Σ e², where the squares may overflow but the root does not.
+/// Returns √Σ e², where the squares may overflow but the root does not.
 fn root_of_squares(errors: &[f64]) -> f64 {
     let sum = errors.iter().map(|e| e * e).sum::<f64>();
     if sum.is_finite() {

@@ -42,7 +42,7 @@ pub(crate) fn independent_couplings(means: &[f64], weight: f64) -> Result<Coupli
     Ok(Couplings::new(Array2::from_diag(&biases))?)
 }
 
-/// J_ii of a unit without couplings whose mean over `weight` samples is `mean`.
+/// Returns J_ii of a unit without couplings whose mean over `weight` samples is `mean`.
 pub(crate) fn independent_bias(mean: f64, weight: f64) -> f64 {
     let odds = if mean <= 0.0 || mean >= 1.0 {
         ((1.0 - mean) * weight + 0.5) / (mean * weight + 0.5)

@@ -31,7 +31,7 @@ pub struct NegativeLogLikelihood {
 }
 
 impl NegativeLogLikelihood {
-    /// Of `samples`, with the couplings of `pairs` free and the others zero.
+    /// Makes the objective of `samples`, with the couplings of `pairs` free and the others zero.
     ///
     /// # Errors
     /// [`Error::TooManyUnitsForLikelihood`]; [`Error::Edge`] for a pair that is not one.
@@ -54,7 +54,7 @@ impl Objective for NegativeLogLikelihood {
         self.pair_means.nrows() + self.pairs.len()
     }
 
-    /// +∞, with a zero gradient, for parameters that overflow or are not finite; finite else.
+    /// Returns +∞, with a zero gradient, for parameters that overflow or are not finite.
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let d = self.pair_means.nrows();
         let (fields, couplings) = theta.split_at(d);

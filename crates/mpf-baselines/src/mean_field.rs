@@ -173,7 +173,7 @@ impl MeanField {
         })
     }
 
-    /// A over `units`, and the smallest eigenvalue of χ there.
+    /// Returns A over `units`, and the smallest eigenvalue of χ there.
     fn inverse_susceptibility(
         &self,
         pair_means: &Array2<f64>,
@@ -201,7 +201,7 @@ impl MeanField {
         Ok((symmetric_pseudo_inverse(&eigen, self.lambda), smallest))
     }
 
-    /// K from (C⁻¹)_ij and m_i m_j, and whether its discriminant was clipped.
+    /// Returns K from (C⁻¹)_ij and m_i m_j, and whether its discriminant was clipped.
     fn coupling(&self, inverse: f64, m: f64) -> (f64, bool) {
         match self.expansion {
             Expansion::Naive => (-inverse, false),

@@ -318,7 +318,7 @@ impl Methods {
 /// successive samples.
 pub(crate) type Sandwich<E> = fn(&Fitter<E>, &Couplings, &States, usize) -> Result<ErrorBars>;
 
-/// The sandwich of an objective that is a sum over margins.
+/// Computes the sandwich of an objective that is a sum over margins.
 pub(crate) fn margin_sandwich<E: MarginEstimator>(
     fitter: &Fitter<E>,
     couplings: &Couplings,

@@ -3,7 +3,7 @@
 use mpf_ising::{Couplings, States, for_each_set_bit, get_bit, n_active};
 use rayon::prelude::*;
 
-/// (MPF, PL, E) of every sample. O(d · active) each.
+/// Returns (MPF, PL, E) of every sample. O(d · active) each.
 pub(crate) fn sample_scores(couplings: &Couplings, states: &States) -> Vec<[f64; 3]> {
     let d = states.n_units();
     let spins = couplings.to_spins();

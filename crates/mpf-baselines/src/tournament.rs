@@ -202,7 +202,7 @@ pub struct Tournament {
 }
 
 impl Tournament {
-    /// With these options; they are checked against the data.
+    /// Makes a tournament; its options are checked against the data.
     pub fn new(options: TournamentOptions) -> Self {
         Self { options }
     }

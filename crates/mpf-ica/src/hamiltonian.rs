@@ -184,7 +184,7 @@ impl Ensemble {
         }
     }
 
-    /// x ← HAM(x): L leapfrog steps, then v ← −v.
+    /// Applies x ← HAM(x): L leapfrog steps, then v ← −v.
     pub(crate) fn integrate(&mut self, hamiltonian: &Hamiltonian<'_>) {
         let (n, d) = (self.n_states, self.n_dims);
         let j = hamiltonian.filters;

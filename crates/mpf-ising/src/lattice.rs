@@ -4,7 +4,7 @@ use crate::Result;
 use crate::couplings::{Couplings, square};
 use crate::error::Error;
 use rand::Rng;
-use rand_distr::{Distribution, Normal};
+use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
 /// The rim of a lattice.
@@ -120,10 +120,11 @@ impl Lattice {
     /// [`Error::OutOfMemory`].
     pub fn spin_glass<R: Rng + ?Sized>(&self, variance: f64, rng: &mut R) -> Result<Couplings> {
         mpf_core::check_not_negative("variance", variance)?;
-        let normal = Normal::new(0.0, variance.sqrt()).expect("a finite deviation");
+        let deviation = variance.sqrt();
         let mut j = square(self.n_units())?;
         for (a, b) in self.edges() {
-            let value = normal.sample(rng);
+            let normal: f64 = StandardNormal.sample(rng);
+            let value = deviation * normal;
             j[[a, b]] = value;
             j[[b, a]] = value;
             j[[a, a]] -= value;

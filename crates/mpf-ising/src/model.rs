@@ -31,7 +31,7 @@ impl EnergyModel for IsingModel {
         n_packed(self.n_units)
     }
 
-    /// O(active²).
+    /// Takes O(active²).
     fn energy(&self, theta: &[f64], x: &[u64]) -> f64 {
         let mut energy = 0.0;
         for_each_set_bit(x, |i| {

@@ -14,7 +14,7 @@ pub struct StopAfter {
 }
 
 impl StopAfter {
-    /// An empty file.
+    /// Makes an empty file that cancels the run after `writes` writes.
     pub fn new(writes: usize) -> Self {
         Self {
             left: Arc::new(Mutex::new(writes)),
@@ -22,18 +22,18 @@ impl StopAfter {
         }
     }
 
-    /// The handle that the last write sets.
+    /// Returns the handle that the last write sets.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// A checkpoint that is written whenever it may be.
+    /// Returns a checkpoint that is written whenever it may be.
     pub fn checkpoint(&self) -> Checkpoint {
         let settings = Settings::new("test");
         Checkpoint::new(self.clone(), settings, Duration::ZERO, &self.cancel)
     }
 
-    /// The same file with another limit and a handle of its own.
+    /// Returns the same file with another limit and a handle of its own.
     #[must_use]
     pub fn with_limit(&self, writes: usize) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl StopAfter {
         }
     }
 
-    /// The same file without a limit, and a checkpoint that resumes from it.
+    /// Returns the same file without a limit, and a checkpoint that resumes from it.
     pub fn resumed(&self) -> (Self, Checkpoint) {
         let file = self.with_limit(usize::MAX);
         let checkpoint = file.checkpoint();
@@ -72,7 +72,7 @@ impl CheckpointStore for StopAfter {
     }
 }
 
-/// A checkpoint whose entry holds `state`, as if a run had left it: for forged states.
+/// Returns a checkpoint whose entry holds `state`, as if a run had left it: for forged states.
 pub fn in_memory<T: serde::Serialize + Send + 'static>(state: T) -> Checkpoint {
     let checkpoint = StopAfter::new(usize::MAX).checkpoint();
     checkpoint.note(state);

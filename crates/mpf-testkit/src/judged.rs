@@ -18,7 +18,7 @@ pub struct JudgedModel {
 }
 
 impl JudgedModel {
-    /// An open lattice of spins with equal fields and equal couplings of neighbours.
+    /// Makes an open lattice of spins with equal fields and equal couplings of neighbours.
     ///
     /// # Panics
     /// For no rows or columns.
@@ -50,7 +50,7 @@ impl JudgedModel {
     }
 }
 
-/// Ten models, warm and frozen, with one mode, two and many.
+/// Returns ten models, warm and frozen, with one mode, two and many.
 pub fn judged_models() -> Vec<JudgedModel> {
     let on_lattice = JudgedModel::on_lattice;
     let dense = |name, d: usize, h: f64, k: &mut dyn FnMut(usize, usize) -> f64| JudgedModel {

@@ -8,7 +8,7 @@ use mpf_samplers::ExactLattice;
 use ndarray::Array2;
 use rand::RngExt;
 
-/// Random couplings and biases of both signs.
+/// Draws couplings and biases of both signs.
 pub fn random_couplings(n_units: usize, scale: f64, seed: u64) -> Couplings {
     let mut rng = stream(seed, 0);
     let packed: Vec<f64> = (0..n_packed(n_units))
@@ -17,20 +17,20 @@ pub fn random_couplings(n_units: usize, scale: f64, seed: u64) -> Couplings {
     Couplings::unpack(n_units, &packed).unwrap()
 }
 
-/// All 2^d states, in the order of their numbers.
+/// Returns all 2^d states, in the order of their numbers.
 pub fn all_states(n_units: usize) -> States {
     let mut states = States::new(n_units).unwrap();
     (0..1 << n_units).for_each(|x| states.push(&[x]));
     states
 }
 
-/// All states of a model, weighted by their probabilities: data without noise.
+/// Returns all states of a model, weighted by their probabilities: data without noise.
 pub fn exact_samples(couplings: &Couplings) -> Samples {
     let p = Exact::new(couplings).unwrap().probabilities();
     Samples::weighted(&all_states(couplings.n_units()), &p).unwrap()
 }
 
-/// Random rows with random weights: data of no model.
+/// Draws rows with random weights: data of no model.
 pub fn random_samples(n: usize, n_units: usize, seed: u64) -> Samples {
     let mut rng = stream(seed, 1);
     let data = Array2::from_shape_simple_fn((n, n_units), || rng.random::<f64>() < 0.4);
@@ -39,7 +39,7 @@ pub fn random_samples(n: usize, n_units: usize, seed: u64) -> Samples {
     Samples::weighted(&states, &weights).unwrap()
 }
 
-/// (h, K of all pairs), as objectives in spins take them.
+/// Returns (h, K of all pairs), as objectives in spins take them.
 pub fn spin_theta(couplings: &Couplings) -> Vec<f64> {
     let d = couplings.n_units();
     let spins = couplings.to_spins();
@@ -50,7 +50,7 @@ pub fn spin_theta(couplings: &Couplings) -> Vec<f64> {
     theta
 }
 
-/// The paper's 10×10 spin glass and exact draws from it.
+/// Returns the paper's 10×10 spin glass and exact draws from it.
 pub fn spin_glass(variance: f64, n_samples: usize, seed: u64) -> (Lattice, Couplings, Samples) {
     let lattice = Lattice::new(10, 10, Boundary::Open).unwrap();
     let truth = lattice.spin_glass(variance, &mut stream(seed, 0)).unwrap();
@@ -60,7 +60,7 @@ pub fn spin_glass(variance: f64, n_samples: usize, seed: u64) -> (Lattice, Coupl
     (lattice, truth, Samples::new(&states).unwrap())
 }
 
-/// An open lattice with random couplings on its edges and random fields.
+/// Draws an open lattice with random couplings on its edges and random fields.
 pub fn random_lattice(rows: usize, columns: usize, scale: f64, seed: u64) -> (Couplings, Lattice) {
     let lattice = Lattice::new(rows, columns, Boundary::Open).unwrap();
     let mut rng = stream(seed, 0);
@@ -79,7 +79,7 @@ pub fn random_lattice(rows: usize, columns: usize, scale: f64, seed: u64) -> (Co
     (Couplings::new(j).unwrap(), lattice)
 }
 
-/// E of every state of up to 24 units, by its bits.
+/// Returns E of every state of up to 24 units, by its bits.
 pub fn energies(couplings: &Couplings) -> Vec<f64> {
     let model = IsingModel::new(couplings.n_units());
     let theta = couplings.pack();
@@ -88,12 +88,12 @@ pub fn energies(couplings: &Couplings) -> Vec<f64> {
         .collect()
 }
 
-/// p of every state.
+/// Returns p of every state.
 pub fn probabilities(couplings: &Couplings) -> Vec<f64> {
     boltzmann(&energies(couplings))
 }
 
-/// ⟨x_i x_j⟩ over the draws; the diagonal holds the means.
+/// Returns ⟨x_i x_j⟩ over the draws; the diagonal holds the means.
 pub fn pair_means(states: &States) -> Array2<f64> {
     Samples::new(states).unwrap().pair_means()
 }

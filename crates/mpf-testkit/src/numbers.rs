@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Any number, and often one at the edge: of `f64`, of its squares, of its exponentials.
+/// Draws any number, and often one at the edge: of `f64`, of its squares, of its exponentials.
 pub fn number() -> impl Strategy<Value = f64> {
     prop_oneof![
         6 => -4.0..4.0f64,
@@ -16,12 +16,12 @@ pub fn number() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// The same, but finite.
+/// Draws the same, but finite.
 pub fn finite() -> impl Strategy<Value = f64> {
     number().prop_map(|v| if v.is_finite() { v } else { -1e300 })
 }
 
-/// So many cases, the same every time; others with another `MPF_TEST_SEED`.
+/// Configures proptest to run `cases` cases, the same every time; others with another `MPF_TEST_SEED`.
 pub fn few(cases: u32) -> ProptestConfig {
     let seed = crate::seed_or(0);
     ProptestConfig {
@@ -53,7 +53,7 @@ pub fn no_nan<'a>(
     Ok(())
 }
 
-/// `values` over and over, `n` of them.
+/// Repeats `values` until there are `n`.
 pub fn cycle(values: &[f64], n: usize) -> Vec<f64> {
     values.iter().copied().cycle().take(n).collect()
 }

@@ -53,7 +53,7 @@ fn table(results: &Results) -> Table {
     )
 }
 
-/// One row per seed whose last phase was judged.
+/// Makes a row per seed whose last phase was judged.
 fn phase_table(results: &Results) -> Table {
     let seeds = results.over_seeds.iter();
     let phases: Vec<_> = seeds.filter_map(|s| Some((s, s.last_phase?))).collect();

@@ -99,7 +99,7 @@ impl Moments {
         self.weight += other.weight;
     }
 
-    /// Our means minus those of `other`.
+    /// Returns these means minus those of `other`.
     fn minus(mut self, other: &Self) -> Self {
         let (w, v) = (self.weight, other.weight);
         let means = self.units.iter_mut().chain(&mut self.pairs);
@@ -230,7 +230,7 @@ impl<'a> Chains<'a> {
         self.batch_size == self.origins.len()
     }
 
-    /// Whether the next batch is the first of an epoch.
+    /// Returns whether the next batch is the first of an epoch.
     fn shuffles_next(&self) -> bool {
         !self.is_full_batch() && self.next.saturating_add(self.batch_size) > self.origins.len()
     }
@@ -261,7 +261,7 @@ impl<'a> Chains<'a> {
         states
     }
 
-    /// Empty when all are 1.
+    /// Returns the weights of chains; none when all are 1.
     fn weights(&self, origins: &[u32]) -> Vec<f64> {
         if !self.weighted {
             return Vec::new();
@@ -272,7 +272,7 @@ impl<'a> Chains<'a> {
             .collect()
     }
 
-    /// ⟨·⟩_k − ⟨·⟩_0 of one update. `data` are the moments of all data, for full batches. Nothing
+    /// Returns ⟨·⟩_k − ⟨·⟩_0 of one update. `data` are the moments of all data, for full batches. `None`
     /// when cancelled on the way: all is then as it was before.
     pub(super) fn run(
         &mut self,

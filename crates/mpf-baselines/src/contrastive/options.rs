@@ -14,7 +14,7 @@ pub struct LearningRate {
 }
 
 impl LearningRate {
-    /// η of an update; finite and positive, as both ends are.
+    /// Returns η of an update; finite and positive, as both ends are.
     pub(super) fn at(self, update: usize, updates: usize) -> f64 {
         let done = update as f64 / (updates.max(2) - 1) as f64;
         self.first + done * (self.last - self.first)
@@ -22,7 +22,7 @@ impl LearningRate {
 }
 
 impl Default for LearningRate {
-    /// The paper's: from 3.0 to 0.1.
+    /// Returns the paper's rates: from 3.0 to 0.1.
     fn default() -> Self {
         Self {
             first: 3.0,

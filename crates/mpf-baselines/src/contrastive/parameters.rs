@@ -103,7 +103,7 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// (i, j) of the parameters that are learned, (i, i) for biases.
+    /// Returns (i, j) of the parameters that are learned, (i, i) for biases.
     fn learned(&self) -> impl Iterator<Item = (usize, usize)> {
         let biases = self.free_biases.iter().map(|&i| (i, i));
         self.pairs.iter().copied().chain(biases)
@@ -146,7 +146,7 @@ impl Parameters {
         with_potential(couplings, self.couplings.potential().map(|_| potential))
     }
 
-    /// One step along `off` = ⟨·⟩_k − ⟨·⟩_0. Returns the root mean square and the largest size of
+    /// Makes one step along `off` = ⟨·⟩_k − ⟨·⟩_0. Returns the root mean square and the largest size of
     /// its entries at the free parameters.
     pub(super) fn update(&mut self, off: &Moments, rate: f64, update: usize) -> Result<(f64, f64)> {
         let mut j = self.couplings.as_array().clone();
@@ -212,7 +212,7 @@ fn shrink(value: f64, step: f64) -> f64 {
     value.signum() * (value.abs() - step).max(0.0)
 }
 
-/// J_ii = −2 h_i − Σ_{j≠i} J_ij.
+/// Sets J_ii = −2 h_i − Σ_{j≠i} J_ij.
 fn set_fields(j: &mut Array2<f64>, fields: &[f64]) {
     for (i, h) in fields.iter().enumerate() {
         j[[i, i]] = 0.0;

@@ -23,7 +23,7 @@ pub(super) struct Snapshot {
     pub(super) persistent: Option<(States, Vec<f64>)>,
 }
 
-/// An error for a snapshot that cannot be of this run.
+/// Returns the error for a snapshot that cannot be of this run.
 pub(super) fn foreign(what: &str) -> mpf_core::Error {
     mpf_core::Error::checkpoint(format!("it is of a run with {what}"))
 }

@@ -7,7 +7,7 @@ use mpf_ising::{BlockMean, block_mean};
 use std::fmt;
 
 impl Comparison {
-    /// The entrant with the best score; `None` when there is no such score.
+    /// Returns the entrant with the best score; `None` when there is no such score.
     pub fn best(&self, criterion: Criterion) -> Option<&Entrant> {
         self.best_index(criterion).map(|at| &self.entrants[at])
     }
@@ -32,7 +32,7 @@ impl Comparison {
             .map(|(at, _)| at)
     }
 
-    /// The score of entrant `a` minus that of `b`, paired by samples; `None` when one has none.
+    /// Returns the score of entrant `a` minus that of `b`, paired by samples; `None` when one has none.
     /// That of [`Criterion::Mpf`] is not finite where one of the two is not.
     ///
     /// # Errors

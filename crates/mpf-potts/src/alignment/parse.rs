@@ -70,7 +70,7 @@ fn fasta(text: &[u8]) -> Result<Vec<Record>> {
     }
 }
 
-/// One sequence a line, or a name and a sequence.
+/// Reads one sequence a line, or a name and a sequence.
 fn lines_of_sequences(text: &[u8]) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (line, content) in lines(text) {
@@ -95,7 +95,7 @@ fn lines_of_sequences(text: &[u8]) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Stockholm: blocks of "name letters", which continue by name.
+/// Reads Stockholm: blocks of "name letters", which continue by name.
 fn stockholm(text: &[u8]) -> Result<Vec<Record>> {
     let mut records: Vec<Record> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
