@@ -163,6 +163,11 @@ pub(super) struct Search<'a> {
 /// The number of steps in a row that may leave the value as it is.
 pub(super) const MOST_FLAT_STEPS: usize = 3;
 
+/// Rough steps end when the KKT residual is within this many tolerances: a step or two are left. With one
+/// tolerance, the couplings of a fit of 500 units were 1.04e-7 from those of exact steps, and 1e-7 is
+/// promised.
+const ROUGH_RESIDUAL: f64 = 2.0;
+
 /// Rough values are off by up to this part of them: a few roundings of `f32`.
 const ROUGH_VALUE: f64 = 2e-7;
 
@@ -471,14 +476,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether rough arithmetic can no longer tell better from worse, or sees a minimum: the exact
-    /// gradient decides whether it is one.
+    /// Returns whether rough arithmetic can no longer tell better from worse, or the last steps are
+    /// to be taken.
     fn is_near_the_end(&self, last: &Accepted) -> bool {
         let decrease = match self.trace.as_slice() {
             [.., before, now] => before.value - now.value,
             _ => f64::INFINITY,
         };
-        last.kkt_residual <= self.options.gradient_tolerance
+        last.kkt_residual <= ROUGH_RESIDUAL * self.options.gradient_tolerance
             || decrease <= ROUGH_DECREASE * last.value.abs()
     }
 

@@ -15,7 +15,9 @@ use super::basin_backend::{Boxed, foreign_memory};
 use super::search::{Halt, Search};
 use crate::checkpoint;
 use crate::error::Error;
-use basin::{LineSearch, LineSearchBounds, LineSearchOutcome, MoreThuente, Problem};
+use basin::{
+    LineSearch, LineSearchBounds, LineSearchOutcome, LineSearchResult, MoreThuente, Problem,
+};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -145,27 +147,33 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Pairs>) -> Halt {
             let bounds = LineSearchBounds::new(first, LONGEST);
             let mut line = MoreThuente::new();
             match line.next_with_bounds(&mut problem, &theta, value, &grad, &d, bounds) {
-                Ok(found) => match found.outcome {
-                    LineSearchOutcome::Step(t) if t > 0.0 => found.evaluation.map(|e| (t, e)),
-                    _ => None,
-                },
+                Ok(found) => found,
                 Err(stop) => return stop.into(),
             }
         } else {
-            None
+            LineSearchResult::new(LineSearchOutcome::Failed)
+        };
+        let found = match (found.outcome, found.evaluation) {
+            (LineSearchOutcome::Step(t), Some(point)) if t > 0.0 => {
+                Some((t, point.param, point.cost, point.gradient))
+            }
+            // The search gave up at a step that is not its last.
+            (LineSearchOutcome::Step(t), None) if t > 0.0 => {
+                let there: Vec<f64> = theta.iter().zip(&d).map(|(x, d)| x + t * d).collect();
+                let mut grad = vec![0.0; there.len()];
+                match search.borrow_mut().evaluate(&there, &mut grad) {
+                    Ok(value) => Some((t, there, value, grad)),
+                    Err(stop) => return stop.into(),
+                }
+            }
+            _ => None,
         };
         match found {
-            Some((t, point)) => {
-                memory.push(capacity, d, t, slope, [&grad, &point.gradient]);
+            Some((t, there, value, slopes)) => {
+                memory.push(capacity, d, t, slope, [&grad, &slopes]);
                 let encode = || checkpoint::encode(&(NAME, &memory)).ok();
-                let accepted = search.borrow_mut().accept(
-                    &point.param,
-                    point.cost,
-                    &point.gradient,
-                    encode,
-                    false,
-                );
-                match accepted {
+                let mut search = search.borrow_mut();
+                match search.accept(&there, value, &slopes, encode, false) {
                     Ok(()) | Err(Halt::Rough) => {}
                     Err(halt) => return halt,
                 }

@@ -545,7 +545,8 @@ const MANY: usize = 33_000;
 fn without_bounds_many_parameters_take_the_steps_of_l_bfgs_b() {
     let start: Vec<f64> = (0..MANY).map(|k| 0.8 + (k as f64 * 0.7).sin()).collect();
     let run = |lambda: &[f64]| {
-        minimizer(Backend::Basin, |_| {})
+        // The value is a sum of so many terms that it resolves no smaller gradient.
+        minimizer(Backend::Basin, |o| o.gradient_tolerance = 1e-4)
             .minimize_l1(&mut valley(MANY), &start, lambda, |_| {})
             .unwrap()
     };
@@ -563,9 +564,9 @@ fn without_bounds_many_parameters_take_the_steps_of_l_bfgs_b() {
         assert!(off < 1e-9, "{off:e} after {} steps", a.iteration);
     }
     let both = without.theta.iter().zip(&with.theta);
-    // Curvatures are 1 or more: errors are at most the tolerance.
+    // Residuals of 1e-4, and curvatures down to a tenth.
     let off = both.fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
-    assert!(off < 2e-6, "{off:e}");
+    assert!(off < 2e-3, "{off:e}");
 }
 
 #[test]
@@ -589,11 +590,16 @@ fn bits(values: &[f64]) -> Vec<u64> {
 #[test]
 fn a_resumed_run_ends_with_the_same_bits_wherever_it_was_stopped() {
     let few = (0..20).map(|k| 0.4 * (k % 3) as f64).collect();
-    for (n, lambda, every) in [(20, vec![], 1), (20, few, 1), (MANY, vec![], 5)] {
+    let cases = [
+        (20, vec![], 1e-9, 1),
+        (20, few, 1e-9, 1),
+        (MANY, vec![], 1e-3, 13),
+    ];
+    for (n, lambda, gradient_tolerance, every) in cases {
         let start: Vec<f64> = (0..n).map(|k| (k as f64 * 0.7).sin()).collect();
         let run = |change: &dyn Fn(&mut MinimizerOptions)| {
             let mut options = MinimizerOptions {
-                gradient_tolerance: 1e-9,
+                gradient_tolerance,
                 memory: 5,
                 ..Default::default()
             };
