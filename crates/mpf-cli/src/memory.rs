@@ -94,8 +94,8 @@ pub fn product(factors: &[u64]) -> u64 {
 
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
-/// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and once again, encoded, while it is written:
-/// the middle of both counts.
+/// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and
+/// once again, encoded, while it is written: the middle of both counts.
 pub fn of_draws(
     n_draws: usize,
     n_units: usize,
@@ -193,7 +193,7 @@ pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
     read_through(path, limit, |file| file)
 }
 
-/// As [`read_file`], of a text. One with a zero byte, such as a device, is read no further.
+/// As [`read_file`], of a text. A device of zero bytes is read no further.
 ///
 /// # Errors
 /// As [`read_file`]; a [`Failure`] for bytes that are no text.
@@ -202,13 +202,16 @@ pub fn read_text(path: &Path, limit: Option<u64>) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::at(path, "this is no text in UTF-8"))
 }
 
-/// A reader that fails at a zero byte.
+/// A reader that fails where it reads nothing but zero bytes, as a device gives them.
 pub struct Text<R>(pub R);
+
+/// Fewer zero bytes may be the name of a unit.
+const FEW_ZEROS: usize = 16;
 
 impl<R: Read> Read for Text<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.0.read(buffer)?;
-        match buffer[..n].contains(&0) {
+        match n > FEW_ZEROS && buffer[..n].iter().all(|byte| *byte == 0) {
             true => Err(io::Error::new(
                 ErrorKind::InvalidData,
                 "this is no text in UTF-8: it holds zero bytes",

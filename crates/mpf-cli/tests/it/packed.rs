@@ -130,7 +130,7 @@ fn a_small_packed_file_is_fitted_like_any_other() {
     bad(
         path,
         "fit r.bits --memory 1 -o m.json",
-        &["1 MB", "--memory-limit"],
+        &["allows only 1.000 MB", "--memory-limit"],
     );
     bad(path, "fit r.csv --stream -o m.json", &["--stream"]);
 }
