@@ -126,10 +126,7 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Pairs>) -> Halt {
     let mut problem = Problem::new(Boxed::without_bounds(&search));
     loop {
         if search.borrow().must_sharpen() {
-            // The same curvature, from the exact value and gradient.
-            if let Err(halt) = search.borrow_mut().sharpen() {
-                return halt;
-            }
+            search.borrow_mut().turn_exact();
         }
         let (capacity, theta, value, grad) = {
             let search = search.borrow();
@@ -176,6 +173,12 @@ pub(super) fn run(search: &mut Search<'_>, memory: Option<Pairs>) -> Halt {
                 match search.accept(&there, value, &slopes, encode, false) {
                     Ok(()) | Err(Halt::Rough) => {}
                     Err(halt) => return halt,
+                }
+            }
+            // No step from the rough point: the same curvature, from its exact value and gradient.
+            None if search.borrow().is_turning() => {
+                if let Err(halt) = search.borrow_mut().sharpen() {
+                    return halt;
                 }
             }
             None if memory.pairs.is_empty() => return Halt::Orthant,
