@@ -6,7 +6,7 @@
 
 mod counts;
 
-use crate::output::{Output, digits, markdown_table};
+use crate::output::{Output, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, npy, progress};
 use mpf_baselines::{MethodOptions, Methods, Recipe};
@@ -137,7 +137,7 @@ fn table(
     let table = format!(
         "Bits per sample on the odd rows, fitted to the even ones; fewer are better. \"Best\" is the \
          best of the first three.\n\n{}",
-        markdown_table(&header, &rows)
+        Table::new(header, rows).markdown()
     );
     Ok((table, failures))
 }
@@ -313,7 +313,7 @@ mod tests {
             levels: 10,
             counts: false,
             draws: 0,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         };
         let cancel = Cancel::new();
         let recipe = recipe("MPF", &cancel);

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::compare_peers::{HEADER, comparison, milliseconds};
-use crate::output::{Output, fastest, markdown_table};
+use crate::output::{Output, Table, fastest};
 use crate::reproduce_contacts::unpack;
 use mpf_core::Objective;
 use mpf_ising::internal::Vectors;
@@ -68,7 +68,7 @@ pub fn run(plmc: &Path, family: &Path, focus: &str, rounds: usize, output: &Outp
         row("PL evaluation, plmc, f32, one thread", single, theirs, 10.0),
         row("PL evaluation, two threads against one", two, double, 1.8),
     ];
-    output.show(&markdown_table(&HEADER, &rows), &[])
+    output.show(&Table::new(HEADER, rows).markdown(), &[])
 }
 
 /// Returns the seconds of plmc's iterations with one evaluation. It prints tenths: their mean tells

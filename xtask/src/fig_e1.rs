@@ -7,7 +7,7 @@
 
 use crate::Result;
 use crate::glass::Glass;
-use crate::output::{self, Entry, Experiment, Table, digits, markdown_table, slope, tabulate};
+use crate::output::{self, Entry, Experiment, Table, digits, slope};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, units};
@@ -87,14 +87,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     let sizes = sizes(args)?;
     args.run.run("fig-e1", args, cancel, |output, checkpoint| {
         let results = compute(args, &sizes, checkpoint)?;
-        let (header, rows) = table(&results);
         let svg = draw(&results)?;
         output.publish(&Experiment {
             title: TITLE,
             results: &results,
             page: &page(&results, &svg),
             figures: &[("fig-e1.svg", svg)],
-            table: &markdown_table(&header, &rows),
+            table: &table(&results).markdown(),
             reading: &results.reading,
         })
     })
@@ -220,7 +219,7 @@ fn reading(points: &[Point], slopes: Slopes) -> Vec<String> {
 }
 
 fn table(results: &Results) -> Table {
-    tabulate(
+    Table::of(
         &results.points,
         &[
             ("samples", &|p| p.samples.to_string()),
@@ -286,8 +285,7 @@ fn page(results: &Results, svg: &str) -> String {
         svg,
         "Time against the number of samples, both logarithmic, with a line of slope one.",
     );
-    let (header, rows) = table(results);
-    page.table(&header, &rows);
+    page.table(&table(results));
     page.heading("What was run");
     page.settings(&results.settings);
     page.finish()
@@ -308,7 +306,7 @@ mod tests {
             lattice: 4,
             l2: 1e-3,
             seed: 1,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         }
     }
 

@@ -11,7 +11,7 @@
 mod page;
 
 use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
-use crate::output::{Entry, Experiment, Settings, digits, markdown_table};
+use crate::output::{Entry, Experiment, Settings, digits};
 use crate::run::RunArgs;
 use crate::{Error, Result, progress};
 use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason, rng};
@@ -95,14 +95,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     }
     args.run.run("fig-f1", args, cancel, |output, checkpoint| {
         let results = compute(args, checkpoint)?;
-        let (header, rows) = table(&results);
         let svg = draw(&results)?;
         output.publish(&Experiment {
             title: TITLE,
             results: &results,
             page: &page(&results, &svg),
             figures: &[("fig-f1.svg", svg)],
-            table: &markdown_table(&header, &rows),
+            table: &table(&results).markdown(),
             reading: &results.reading,
         })
     })
@@ -315,7 +314,7 @@ mod tests {
             correlation_draws: 500,
             iterations: 30,
             seed: 1,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         }
     }
 

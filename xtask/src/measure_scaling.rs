@@ -12,7 +12,8 @@
 //! and not measured: θ goes down a binomial tree of ranks, the gradient comes up, and is added at every
 //! level. Between the measured d, c grows as d².
 
-use crate::output::{self, OutputArgs, digits, fastest, markdown_table, tabulate};
+use crate::output::{self, OutputArgs, Table, digits, fastest};
+use crate::run::parsed;
 use crate::time_objective::{self, random_states};
 use crate::{Result, npy, plot, program};
 use mpf_core::TreeSum;
@@ -268,8 +269,10 @@ fn run_fit(
 fn pace(dim: usize) -> Result<Pace> {
     let samples = 4_000_000 / dim;
     let timing = time_objective::time(&time_objective::Args {
+        dim,
+        samples,
         repeats: 3,
-        ..time_objective::Args::new(dim, samples)
+        ..parsed(Vec::new())
     })?;
     let n = n_numbers(dim);
     let [seconds_per_addition] = fastest(20, || {
@@ -325,7 +328,7 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
     let machine = output::Machine::this();
     let processor = machine.processor.unwrap_or_default();
     let vectors = mpf_ising::internal::Vectors::default();
-    let (head, rows) = tabulate(
+    let of_streams = Table::of(
         streams,
         &[
             ("d", &|s| s.dim.to_string()),
@@ -344,9 +347,9 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
     );
     let mut text = format!(
         "Measured: {processor}, {vectors}; the file is in the system's cache\n\n{}\n",
-        markdown_table(&head, &rows)
+        of_streams.markdown()
     );
-    let (head, rows) = tabulate(
+    let of_fits = Table::of(
         fits,
         &[
             ("ranks", &|f| f.ranks.to_string()),
@@ -360,21 +363,17 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
         "Measured: {} samples × {} units, streamed\n\n{}\n",
         args.samples,
         args.dim,
-        markdown_table(&head, &rows)
+        of_fits.markdown()
     );
-    let head: Vec<String> = ["d", "M"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(RANKS.map(|r| r.to_string()))
-        .collect();
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let head = ["d", "M"].map(str::to_owned).into_iter();
+    let head = head.chain(RANKS.map(|r| r.to_string()));
     let rows = computed.chunks(RANKS.len()).map(|row| {
         let cells = row.iter().map(|p| {
             let mark = if p.communicate > p.compute { " *" } else { "" };
             digits(p.compute + p.communicate) + mark
         });
         let start = [row[0].dim.to_string(), format!("{:.0e}", row[0].samples)];
-        start.into_iter().chain(cells).collect()
+        start.into_iter().chain(cells).collect::<Vec<_>>()
     });
     text += &format!(
         "Computed from the measured seconds of a sample and of an addition on one core, {} threads of \
@@ -383,7 +382,7 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
         args.threads,
         digits(args.latency),
         digits(args.bandwidth),
-        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+        Table::new(head, rows).markdown()
     );
     text
 }

@@ -1,7 +1,7 @@
 //! Writes results to a folder, in which files appear whole or not at all, and prints tables.
 
 use crate::Result;
-pub use mpf_report::text::{Table, digits, markdown_table, tabulate};
+pub use mpf_report::text::{Table, digits};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::IsTerminal as _;
