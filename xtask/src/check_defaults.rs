@@ -266,20 +266,14 @@ fn synthetic() -> Result<Vec<(String, States)>> {
 /// Returns the matrices of 0 and 1 in `folder`.
 fn recordings(folder: &Path) -> Result<Vec<(String, States)>> {
     let unreadable = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
-    let mut paths = fs::read_dir(folder)
-        .map_err(unreadable)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<Vec<PathBuf>>>()
-        .map_err(unreadable)?;
+    let paths =
+        fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths: Vec<PathBuf> = paths.map_err(unreadable)?;
     paths.retain(|path| path.extension().is_some_and(|e| e == "npy"));
     paths.sort();
     let mut found = Vec::new();
     for path in paths {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().display().to_string();
         match npy::read_bits(&path) {
             Ok(bits) => found.push((name, States::from_binary(bits.view())?)),
             Err(why) => eprintln!("note: {name} is left out: {why}"),

@@ -113,9 +113,7 @@ impl Coverage {
     }
 
     fn is_right(&self) -> bool {
-        [self.fields, self.couplings]
-            .into_iter()
-            .all(|count| (0.92..=0.98).contains(&Self::share(count)))
+        self.couplings_are_right() && (0.92..=0.98).contains(&Self::share(self.fields))
     }
 }
 

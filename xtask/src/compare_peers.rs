@@ -5,7 +5,7 @@
 //! plain computation is in `benches/peers/plain.py`.
 
 use crate::glass::Glass;
-use crate::output::{Machine, OutputArgs, Table, digits, fastest};
+use crate::output::{Machine, OutputArgs, Table, digits, fastest, seconds_of};
 use crate::run::parsed;
 use crate::time_objective::{self, Choice, random_couplings, random_states};
 use crate::{Result, compare_plmc, npy, progress};
@@ -19,7 +19,6 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -330,12 +329,8 @@ fn compare_losses(args: &Args) -> Result<[f64; 2]> {
     let mut time = |loss| -> Result<f64> {
         let terms = Terms::new(&samples, 0..100, Support::Full.pairs(100)?)?;
         let mut sum = MarginSum::new(terms, loss);
-        let [best] = fastest(10, || {
-            let start = Instant::now();
-            pool.install(|| sum.value_and_gradient(&theta, &mut grad));
-            Ok([start.elapsed().as_secs_f64()])
-        })?;
-        Ok(best)
+        let evaluate = || pool.install(|| sum.value_and_gradient(&theta, &mut grad));
+        Ok(seconds_of(10, evaluate))
     };
     fastest(args.rounds, || {
         Ok([time(MarginLoss::Logistic)?, time(MarginLoss::FLOW)?])

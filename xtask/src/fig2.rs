@@ -25,12 +25,12 @@ mod results;
 mod watch;
 
 use crate::Result;
-use crate::correlations::Effort;
 use crate::output::{Entry, Experiment, Settings};
 use crate::run::RunArgs;
 use figure::Figures;
 use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
+use mpf_samplers::ChainOptions;
 use path::Path;
 use problem::{Model, Problem};
 use results::{Data, Method, NoCouplings, OfSupport, Results, Run};
@@ -241,20 +241,21 @@ impl Args {
         units
     }
 
-    fn effort_at_the_end(&self) -> Effort {
-        Effort {
-            chains: 8,
-            draws: self.correlation_draws,
+    /// Returns the chains that estimate the final correlations.
+    fn chains_at_the_end(&self) -> ChainOptions {
+        ChainOptions {
+            n_chains: 8,
+            n_draws: self.correlation_draws,
             burn_in: self.correlation_draws / 8,
+            ..Default::default()
         }
     }
 
-    fn effort_on_the_way(&self) -> Effort {
-        let end = self.effort_at_the_end();
-        Effort {
-            draws: end.draws / 6,
-            burn_in: end.draws / 20,
-            ..end
+    fn chains_on_the_way(&self) -> ChainOptions {
+        ChainOptions {
+            n_draws: self.correlation_draws / 6,
+            burn_in: self.correlation_draws / 20,
+            ..self.chains_at_the_end()
         }
     }
 

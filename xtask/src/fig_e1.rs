@@ -14,8 +14,6 @@ use crate::run::{RunArgs, units};
 use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason};
 use mpf_ising::{FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples};
 use serde::{Deserialize, Serialize};
-use std::hint::black_box;
-use std::time::Instant;
 
 #[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
@@ -121,7 +119,8 @@ fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Resu
         let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
         let theta = glass.truth.pack();
         let mut gradient = vec![0.0; theta.len()];
-        let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
+        let evaluate = || flow.value_and_gradient(&theta, &mut gradient);
+        let evaluation_seconds = output::seconds_of(20, evaluate);
         let fit = fitter.fit(&samples)?;
         Ok(Point {
             samples: m,
@@ -164,20 +163,6 @@ fn sizes(args: &Args) -> Result<Vec<usize>> {
             (args.from as f64 * 10f64.powf(decades * k as f64 / steps as f64)).round() as usize
         })
         .collect())
-}
-
-/// Returns the seconds of the fastest of at least three runs within a fifth of a second.
-fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
-    let begin = Instant::now();
-    let mut best = f64::INFINITY;
-    let mut runs = 0;
-    while runs < 3 || (runs < 1000 && begin.elapsed().as_secs_f64() < 0.2) {
-        let clock = Instant::now();
-        black_box(run());
-        best = best.min(clock.elapsed().as_secs_f64());
-        runs += 1;
-    }
-    best
 }
 
 /// Returns the slope of ln seconds against ln M over the upper half of the range.

@@ -10,7 +10,7 @@
 
 mod page;
 
-use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
+use crate::correlations::{Estimate, PairMeans, mean_absolute_pearson_error};
 use crate::output::{Entry, Experiment, Settings, digits};
 use crate::run::RunArgs;
 use crate::{Error, Result, progress};
@@ -139,17 +139,16 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     })?
     .run(&Gibbs::new(&truth)?)?;
     let measuring = rng::next_seed(sampling);
-    let effort = Effort {
-        chains: CHAINS,
-        draws: args.correlation_draws,
+    let long = ChainOptions {
+        n_chains: CHAINS,
+        n_draws: 10 * args.correlation_draws,
         burn_in: 500,
-    };
-    let long = Effort {
-        draws: 10 * args.correlation_draws,
-        ..effort
+        seed: measuring,
+        cancel: cancel.clone(),
+        ..Default::default()
     };
     let known = checkpoint.unit("true correlations", |_| {
-        let means = PairMeans::sampled(&Gibbs::new(&truth)?, long, measuring, cancel)?;
+        let means = PairMeans::sampled(&Gibbs::new(&truth)?, long.clone())?;
         Ok::<_, Error>(means.mean().into_raw_vec_and_offset().0)
     })?;
     waiting.finish_and_clear();
@@ -158,9 +157,13 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     let active = run.series(|row| row.iter().map(|w| f64::from(w.count_ones())).sum());
     let tau = diagnostics::integrated_autocorrelation_time(&active)?;
     let samples = Samples::new(&run.pooled())?;
-    let measuring = rng::next_seed(measuring);
+    let chains = ChainOptions {
+        n_draws: args.correlation_draws,
+        seed: rng::next_seed(measuring),
+        ..long
+    };
     let error = |couplings: &Couplings| -> Result<Estimate> {
-        let means = PairMeans::sampled(&Gibbs::new(couplings)?, effort, measuring, cancel)?;
+        let means = PairMeans::sampled(&Gibbs::new(couplings)?, chains.clone())?;
         Ok(means.estimate(|found| mean_absolute_pearson_error(found, &known)))
     };
     let mut curves = Vec::new();

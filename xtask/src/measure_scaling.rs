@@ -191,27 +191,19 @@ fn streamed(
 /// Times fits of one packed file by ranks and threads; with several ranks if there is MPI.
 fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<Vec<Timed>> {
     let packed = packed(mpf, folder, args.dim, args.samples)?;
-    let mut found = Vec::new();
     let cores = std::thread::available_parallelism()?.get();
-    let mut places: Vec<(usize, usize)> = vec![(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)];
-    places.retain(|(ranks, threads)| ranks * threads <= cores && (with_mpi || *ranks == 1));
-    for &(ranks, threads) in &places {
-        found.push(Timed {
-            ranks,
-            threads,
-            seconds_per_evaluation: f64::INFINITY,
-        });
-    }
+    let places = [(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)].map(|(ranks, threads)| Timed {
+        ranks,
+        threads,
+        seconds_per_evaluation: f64::INFINITY,
+    });
+    let mut found = Vec::from(places);
+    found.retain(|at| at.ranks * at.threads <= cores && (with_mpi || at.ranks == 1));
     // In turn, so that whatever else the machine does hits all of them.
     for _ in 0..args.runs {
-        for (fit, place) in found.iter_mut().zip(&places) {
-            let run = run_fit(
-                args,
-                mpf,
-                &packed,
-                *place,
-                &["--stream", "--memory", "2000"],
-            )?;
+        for fit in &mut found {
+            let (place, memory) = ((fit.ranks, fit.threads), ["--stream", "--memory", "2000"]);
+            let run = run_fit(args, mpf, &packed, place, &memory)?;
             fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(run.seconds_per_evaluation);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::results::{Data, NoCouplings, Point};
 use super::{Args, Free, Rim, Source};
-use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
+use crate::correlations::{Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
 use mpf_core::{Cancel, rng};
 use mpf_ising::{Boundary, Couplings, Lattice, Samples, States, Support};
@@ -54,12 +54,13 @@ impl<'a> Model<'a> {
             let samples = Samples::new(&states)?;
             drawn.push((states, samples));
         }
-        let measuring = rng::next_seed(sampling);
-        let long = Effort {
-            draws: 10 * args.correlation_draws,
-            ..args.effort_at_the_end()
+        let long = ChainOptions {
+            n_draws: 10 * args.correlation_draws,
+            seed: rng::next_seed(sampling),
+            cancel: cancel.clone(),
+            ..args.chains_at_the_end()
         };
-        let known = PairMeans::of(&truth, &lattice, long, measuring, &cancel)?;
+        let known = PairMeans::of(&truth, &lattice, long)?;
         bar.finish_and_clear();
         let mut drawn = drawn.into_iter();
         let (states, samples) = drawn.next().ok_or("there is no sampler")?;
@@ -77,9 +78,13 @@ impl<'a> Model<'a> {
     }
 
     /// Measures ε_corr.
-    pub(super) fn eps_corr(&self, couplings: &Couplings, effort: Effort) -> Result<Estimate> {
-        let seed = rng::next_seed(rng::next_seed(self.seed));
-        let means = PairMeans::of(couplings, &self.lattice, effort, seed, &self.cancel)?;
+    pub(super) fn eps_corr(&self, couplings: &Couplings, chains: ChainOptions) -> Result<Estimate> {
+        let chains = ChainOptions {
+            seed: rng::next_seed(rng::next_seed(self.seed)),
+            cancel: self.cancel.clone(),
+            ..chains
+        };
+        let means = PairMeans::of(couplings, &self.lattice, chains)?;
         Ok(means.estimate(|found| mean_square_spin_error(found, &self.pair_means)))
     }
 
@@ -136,7 +141,7 @@ impl<'a> Problem<'a> {
         let support = support(&model.lattice, free);
         let start = random_start(model.lattice.n_units(), &support, model.seed)?;
         Ok(Self {
-            start_eps_corr: model.eps_corr(&start, model.args.effort_on_the_way())?,
+            start_eps_corr: model.eps_corr(&start, model.args.chains_on_the_way())?,
             model,
             free,
             support,
