@@ -307,7 +307,7 @@ pub fn fit(bytes: &[u8]) {
             _ => Mode::NodeWise,
         },
         support: support.clone(),
-        biases: biases.clone(),
+        biases,
         potential: (extra & 64 != 0).then(CountPotential::default),
         start: start.clone(),
         minimizer: MinimizerOptions {
@@ -348,7 +348,6 @@ pub fn fit(bytes: &[u8]) {
             persistent: extra & 64 != 0,
             batch_size: (extra & 128 != 0).then_some(3),
             support,
-            biases,
             start,
             ..Default::default()
         })

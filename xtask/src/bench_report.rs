@@ -1,7 +1,7 @@
 //! Makes a page of the results of `cargo bench`: curves, exponents, rates and the machine.
 
 use crate::Result;
-use crate::output::{Machine, OutputArgs, digits, markdown_table, slope, tabulate, workspace};
+use crate::output::{Machine, OutputArgs, Table, digits, slope, workspace};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use mpf_ising::internal::{Vectors, flops_per_second};
@@ -244,7 +244,7 @@ fn table(groups: &Groups, peak: f64) -> String {
     let all = groups
         .iter()
         .map(|(group, series)| rows(group, series, peak));
-    markdown_table(&HEADER, &all.collect::<Vec<_>>().concat())
+    Table::new(HEADER, all.flatten()).markdown()
 }
 
 /// Returns the variable that a group is measured against, the last word of its name.
@@ -264,7 +264,7 @@ fn page(report: &Report<'_>) -> Result<String> {
     );
     let mut page = Page::new("Results of cargo bench", &lead);
     page.heading("Exponents");
-    let (header, found) = tabulate(
+    page.table(&Table::of(
         &report.exponents,
         &[
             ("bench", &|e| e.0.clone()),
@@ -273,14 +273,14 @@ fn page(report: &Report<'_>) -> Result<String> {
                 format!("{}^{:.2}", variable(&e.0), e.2)
             }),
         ],
-    );
-    page.table(&header, &found);
+    ));
     for (group, series) in report.groups {
         page.heading(group);
         if let Some(svg) = curve(group, series)? {
             page.figure(&svg, &format!("{group}, both axes logarithmic"));
         }
-        page.table(&HEADER, &rows(group, series, 1e9 * report.peak_gflops));
+        let rows = rows(group, series, 1e9 * report.peak_gflops);
+        page.table(&Table::new(HEADER, rows));
     }
     Ok(page.finish())
 }

@@ -6,7 +6,7 @@
 
 mod counts;
 
-use crate::output::{Output, digits, markdown_table};
+use crate::output::{Output, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, npy, progress};
 use mpf_baselines::{MethodOptions, Methods, Recipe};
@@ -137,7 +137,7 @@ fn table(
     let table = format!(
         "Bits per sample on the odd rows, fitted to the even ones; fewer are better. \"Best\" is the \
          best of the first three.\n\n{}",
-        markdown_table(&header, &rows)
+        Table::new(header, rows).markdown()
     );
     Ok((table, failures))
 }
@@ -266,20 +266,14 @@ fn synthetic() -> Result<Vec<(String, States)>> {
 /// Returns the matrices of 0 and 1 in `folder`.
 fn recordings(folder: &Path) -> Result<Vec<(String, States)>> {
     let unreadable = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
-    let mut paths = fs::read_dir(folder)
-        .map_err(unreadable)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<Vec<PathBuf>>>()
-        .map_err(unreadable)?;
+    let paths =
+        fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths: Vec<PathBuf> = paths.map_err(unreadable)?;
     paths.retain(|path| path.extension().is_some_and(|e| e == "npy"));
     paths.sort();
     let mut found = Vec::new();
     for path in paths {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().display().to_string();
         match npy::read_bits(&path) {
             Ok(bits) => found.push((name, States::from_binary(bits.view())?)),
             Err(why) => eprintln!("note: {name} is left out: {why}"),
@@ -313,7 +307,7 @@ mod tests {
             levels: 10,
             counts: false,
             draws: 0,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         };
         let cancel = Cancel::new();
         let recipe = recipe("MPF", &cancel);

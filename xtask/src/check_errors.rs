@@ -10,7 +10,7 @@
 //! penalty.
 
 use crate::Result;
-use crate::output::{check_expectations, markdown_table};
+use crate::output::{Output, Table, check_expectations};
 use crate::run::{RunArgs, units};
 use mpf_baselines::{ErrorBarsBy, MethodOptions, Methods, Pseudolikelihood, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -18,13 +18,12 @@ use mpf_ising::{
     BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, MarginEstimator,
     Mode, Mpf, PathOptions, Rule, Samples, SpinCouplings, States, bootstrap,
 };
-use mpf_samplers::{ExactEnumeration, ExactLattice, Gibbs, diagnostics};
+use mpf_samplers::{ExactEnumeration, Gibbs, diagnostics};
 use ndarray::{Array1, Array2};
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::time::Instant;
 
 #[derive(clap::Args, Serialize)]
 pub struct Args {
@@ -46,9 +45,6 @@ pub struct Args {
     /// Data sets that are also bootstrapped.
     #[arg(long, default_value_t = 20)]
     bootstrapped: u64,
-    /// Only time the sandwich by node for 200 units, a 10×20 lattice with 20,000 samples.
-    #[arg(long)]
-    large: bool,
     /// Seed of the models, samples and resamples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -69,15 +65,17 @@ struct Coverage {
 }
 
 impl Coverage {
-    fn add(&mut self, truth: &SpinCouplings, fit: &Couplings, bars: &ErrorBars) {
+    fn of(truth: &SpinCouplings, fit: &Couplings, bars: &ErrorBars) -> Self {
         let fit = bars.corrected.as_ref().unwrap_or(fit).to_spins();
+        let mut found = Self::default();
         for i in 0..truth.fields.len() {
-            self.add_one(true, fit.fields[i] - truth.fields[i], bars.fields[i]);
+            found.add_one(true, fit.fields[i] - truth.fields[i], bars.fields[i]);
             for j in 0..i {
                 let off = fit.couplings[[i, j]] - truth.couplings[[i, j]];
-                self.add_one(false, off, bars.couplings[i][j]);
+                found.add_one(false, off, bars.couplings[i][j]);
             }
         }
+        found
     }
 
     fn add_one(&mut self, is_field: bool, off: f64, error: f64) {
@@ -115,40 +113,47 @@ impl Coverage {
     }
 
     fn is_right(&self) -> bool {
-        [self.fields, self.couplings]
-            .into_iter()
-            .all(|count| (0.92..=0.98).contains(&Self::share(count)))
+        self.couplings_are_right() && (0.92..=0.98).contains(&Self::share(self.fields))
     }
 }
 
-/// Fits, and adds the intervals of the sandwich for every block length.
+/// Fits, and returns the intervals of the sandwich for every block length.
 fn sandwich(
     estimator: impl MarginEstimator,
     mode: Mode,
     truth: &SpinCouplings,
     states: &States,
-    blocks: &mut [(usize, &mut Coverage)],
-) -> Result {
+    blocks: &[usize],
+) -> Result<Vec<Coverage>> {
     let options = FitOptions {
         mode,
         ..Default::default()
     };
     let fitter = Fitter::new(estimator, options)?;
-    let fit = fitter.fit(&Samples::new(states)?)?;
-    for (block, coverage) in blocks {
-        let bars = fitter.sandwich(&fit.couplings, states, *block)?;
-        coverage.add(truth, &fit.couplings, &bars);
-    }
-    Ok(())
+    let couplings = fitter.fit(&Samples::new(states)?)?.couplings;
+    let covered = |block: &usize| {
+        let bars = fitter.sandwich(&couplings, states, *block)?;
+        Ok(Coverage::of(truth, &couplings, &bars))
+    };
+    blocks.iter().map(covered).collect()
 }
 
-/// Fits, and returns the intervals of the bootstrap.
-fn resampled(truth: &SpinCouplings, states: &States, block: usize, seed: u64) -> Result<Coverage> {
+/// Fits, and returns the intervals of the bootstrap; none for repetitions without one.
+fn resampled(
+    truth: &SpinCouplings,
+    states: &States,
+    block: usize,
+    args: &Args,
+    repetition: u64,
+) -> Result<Coverage> {
+    if repetition >= args.bootstrapped {
+        return Ok(Coverage::default());
+    }
     let fitter: Fitter = Fitter::default();
     let couplings = fitter.fit(&Samples::new(states)?)?.couplings;
     let options = BootstrapOptions {
         block_length: block,
-        seed,
+        seed: args.seed,
         ..Default::default()
     };
     let warm = fitter.with_options(FitOptions {
@@ -158,9 +163,7 @@ fn resampled(truth: &SpinCouplings, states: &States, block: usize, seed: u64) ->
     let bars = bootstrap(states, &options, |resample| {
         Ok::<_, mpf_ising::Error>(warm.fit(resample)?.couplings)
     })?;
-    let mut coverage = Coverage::default();
-    coverage.add(truth, &couplings, &bars);
-    Ok(coverage)
+    Ok(Coverage::of(truth, &couplings, &bars))
 }
 
 impl Coverage {
@@ -237,33 +240,6 @@ fn chain(gibbs: &Gibbs, start: &States, args: &Args, seed: u64) -> Result<States
     Ok(states)
 }
 
-/// Times the sandwich for 200 units with all couplings free, fitted node by node.
-fn large(seed: u64) -> Result {
-    let lattice = Lattice::new(10, 20, Boundary::Open)?;
-    let truth = lattice.spin_glass(1.0, &mut rng::stream(seed, 0))?;
-    let states = ExactLattice::new(&truth, &lattice)?.draw(20_000, seed);
-    let mut options = FitOptions {
-        mode: Mode::NodeWise,
-        ..Default::default()
-    };
-    options.minimizer.gradient_tolerance = 1e-4;
-    let fitter = Fitter::new(Mpf::default(), options)?;
-    let fit = fitter.fit(&Samples::new(&states)?)?;
-    let clock = Instant::now();
-    let bars = fitter.sandwich(&fit.couplings, &states, 1)?;
-    let seconds = clock.elapsed().as_secs_f64();
-    let mut coverage = Coverage::default();
-    coverage.add(&truth.to_spins(), &fit.couplings, &bars);
-    println!(
-        "200 units, M = 20,000, node by node: fit {:.0} s, sandwich {seconds:.0} s, {:.1} % of {} \
-         couplings covered",
-        fit.seconds,
-        100.0 * Coverage::share(coverage.couplings),
-        coverage.couplings[1]
-    );
-    Ok(())
-}
-
 /// Runs one independent data set: MPF, PL and RISE with the sandwich, MPF with the bootstrap.
 fn independent(
     exact: &ExactEnumeration,
@@ -272,23 +248,17 @@ fn independent(
     repetition: u64,
 ) -> Result<Vec<Coverage>> {
     let states = exact.draw(args.samples, rng::next_seed(args.seed ^ repetition << 8));
-    let mut found = vec![Coverage::default(); 4];
-    let [mpf, pl, rise, boot] = &mut found[..] else {
-        unreachable!("four rows")
-    };
     let flow = Mpf::default();
-    sandwich(flow, Mode::Joint, truth, &states, &mut [(1, mpf)])?;
-    sandwich(
+    let mut found = sandwich(flow, Mode::Joint, truth, &states, &[1])?;
+    found.extend(sandwich(
         Pseudolikelihood,
         Mode::Joint,
         truth,
         &states,
-        &mut [(1, pl)],
-    )?;
-    sandwich(flow, Mode::NodeWise, truth, &states, &mut [(1, rise)])?;
-    if repetition < args.bootstrapped {
-        boot.merge(&resampled(truth, &states, 1, args.seed)?);
-    }
+        &[1],
+    )?);
+    found.extend(sandwich(flow, Mode::NodeWise, truth, &states, &[1])?);
+    found.push(resampled(truth, &states, 1, args, repetition)?);
     Ok(found)
 }
 
@@ -308,18 +278,17 @@ fn autocorrelated(
         .map(|row| f64::from(row[0].count_ones()))
         .collect();
     let time = diagnostics::integrated_autocorrelation_time(&[active])?;
-    let mut found = vec![Coverage::default(); 6];
-    let [mpf, mpf_block, pl, pl_block, boot, boot_block] = &mut found[..] else {
-        unreachable!("six rows")
-    };
-    let block = args.block;
-    let mut both = [(1, mpf), (block, mpf_block)];
-    sandwich(Mpf::default(), Mode::Joint, truth, &states, &mut both)?;
-    let mut both = [(1, pl), (block, pl_block)];
-    sandwich(Pseudolikelihood, Mode::Joint, truth, &states, &mut both)?;
-    if repetition < args.bootstrapped {
-        boot.merge(&resampled(truth, &states, 1, args.seed)?);
-        boot_block.merge(&resampled(truth, &states, block, args.seed)?);
+    let blocks = [1, args.block];
+    let mut found = sandwich(Mpf::default(), Mode::Joint, truth, &states, &blocks)?;
+    found.extend(sandwich(
+        Pseudolikelihood,
+        Mode::Joint,
+        truth,
+        &states,
+        &blocks,
+    )?);
+    for block in blocks {
+        found.push(resampled(truth, &states, block, args, repetition)?);
     }
     Ok((found, time))
 }
@@ -339,26 +308,26 @@ const COUPLINGS_RIGHT: &str = "couplings 92 to 98 %";
 /// A section of the report, and how many of its expectations do not hold.
 type Section = (String, usize);
 
-fn section(title: String, rows: &[Vec<String>]) -> Section {
-    let failed = rows.iter().filter(|row| row[HEADER.len() - 1] == FAIL);
-    let table = markdown_table(&HEADER, rows);
-    (format!("## {title}\n\n{table}"), failed.count())
+fn section(title: &str, rows: Vec<Vec<String>>) -> Section {
+    let failed = rows
+        .iter()
+        .filter(|row| row[HEADER.len() - 1] == FAIL)
+        .count();
+    let table = Table::new(HEADER, rows).markdown();
+    (format!("## {title}\n\n{table}"), failed)
 }
 
 pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    if args.large {
-        return large(args.seed);
-    }
-    let failed = args
-        .run
-        .run("check-errors", args, cancel, |output, checkpoint| {
-            let (first, failed_first) = all_independent(args, checkpoint)?;
-            let (second, failed_second) = all_autocorrelated(args, checkpoint)?;
-            let (third, failed_third) = all_penalised(args, checkpoint)?;
-            output.show(&format!("{first}\n{second}\n{third}"), &[])?;
-            Ok(failed_first + failed_second + failed_third)
-        })?;
-    check_expectations(failed)
+    let work = |output: &Output, checkpoint: &Checkpoint| {
+        let sections = [
+            all_independent(args, checkpoint)?,
+            all_autocorrelated(args, checkpoint)?,
+            all_penalised(args, checkpoint)?,
+        ];
+        output.show(&sections.each_ref().map(|s| &*s.0).join("\n"), &[])?;
+        Ok(sections.iter().map(|s| s.1).sum())
+    };
+    check_expectations(args.run.run("check-errors", args, cancel, work)?)
 }
 
 fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
@@ -384,7 +353,7 @@ fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
         "Independent samples: {N_UNITS} units, M = {}, {} repetitions",
         args.samples, args.repetitions
     );
-    Ok(section(title, &rows))
+    Ok(section(&title, rows))
 }
 
 fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
@@ -417,7 +386,7 @@ fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
         "A sample every {} updates, τ of the activity {time:.0}: {N_UNITS} units, M = {}, blocks of {}",
         args.updates, args.correlated_samples, args.block
     );
-    Ok(section(title, &rows))
+    Ok(section(&title, rows))
 }
 
 /// Units and samples of the penalised fits.
@@ -455,9 +424,7 @@ fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Cove
             let why = trained.failures.iter().map(|f| f.error.to_string());
             return Err(why.collect::<Vec<_>>().join("; ").into());
         };
-        let mut coverage = Coverage::default();
-        coverage.add(&spins, &trained.fit.couplings, &bars);
-        Ok(coverage)
+        Ok(Coverage::of(&spins, &trained.fit.couplings, &bars))
     };
     let mut found = Vec::new();
     for (_, method, l1, l2, rule) in PENALISED {
@@ -505,5 +472,5 @@ fn all_penalised(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
          repetitions",
         SMALL.0, SMALL.1, args.repetitions
     );
-    Ok(section(title, &rows))
+    Ok(section(&title, rows))
 }

@@ -1,8 +1,8 @@
 //! Checks ICA and score matching at full size against bounds that were measured independently. A
 //! bound that does not hold makes the command fail.
 
-use crate::output::{Machine, digits, markdown_table};
-use crate::run::{RunArgs, settings};
+use crate::output::{Machine, Table, digits};
+use crate::run::{RunArgs, parsed, settings};
 use crate::{Error, Result, fig3};
 use mpf_core::rng::{stream, substream};
 use mpf_core::{
@@ -79,17 +79,17 @@ impl Checks {
 
     fn table(&self) -> String {
         let bound = |b: Option<f64>| b.map_or("–".to_owned(), digits);
-        let row = |c: &Check| {
-            vec![
-                c.what.clone(),
-                digits(c.found),
-                bound(c.at_least),
-                bound(c.at_most),
-                if c.holds { "yes" } else { "NO" }.to_owned(),
-            ]
-        };
-        let rows: Vec<_> = self.checks.iter().map(row).collect();
-        markdown_table(&["check", "found", "at least", "at most", "holds"], &rows)
+        let table = Table::of(
+            &self.checks,
+            &[
+                ("check", &|c| c.what.clone()),
+                ("found", &|c| digits(c.found)),
+                ("at least", &|c| bound(c.at_least)),
+                ("at most", &|c| bound(c.at_most)),
+                ("holds", &|c| if c.holds { "yes" } else { "NO" }.to_owned()),
+            ],
+        );
+        table.markdown()
     }
 }
 
@@ -302,17 +302,9 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Vec<Check>) -> Result {
 /// Checks patches of dead leaves and, if there are any, of photographs.
 fn image_patches(args: &Args, checkpoint: &Checkpoint, checks: &mut Checks) -> Result {
     let base = fig3::Args {
-        images: None,
-        normalise: false,
         patches: args.samples,
-        size: 10,
-        trainer: fig3::Training::Stochastic,
-        no_metropolis: false,
-        steps: None,
-        iterations: 300,
         seed: args.seed,
-        seeds: 1,
-        run: RunArgs::default(),
+        ..parsed(Vec::new())
     };
     let mut sets = vec![("dead leaves", base.clone(), 0.3)];
     if args.images.is_some() {

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::glass::Glass;
-use crate::output::{Output, digits, markdown_table, tabulate};
+use crate::output::{Output, Table, digits};
 use crate::run::{RunArgs, units};
 use mpf_baselines::Pseudolikelihood;
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -123,7 +123,7 @@ fn table(args: &Args, checkpoint: &Checkpoint) -> Result<String> {
     }
     let sum = |fits: &[Found], of: fn(&Found) -> f64| fits.iter().map(of).sum::<f64>();
     let mean = |fits: &[Found], of| sum(fits, of) / args.seeds as f64;
-    let (header, rows) = tabulate(
+    let table = Table::of(
         &found,
         &[
             ("estimator", &|(s, ..)| {
@@ -153,5 +153,5 @@ fn table(args: &Args, checkpoint: &Checkpoint) -> Result<String> {
             }),
         ],
     );
-    Ok(markdown_table(&header, &rows))
+    Ok(table.markdown())
 }

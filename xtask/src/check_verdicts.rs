@@ -4,7 +4,7 @@
 //! fails if there is one. Then models that are wrong by known amounts are evaluated on exact draws
 //! from the right one; the command fails if the most wrong of a kind is not always found.
 
-use crate::output::markdown_table;
+use crate::output::Table;
 use crate::{Result, npy};
 use mpf_core::Cancel;
 use mpf_core::rng::stream;
@@ -183,9 +183,9 @@ impl Judge<'_> {
         let counts = counts.collect::<Result<Vec<Counts>>>()?;
         bar.finish_and_clear();
         let named = cases.iter().zip(&counts);
-        let rows: Vec<_> = named.map(|(case, counts)| counts.row(&case.name)).collect();
+        let rows = named.map(|(case, counts)| counts.row(&case.name));
         let header = [what, "agrees", "cannot judge", "disagrees", "tempered"];
-        println!("{}", markdown_table(&header, &rows));
+        println!("{}", Table::new(header, rows).markdown());
         Ok(counts)
     }
 

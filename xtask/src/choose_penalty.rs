@@ -3,7 +3,7 @@
 //! The problems are a ±K lattice, where the graph is to be found, and the paper's cold spin glass,
 //! where couplings run away without a penalty. All couplings are free; folds are five blocks.
 
-use crate::output::{Output, digits, markdown_table};
+use crate::output::{Output, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_baselines::{Method, MethodOptions, Methods};
@@ -191,7 +191,7 @@ fn tables(args: &Args, checkpoint: &Checkpoint) -> Result<String> {
                 table.extend(found?);
             }
         }
-        let table = markdown_table(&HEADER, &table);
+        let table = Table::new(HEADER, table).markdown();
         tables.push(format!("## {}\n\n{table}", problem.title()));
     }
     Ok(tables.join("\n"))

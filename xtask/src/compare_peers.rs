@@ -5,7 +5,8 @@
 //! plain computation is in `benches/peers/plain.py`.
 
 use crate::glass::Glass;
-use crate::output::{Machine, OutputArgs, digits, fastest, markdown_table};
+use crate::output::{Machine, OutputArgs, Table, digits, fastest, seconds_of};
+use crate::run::parsed;
 use crate::time_objective::{self, Choice, random_couplings, random_states};
 use crate::{Result, compare_plmc, npy, progress};
 use mpf_baselines::Pseudolikelihood;
@@ -18,7 +19,6 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -37,8 +37,8 @@ pub struct Args {
     )]
     only: Vec<Part>,
     /// Let neither side use wider vectors than these.
-    #[arg(long, value_enum)]
-    vectors: Option<Limit>,
+    #[arg(long, value_parser = ["avx2"])]
+    vectors: Option<String>,
     /// Race against this program of debbiemarkslab/plmc (`make all`) instead, on --family.
     #[arg(long, value_name = "PATH", requires = "family")]
     plmc: Option<PathBuf>,
@@ -50,13 +50,6 @@ pub struct Args {
     focus: String,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-/// The widest vectors of both sides.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Limit {
-    /// 256 bits
-    Avx2,
 }
 
 /// A part of the table.
@@ -79,12 +72,14 @@ enum Part {
 /// One comparison of evaluations.
 struct Case {
     dim: usize,
-    samples: usize,
     active: f64,
     kernel: Choice,
     /// The least ratio that is expected with AVX2 and with AVX-512, of which numpy makes use too.
     at_least: [f64; 2],
 }
+
+/// Samples of every case.
+const SAMPLES: usize = 20_000;
 
 const CASES: [Case; 8] = [
     case(40, 0.5, Choice::Auto, [7.0, 5.0]),
@@ -100,7 +95,6 @@ const CASES: [Case; 8] = [
 const fn case(dim: usize, active: f64, kernel: Choice, at_least: [f64; 2]) -> Case {
     Case {
         dim,
-        samples: 20_000,
         active,
         kernel,
         at_least,
@@ -118,24 +112,13 @@ pub fn run(args: &Args) -> Result {
         return compare_plmc::run(plmc, family, &args.focus, args.rounds, &output);
     }
     check_python(&args.python)?;
-    if args.vectors == Some(Limit::Avx2) {
+    if args.vectors.is_some() {
         limit_vectors(Vectors::Avx2);
     }
     let output = args.output.open("compare-peers")?;
     let folder = tempfile::tempdir()?;
     let wanted = |part| args.only.contains(&part);
-    let cases: &[Case] = if wanted(Part::Evaluations) {
-        &CASES
-    } else {
-        &[]
-    };
-    let steps = cases.len()
-        + usize::from(wanted(Part::Threads))
-        + usize::from(wanted(Part::Pseudolikelihood))
-        + PRECISION_DIMS.len() * usize::from(wanted(Part::Precision))
-        + 2 * usize::from(wanted(Part::Fits))
-        + usize::from(wanted(Part::Nodes));
-    let bar = progress::bar(steps as u64).with_prefix("comparisons");
+    let bar = progress::spinner("comparisons");
     let mut rows = Vec::new();
     let mut add = |what: &str, times: [String; 2], ratio: f64, at_least: f64| {
         let vectors = if what.ends_with("portable") {
@@ -143,25 +126,20 @@ pub fn run(args: &Args) -> Result {
         } else {
             Vectors::default()
         };
+        bar.set_message(what.to_owned());
         rows.push(comparison(what, vectors, times, ratio, at_least));
-        bar.inc(1);
     };
-    for case in cases {
+    for case in CASES.iter().filter(|_| wanted(Part::Evaluations)) {
         let [ours, theirs] = compare_evaluations(args, case, folder.path())?;
-        let (d, m, active) = (case.dim, case.samples, 100.0 * case.active);
+        let (d, active) = (case.dim, 100.0 * case.active);
         let portable = if case.kernel == Choice::Portable {
             ", portable"
         } else {
             ""
         };
-        let what = format!("d = {d}, M = {m}, {active:.0} % set{portable}");
-        let least = expected(case.at_least);
-        add(
-            &what,
-            [ours, theirs].map(milliseconds),
-            theirs / ours,
-            least,
-        );
+        let what = format!("d = {d}, M = {SAMPLES}, {active:.0} % set{portable}");
+        let (times, least) = ([ours, theirs].map(milliseconds), expected(case.at_least));
+        add(&what, times, theirs / ours, least);
     }
     if wanted(Part::Threads) {
         let [two, one] = compare_threads(args)?;
@@ -175,7 +153,7 @@ pub fn run(args: &Args) -> Result {
         add(what, times, flow / likelihood, 1.0 / 1.5);
     }
     if wanted(Part::Precision) {
-        for dim in PRECISION_DIMS {
+        for dim in [500, 1000] {
             let [single, double] = compare_precisions(args, dim)?;
             let what =
                 format!("whole fit, d = {dim}, M = 20000: single precision first against double");
@@ -216,7 +194,7 @@ pub fn run(args: &Args) -> Result {
         "measured on: {}",
         processor.as_deref().unwrap_or("unknown processor")
     )];
-    output.show(&markdown_table(&HEADER, &rows), &notes)
+    output.show(&Table::new(HEADER, rows).markdown(), &notes)
 }
 
 /// The headings of a table of [`comparison`]s.
@@ -279,7 +257,7 @@ fn python(args: &Args, arguments: &[&str]) -> Result<Value> {
     for variable in ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"] {
         command.env(variable, "1");
     }
-    if args.vectors == Some(Limit::Avx2) {
+    if args.vectors.is_some() {
         // OpenBLAS takes its kernels of 2013, numpy's loops none beyond AVX2; both by their new names
         // and by those before numpy 2.4.
         command.env("OPENBLAS_CORETYPE", "Haswell");
@@ -308,7 +286,7 @@ fn path(path: &Path) -> &str {
 /// Returns the seconds of one evaluation: ours, theirs.
 fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<[f64; 2]> {
     let (data, couplings) = (folder.join("x.npy"), folder.join("j.npy"));
-    let states = random_states(case.samples, case.dim, case.active)?;
+    let states = random_states(SAMPLES, case.dim, case.active)?;
     fs::write(&data, npy::encode_states(&states))?;
     let random = random_couplings(case.dim)?;
     fs::write(&couplings, npy::encode(random.as_array().view().into_dyn()))?;
@@ -316,7 +294,7 @@ fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<[f64; 
         kernel: case.kernel,
         data: Some(data.clone()),
         couplings: Some(couplings.clone()),
-        ..time_objective::Args::new(case.dim, case.samples)
+        ..parsed(Vec::new())
     };
     fastest(args.rounds, || {
         let mine = time_objective::time(&timing)?;
@@ -332,15 +310,15 @@ fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<[f64; 
 /// Returns the seconds of one evaluation on one thread and on two.
 fn compare_threads(args: &Args) -> Result<[f64; 2]> {
     let timing = |threads| -> Result<f64> {
-        let plain = time_objective::Args::new(100, 200_000);
-        let timing = time_objective::time(&time_objective::Args { threads, ..plain })?;
-        Ok(timing.min_seconds)
+        let timing = time_objective::Args {
+            samples: 200_000,
+            threads,
+            ..parsed(Vec::new())
+        };
+        Ok(time_objective::time(&timing)?.min_seconds)
     };
     fastest(args.rounds, || Ok([timing(2)?, timing(1)?]))
 }
-
-/// Units of the fits that begin in single precision.
-const PRECISION_DIMS: [usize; 2] = [500, 1000];
 
 /// Returns the seconds of one evaluation on one thread: of the pseudolikelihood and of the flow.
 fn compare_losses(args: &Args) -> Result<[f64; 2]> {
@@ -351,12 +329,8 @@ fn compare_losses(args: &Args) -> Result<[f64; 2]> {
     let mut time = |loss| -> Result<f64> {
         let terms = Terms::new(&samples, 0..100, Support::Full.pairs(100)?)?;
         let mut sum = MarginSum::new(terms, loss);
-        let [best] = fastest(10, || {
-            let start = Instant::now();
-            pool.install(|| sum.value_and_gradient(&theta, &mut grad));
-            Ok([start.elapsed().as_secs_f64()])
-        })?;
-        Ok(best)
+        let evaluate = || pool.install(|| sum.value_and_gradient(&theta, &mut grad));
+        Ok(seconds_of(10, evaluate))
     };
     fastest(args.rounds, || {
         Ok([time(MarginLoss::Logistic)?, time(MarginLoss::FLOW)?])

@@ -5,14 +5,13 @@
 
 use crate::Result;
 use crate::compare_peers::{HEADER, comparison, milliseconds};
-use crate::output::{Output, fastest, markdown_table};
+use crate::output::{Output, Table, fastest, seconds_of};
 use crate::reproduce_contacts::unpack;
 use mpf_core::Objective;
 use mpf_ising::internal::Vectors;
 use mpf_potts::{Alignment, Ambiguous, JointObjective, Loss, Penalties, ReadOptions};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 /// plmc's own example: `-le 16 -lh 0.01 -g`.
 const LAMBDA: [f64; 2] = [16.0, 0.01];
@@ -44,12 +43,8 @@ pub fn run(plmc: &Path, family: &Path, focus: &str, rounds: usize, output: &Outp
             .build()?;
         objective.set_rough(rough);
         // The first evaluation makes its memory.
-        let [best] = fastest(4, || {
-            let start = Instant::now();
-            pool.install(|| objective.value_and_gradient(&theta, &mut grad));
-            Ok([start.elapsed().as_secs_f64()])
-        })?;
-        Ok(best)
+        let evaluate = || pool.install(|| objective.value_and_gradient(&theta, &mut grad));
+        Ok(seconds_of(4, evaluate))
     };
     let [theirs, double, two, single] = fastest(rounds, || {
         Ok([
@@ -68,7 +63,7 @@ pub fn run(plmc: &Path, family: &Path, focus: &str, rounds: usize, output: &Outp
         row("PL evaluation, plmc, f32, one thread", single, theirs, 10.0),
         row("PL evaluation, two threads against one", two, double, 1.8),
     ];
-    output.show(&markdown_table(&HEADER, &rows), &[])
+    output.show(&Table::new(HEADER, rows).markdown(), &[])
 }
 
 /// Returns the seconds of plmc's iterations with one evaluation. It prints tenths: their mean tells

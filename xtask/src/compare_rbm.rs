@@ -5,7 +5,7 @@
 //! trainer gets the same samples, starts and penalty ½/M Σ θ². The score is the expected
 //! log-likelihood of new samples, Σ_x p(x) ln p̂(x), by enumeration of both.
 
-use crate::output::{Spread, digits, markdown_table};
+use crate::output::{Spread, Table, digits};
 use crate::run::{RunArgs, units};
 use crate::{Result, plot};
 use mpf_baselines::{LocalContrastiveOptions, Rbm, local_contrastive};
@@ -163,9 +163,8 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             header.push(format!("below the truth, M = {n}"));
             header.push("seconds".to_owned());
         }
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
         let note = "medians over the truths, quartiles in brackets; nats per sample".to_owned();
-        output.show(&markdown_table(&header, &rows), &[note])
+        output.show(&Table { header, rows }.markdown(), &[note])
     };
     args.run.run("compare-rbm", args, cancel, work)
 }
@@ -212,7 +211,7 @@ mod tests {
             seeds: 1,
             starts: 2,
             updates: 2000,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         };
         let found = trial(&args, 1, 3000, &Cancel::new()).unwrap();
         for (trainer, ll) in TRAINERS.iter().zip(&found.log_likelihood) {

@@ -11,7 +11,7 @@
 
 mod figure;
 
-use crate::output::{self, digits, markdown_table, tabulate};
+use crate::output::{self, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -141,7 +141,7 @@ fn notes(results: &Results) -> Vec<String> {
 }
 
 fn table(results: &Results) -> String {
-    let (header, rows) = tabulate(
+    let table = Table::of(
         &results.samplers,
         &[
             ("sampler", &|s| s.name.clone()),
@@ -157,7 +157,7 @@ fn table(results: &Results) -> String {
             }),
         ],
     );
-    markdown_table(&header, &rows)
+    table.markdown()
 }
 
 fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
@@ -407,7 +407,7 @@ mod tests {
             lattice: 4,
             seed: 1,
             seconds: 0.0,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         };
         // Stopped after the first sampler, then resumed.
         let file = StopAfter::new(1);

@@ -5,7 +5,6 @@
 //! for a mean of squares).
 
 use crate::Result;
-use mpf_core::Cancel;
 use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, Samples, States};
 use mpf_samplers::{
@@ -22,15 +21,6 @@ pub struct Estimate {
     pub standard_error: f64,
 }
 
-/// The number of chains and their lengths.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    pub chains: usize,
-    /// Recorded states per chain.
-    pub draws: usize,
-    pub burn_in: usize,
-}
-
 /// ⟨x_i x_j⟩ of a model: exactly, or chain by chain.
 pub enum PairMeans {
     Exact(Array2<f64>),
@@ -40,13 +30,7 @@ pub enum PairMeans {
 impl PairMeans {
     /// Uses the transfer matrix if `couplings` are on an open lattice, and otherwise parallel
     /// tempering.
-    pub fn of(
-        couplings: &Couplings,
-        lattice: &Lattice,
-        effort: Effort,
-        seed: u64,
-        cancel: &Cancel,
-    ) -> Result<Self> {
+    pub fn of(couplings: &Couplings, lattice: &Lattice, chains: ChainOptions) -> Result<Self> {
         if lattice.boundary() == Boundary::Open
             && let Ok(exact) = ExactLattice::new(couplings, lattice)
         {
@@ -55,28 +39,19 @@ impl PairMeans {
         // The hottest level has no couplings: fitted ones may be so large that a tenth is still cold.
         let options = TemperingOptions {
             hottest: 0.0,
-            seed,
-            cancel: cancel.clone(),
+            seed: chains.seed,
+            cancel: chains.cancel.clone(),
             ..Default::default()
         };
-        Self::sampled(&Tempering::tune(couplings, &options)?, effort, seed, cancel)
+        Self::sampled(&Tempering::tune(couplings, &options)?, chains)
     }
 
     /// Runs chains of any sampler.
-    pub fn sampled<S>(sampler: &S, effort: Effort, seed: u64, cancel: &Cancel) -> Result<Self>
+    pub fn sampled<S>(sampler: &S, chains: ChainOptions) -> Result<Self>
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send> + Sync,
     {
-        let runner = ChainRunner::new(ChainOptions {
-            seed,
-            n_chains: effort.chains,
-            n_draws: effort.draws,
-            burn_in: effort.burn_in,
-            thinning: 1,
-            cancel: cancel.clone(),
-            ..Default::default()
-        })?;
-        let run = runner.run(sampler)?;
+        let run = ChainRunner::new(chains)?.run(sampler)?;
         if run.cancelled {
             return Err(mpf_core::Error::Cancelled.into());
         }
@@ -200,15 +175,17 @@ mod tests {
     fn tempering_agrees_with_the_transfer_matrix() {
         let lattice = Lattice::new(3, 3, Boundary::Open).unwrap();
         let j = lattice.spin_glass(10.0, &mut rng::stream(3, 0)).unwrap();
-        let effort = Effort {
-            chains: 8,
-            draws: 4000,
+        let chains = ChainOptions {
+            n_chains: 8,
+            n_draws: 4000,
             burn_in: 200,
+            seed: 1,
+            ..Default::default()
         };
-        let exact = PairMeans::of(&j, &lattice, effort, 1, &Cancel::new());
+        let exact = PairMeans::of(&j, &lattice, chains.clone());
         let exact = exact.unwrap().mean();
         let tempering = Tempering::tune(&j, &TemperingOptions::default()).unwrap();
-        let sampled = PairMeans::sampled(&tempering, effort, 1, &Cancel::new());
+        let sampled = PairMeans::sampled(&tempering, chains);
         let error = sampled
             .unwrap()
             .estimate(|means| mean_square_spin_error(means, &exact));

@@ -8,7 +8,7 @@
 //! zero; the divergence is computed from the dynamics themselves, to all orders.
 
 use crate::Result;
-use crate::output::{Entry, Experiment, Machine, OutputArgs, digits, markdown_table, tabulate};
+use crate::output::{Entry, Experiment, Machine, OutputArgs, Table, digits};
 use crate::plot::{self, Area, INK, RED, TEXT, TITLE, dashes};
 use crate::report::Page;
 use mpf_core::{
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<Entry> {
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
     let svg = draw(&system, &results.stages)?;
-    let (header, rows) = tabulate(
+    let table = Table::of(
         &results.stages,
         &[
             ("iteration", &|s| s.iteration.to_string()),
@@ -137,12 +137,12 @@ pub fn run(args: &Args) -> Result<Entry> {
         "The triangle of all distributions over three states, the model's curve in it, the data, \
          and the path along which the dynamics carry the data, before, during and after learning.",
     );
-    page.table(&header, &rows);
+    page.table(&table);
     output.publish(&Experiment {
         title: TITLE_OF_PAGE,
         results: &results,
         figures: &[("fig1.svg", svg)],
-        table: &markdown_table(&header, &rows),
+        table: &table.markdown(),
         page: &page.finish(),
         reading: &reading,
     })

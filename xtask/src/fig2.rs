@@ -25,12 +25,12 @@ mod results;
 mod watch;
 
 use crate::Result;
-use crate::correlations::Effort;
 use crate::output::{Entry, Experiment, Settings};
 use crate::run::RunArgs;
 use figure::Figures;
 use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
+use mpf_samplers::ChainOptions;
 use path::Path;
 use problem::{Model, Problem};
 use results::{Data, Method, NoCouplings, OfSupport, Results, Run};
@@ -56,9 +56,6 @@ pub struct Args {
     /// Which couplings are free.
     #[arg(long, value_enum, default_value_t = Supports::Both)]
     support: Supports,
-    /// Where all methods start.
-    #[arg(long, value_enum, default_value_t = Start::Random)]
-    start: Start,
     /// Which methods to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
     methods: Vec<Learner>,
@@ -113,15 +110,6 @@ pub struct Args {
 enum Rim {
     Open,
     Periodic,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Start {
-    /// Free parameters drawn from N(0, 0.01).
-    Random,
-    /// Ĵ = 0.
-    Zero,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -253,20 +241,21 @@ impl Args {
         units
     }
 
-    fn effort_at_the_end(&self) -> Effort {
-        Effort {
-            chains: 8,
-            draws: self.correlation_draws,
+    /// Returns the chains that estimate the final correlations.
+    fn chains_at_the_end(&self) -> ChainOptions {
+        ChainOptions {
+            n_chains: 8,
+            n_draws: self.correlation_draws,
             burn_in: self.correlation_draws / 8,
+            ..Default::default()
         }
     }
 
-    fn effort_on_the_way(&self) -> Effort {
-        let end = self.effort_at_the_end();
-        Effort {
-            draws: end.draws / 6,
-            burn_in: end.draws / 20,
-            ..end
+    fn chains_on_the_way(&self) -> ChainOptions {
+        ChainOptions {
+            n_draws: self.correlation_draws / 6,
+            burn_in: self.correlation_draws / 20,
+            ..self.chains_at_the_end()
         }
     }
 
@@ -421,7 +410,6 @@ mod tests {
             boundary: Rim::Open,
             sampler: Samplers::Both,
             support: Supports::Both,
-            start: Start::Random,
             methods: Learner::ALL.to_vec(),
             seed: 1,
             seeds: 1,
@@ -436,7 +424,7 @@ mod tests {
             lambdas: 4,
             budget: None,
             correlation_draws: 300,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         }
     }
 
@@ -556,14 +544,12 @@ mod tests {
     fn a_lattice_of_free_couplings_is_measured_exactly() {
         let args = Args {
             support: Supports::Lattice,
-            start: Start::Zero,
             methods: vec![Learner::Mpf, Learner::Tap],
             ..small()
         };
         let results = in_threads(2, &args);
         for method in &results.supports[0].methods {
             assert_eq!(method.eps_corr.unwrap().standard_error, 0.0);
-            assert_eq!(method.trace[0].eps_j, results.no_couplings.eps_j);
         }
     }
 

@@ -266,7 +266,7 @@ mod tests {
             iterations: 40,
             seed: 1,
             seeds: 2,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         }
     }
 

@@ -7,15 +7,13 @@
 
 use crate::Result;
 use crate::glass::Glass;
-use crate::output::{self, Entry, Experiment, Table, digits, markdown_table, slope, tabulate};
+use crate::output::{self, Entry, Experiment, Table, digits, slope};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, units};
 use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason};
 use mpf_ising::{FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples};
 use serde::{Deserialize, Serialize};
-use std::hint::black_box;
-use std::time::Instant;
 
 #[derive(Clone, clap::Args, Serialize)]
 pub struct Args {
@@ -87,14 +85,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     let sizes = sizes(args)?;
     args.run.run("fig-e1", args, cancel, |output, checkpoint| {
         let results = compute(args, &sizes, checkpoint)?;
-        let (header, rows) = table(&results);
         let svg = draw(&results)?;
         output.publish(&Experiment {
             title: TITLE,
             results: &results,
             page: &page(&results, &svg),
             figures: &[("fig-e1.svg", svg)],
-            table: &markdown_table(&header, &rows),
+            table: &table(&results).markdown(),
             reading: &results.reading,
         })
     })
@@ -122,7 +119,8 @@ fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Resu
         let mut flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum)?;
         let theta = glass.truth.pack();
         let mut gradient = vec![0.0; theta.len()];
-        let evaluation_seconds = fastest(|| flow.value_and_gradient(&theta, &mut gradient));
+        let evaluate = || flow.value_and_gradient(&theta, &mut gradient);
+        let evaluation_seconds = output::seconds_of(20, evaluate);
         let fit = fitter.fit(&samples)?;
         Ok(Point {
             samples: m,
@@ -167,20 +165,6 @@ fn sizes(args: &Args) -> Result<Vec<usize>> {
         .collect())
 }
 
-/// Returns the seconds of the fastest of at least three runs within a fifth of a second.
-fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
-    let begin = Instant::now();
-    let mut best = f64::INFINITY;
-    let mut runs = 0;
-    while runs < 3 || (runs < 1000 && begin.elapsed().as_secs_f64() < 0.2) {
-        let clock = Instant::now();
-        black_box(run());
-        best = best.min(clock.elapsed().as_secs_f64());
-        runs += 1;
-    }
-    best
-}
-
 /// Returns the slope of ln seconds against ln M over the upper half of the range.
 fn exponent(points: &[Point], seconds: impl Fn(&Point) -> f64) -> f64 {
     let logs: Vec<(f64, f64)> = points
@@ -220,7 +204,7 @@ fn reading(points: &[Point], slopes: Slopes) -> Vec<String> {
 }
 
 fn table(results: &Results) -> Table {
-    tabulate(
+    Table::of(
         &results.points,
         &[
             ("samples", &|p| p.samples.to_string()),
@@ -286,8 +270,7 @@ fn page(results: &Results, svg: &str) -> String {
         svg,
         "Time against the number of samples, both logarithmic, with a line of slope one.",
     );
-    let (header, rows) = table(results);
-    page.table(&header, &rows);
+    page.table(&table(results));
     page.heading("What was run");
     page.settings(&results.settings);
     page.finish()
@@ -308,7 +291,7 @@ mod tests {
             lattice: 4,
             l2: 1e-3,
             seed: 1,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         }
     }
 

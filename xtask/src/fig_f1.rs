@@ -10,8 +10,8 @@
 
 mod page;
 
-use crate::correlations::{Effort, Estimate, PairMeans, mean_absolute_pearson_error};
-use crate::output::{Entry, Experiment, Settings, digits, markdown_table};
+use crate::correlations::{Estimate, PairMeans, mean_absolute_pearson_error};
+use crate::output::{Entry, Experiment, Settings, digits};
 use crate::run::RunArgs;
 use crate::{Error, Result, progress};
 use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason, rng};
@@ -95,14 +95,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
     }
     args.run.run("fig-f1", args, cancel, |output, checkpoint| {
         let results = compute(args, checkpoint)?;
-        let (header, rows) = table(&results);
         let svg = draw(&results)?;
         output.publish(&Experiment {
             title: TITLE,
             results: &results,
             page: &page(&results, &svg),
             figures: &[("fig-f1.svg", svg)],
-            table: &markdown_table(&header, &rows),
+            table: &table(&results).markdown(),
             reading: &results.reading,
         })
     })
@@ -140,17 +139,16 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     })?
     .run(&Gibbs::new(&truth)?)?;
     let measuring = rng::next_seed(sampling);
-    let effort = Effort {
-        chains: CHAINS,
-        draws: args.correlation_draws,
+    let long = ChainOptions {
+        n_chains: CHAINS,
+        n_draws: 10 * args.correlation_draws,
         burn_in: 500,
-    };
-    let long = Effort {
-        draws: 10 * args.correlation_draws,
-        ..effort
+        seed: measuring,
+        cancel: cancel.clone(),
+        ..Default::default()
     };
     let known = checkpoint.unit("true correlations", |_| {
-        let means = PairMeans::sampled(&Gibbs::new(&truth)?, long, measuring, cancel)?;
+        let means = PairMeans::sampled(&Gibbs::new(&truth)?, long.clone())?;
         Ok::<_, Error>(means.mean().into_raw_vec_and_offset().0)
     })?;
     waiting.finish_and_clear();
@@ -159,9 +157,13 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     let active = run.series(|row| row.iter().map(|w| f64::from(w.count_ones())).sum());
     let tau = diagnostics::integrated_autocorrelation_time(&active)?;
     let samples = Samples::new(&run.pooled())?;
-    let measuring = rng::next_seed(measuring);
+    let chains = ChainOptions {
+        n_draws: args.correlation_draws,
+        seed: rng::next_seed(measuring),
+        ..long
+    };
     let error = |couplings: &Couplings| -> Result<Estimate> {
-        let means = PairMeans::sampled(&Gibbs::new(couplings)?, effort, measuring, cancel)?;
+        let means = PairMeans::sampled(&Gibbs::new(couplings)?, chains.clone())?;
         Ok(means.estimate(|found| mean_absolute_pearson_error(found, &known)))
     };
     let mut curves = Vec::new();
@@ -315,7 +317,7 @@ mod tests {
             correlation_draws: 500,
             iterations: 30,
             seed: 1,
-            run: RunArgs::default(),
+            run: crate::run::parsed(Vec::new()),
         }
     }
 

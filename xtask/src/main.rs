@@ -11,7 +11,6 @@ mod check_missing;
 mod check_verdicts;
 mod choose_penalty;
 mod compare_estimators;
-mod compare_neighbours;
 mod compare_peers;
 mod compare_plmc;
 mod compare_rbm;
@@ -27,7 +26,6 @@ mod measure_scaling;
 mod npy;
 mod output;
 mod program;
-mod recover_lattice;
 mod reproduce_all;
 mod reproduce_contacts;
 mod reproduce_fitness;
@@ -74,12 +72,8 @@ enum Command {
     ReproduceFitness(reproduce_fitness::Args),
     /// Makes every figure and table of the paper, and a page that links to them.
     ReproduceAll(reproduce_all::Args),
-    /// Fits lattices with known couplings over several seeds and prints the errors.
-    RecoverLattice(recover_lattice::Args),
     /// Compares pseudolikelihood with MPF on spin glasses over many seeds, and checks expectations.
     CompareEstimators(compare_estimators::Args),
-    /// Compares MPF over single flips with MPF over pairs of flips too, where single flips fail.
-    CompareNeighbours(compare_neighbours::Args),
     /// Compares MPF, PL, CD and PCD on restricted Boltzmann machines by exact log-likelihood.
     CompareRbm(compare_rbm::Args),
     /// Checks that the defaults of `mpf fit` are good on samples that they have not seen.
@@ -123,9 +117,7 @@ fn main() -> ExitCode {
         Command::ReproduceContacts(args) => reproduce_contacts::run(&args, &cancel),
         Command::ReproduceFitness(args) => reproduce_fitness::run(&args, &cancel),
         Command::ReproduceAll(args) => reproduce_all::run(&args, &cancel),
-        Command::RecoverLattice(args) => recover_lattice::run(&args, &cancel),
         Command::CompareEstimators(args) => compare_estimators::run(&args, &cancel),
-        Command::CompareNeighbours(args) => compare_neighbours::run(&args, &cancel),
         Command::CompareRbm(args) => compare_rbm::run(&args, &cancel),
         Command::CheckDefaults(args) => check_defaults::run(&args, &cancel),
         Command::CheckErrors(args) => check_errors::run(&args, &cancel),

@@ -12,7 +12,8 @@
 //! and not measured: θ goes down a binomial tree of ranks, the gradient comes up, and is added at every
 //! level. Between the measured d, c grows as d².
 
-use crate::output::{self, OutputArgs, digits, fastest, markdown_table, tabulate};
+use crate::output::{self, OutputArgs, Table, digits, fastest};
+use crate::run::parsed;
 use crate::time_objective::{self, random_states};
 use crate::{Result, npy, plot, program};
 use mpf_core::TreeSum;
@@ -190,27 +191,19 @@ fn streamed(
 /// Times fits of one packed file by ranks and threads; with several ranks if there is MPI.
 fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<Vec<Timed>> {
     let packed = packed(mpf, folder, args.dim, args.samples)?;
-    let mut found = Vec::new();
     let cores = std::thread::available_parallelism()?.get();
-    let mut places: Vec<(usize, usize)> = vec![(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)];
-    places.retain(|(ranks, threads)| ranks * threads <= cores && (with_mpi || *ranks == 1));
-    for &(ranks, threads) in &places {
-        found.push(Timed {
-            ranks,
-            threads,
-            seconds_per_evaluation: f64::INFINITY,
-        });
-    }
+    let places = [(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)].map(|(ranks, threads)| Timed {
+        ranks,
+        threads,
+        seconds_per_evaluation: f64::INFINITY,
+    });
+    let mut found = Vec::from(places);
+    found.retain(|at| at.ranks * at.threads <= cores && (with_mpi || at.ranks == 1));
     // In turn, so that whatever else the machine does hits all of them.
     for _ in 0..args.runs {
-        for (fit, place) in found.iter_mut().zip(&places) {
-            let run = run_fit(
-                args,
-                mpf,
-                &packed,
-                *place,
-                &["--stream", "--memory", "2000"],
-            )?;
+        for fit in &mut found {
+            let (place, memory) = ((fit.ranks, fit.threads), ["--stream", "--memory", "2000"]);
+            let run = run_fit(args, mpf, &packed, place, &memory)?;
             fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(run.seconds_per_evaluation);
         }
     }
@@ -268,8 +261,10 @@ fn run_fit(
 fn pace(dim: usize) -> Result<Pace> {
     let samples = 4_000_000 / dim;
     let timing = time_objective::time(&time_objective::Args {
+        dim,
+        samples,
         repeats: 3,
-        ..time_objective::Args::new(dim, samples)
+        ..parsed(Vec::new())
     })?;
     let n = n_numbers(dim);
     let [seconds_per_addition] = fastest(20, || {
@@ -325,7 +320,7 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
     let machine = output::Machine::this();
     let processor = machine.processor.unwrap_or_default();
     let vectors = mpf_ising::internal::Vectors::default();
-    let (head, rows) = tabulate(
+    let of_streams = Table::of(
         streams,
         &[
             ("d", &|s| s.dim.to_string()),
@@ -344,9 +339,9 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
     );
     let mut text = format!(
         "Measured: {processor}, {vectors}; the file is in the system's cache\n\n{}\n",
-        markdown_table(&head, &rows)
+        of_streams.markdown()
     );
-    let (head, rows) = tabulate(
+    let of_fits = Table::of(
         fits,
         &[
             ("ranks", &|f| f.ranks.to_string()),
@@ -360,21 +355,17 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
         "Measured: {} samples × {} units, streamed\n\n{}\n",
         args.samples,
         args.dim,
-        markdown_table(&head, &rows)
+        of_fits.markdown()
     );
-    let head: Vec<String> = ["d", "M"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(RANKS.map(|r| r.to_string()))
-        .collect();
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let head = ["d", "M"].map(str::to_owned).into_iter();
+    let head = head.chain(RANKS.map(|r| r.to_string()));
     let rows = computed.chunks(RANKS.len()).map(|row| {
         let cells = row.iter().map(|p| {
             let mark = if p.communicate > p.compute { " *" } else { "" };
             digits(p.compute + p.communicate) + mark
         });
         let start = [row[0].dim.to_string(), format!("{:.0e}", row[0].samples)];
-        start.into_iter().chain(cells).collect()
+        start.into_iter().chain(cells).collect::<Vec<_>>()
     });
     text += &format!(
         "Computed from the measured seconds of a sample and of an addition on one core, {} threads of \
@@ -383,7 +374,7 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
         args.threads,
         digits(args.latency),
         digits(args.bandwidth),
-        markdown_table(&head, &rows.collect::<Vec<Vec<String>>>())
+        Table::new(head, rows).markdown()
     );
     text
 }

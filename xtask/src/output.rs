@@ -1,11 +1,13 @@
 //! Writes results to a folder, in which files appear whole or not at all, and prints tables.
 
 use crate::Result;
-pub use mpf_report::text::{Table, digits, markdown_table, tabulate};
+pub use mpf_report::text::{Table, digits};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::hint::black_box;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArgs {
@@ -166,6 +168,16 @@ pub fn fastest<const N: usize>(
         }
     }
     Ok(best)
+}
+
+/// Returns the seconds of the fastest of so many runs.
+pub fn seconds_of<T>(rounds: usize, mut run: impl FnMut() -> T) -> f64 {
+    let time = |_| {
+        let clock = Instant::now();
+        black_box(run());
+        clock.elapsed().as_secs_f64()
+    };
+    (0..rounds).map(time).fold(f64::INFINITY, f64::min)
 }
 
 /// Fails if expectations did not hold.

@@ -2,12 +2,10 @@
 
 use crate::output::Entry;
 use crate::report::Page;
-use crate::run::{RunArgs, settings};
+use crate::run::{RunArgs, parsed, settings};
 use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
-use clap::Parser;
 use mpf_core::Cancel;
 use serde::Serialize;
-use std::ffi::OsString;
 use std::path::Path;
 
 #[derive(clap::Args, Serialize)]
@@ -15,17 +13,6 @@ pub struct Args {
     #[command(flatten)]
     #[serde(skip)]
     run: RunArgs,
-}
-
-/// Parses the options of a command.
-#[derive(Parser)]
-struct Command<A: clap::Args> {
-    #[command(flatten)]
-    args: A,
-}
-
-fn parsed<A: clap::Args>(words: Vec<OsString>) -> A {
-    Command::<A>::parse_from([OsString::from("command")].into_iter().chain(words)).args
 }
 
 /// Returns the options of a figure: defaults, its folder, and the checkpoint options of `run`.
@@ -103,7 +90,7 @@ mod tests {
         let mut ours = RunArgs {
             resume: true,
             checkpoint_every: 2.5,
-            ..Default::default()
+            ..parsed(Vec::new())
         };
         let figure: fig3::Args = options("there".as_ref(), &ours);
         assert!(figure.run.resume && figure.run.checkpoint_every == 2.5);

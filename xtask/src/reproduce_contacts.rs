@@ -3,7 +3,7 @@
 //! A family is `NAME.fasta.gz` with `NAME_distances.dat`: column i, column j, another program's score,
 //! and the distance in Å. A contact is nearer than 7 Å and more than 4 columns apart.
 
-use crate::output::{OutputArgs, digits, markdown_table, tabulate};
+use crate::output::{OutputArgs, Table, digits};
 use crate::plot::{STYLES, chart, key, mesh, svg};
 use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
@@ -86,11 +86,11 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let alignment = Alignment::read(&text, &ReadOptions::default())?;
         let list = args.folder.join(format!("{family}_distances.dat"));
         let distances = Distances::from_list(&fs::read_to_string(list)?)?;
-        let (n, one_in) = (alignment.sites().len(), args.one_in as usize);
-        let kept = alignment.codes().chunks_exact(n).step_by(one_in);
+        let (n, one_in) = (alignment.sites.len(), args.one_in as usize);
+        let kept = alignment.codes.chunks_exact(n).step_by(one_in);
         let codes = kept.collect::<Vec<_>>().concat();
         let weights = sequence_weights(&codes, n, 0.2);
-        let n_states = alignment.alphabet().len();
+        let n_states = alignment.alphabet.len();
         let sequences = Sequences::new(&codes, n, n_states, &weights)?;
         let methods = [("PL", Loss::Pseudolikelihood), ("MPF", Loss::Flow)];
         let fits = methods
@@ -110,7 +110,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                 return Ok(());
             }
             let scores = Scores::new(&fit.model, Some(0));
-            let judged = judged(&scores, alignment.sites(), &distances, RULE);
+            let judged = judged(&scores, &alignment.sites, &distances, RULE);
             eprintln!(
                 "{family} by {method}: {} after {:.1} s",
                 fit.stop, fit.seconds
@@ -138,7 +138,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     }
     let part =
         |row: &Row, at: usize| row.precision[at].map_or("–".to_owned(), |p| format!("{p:.3}"));
-    let (header, cells) = tabulate(
+    let table = Table::of(
         &rows,
         &[
             ("family", &|r| r.family.clone()),
@@ -156,7 +156,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             ("seconds", &|r| format!("{:.1}", r.seconds)),
         ],
     );
-    output.show(&markdown_table(&header, &cells), &[])
+    output.show(&table.markdown(), &[])
 }
 
 /// Reads a gzipped file.

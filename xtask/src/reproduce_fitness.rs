@@ -13,12 +13,13 @@
 //! alignment's less λ_h h_i(a), so λ_h is near 0. Sequences with many gaps make gaps attract each other, which
 //! leaves a mode of many gaps; they are left out.
 
-use crate::output::{Machine, OutputArgs, digits, markdown_table};
+use crate::output::{Machine, OutputArgs, Table, digits};
 use crate::plot::{Area, BLUE, INK, TEXT, TITLE, svg};
 use crate::reproduce_contacts::unpack;
 use crate::{Result, progress};
 use mpf_baselines::{Direction, LocalContrastiveOptions, local_contrastive};
 use mpf_core::{Cancel, EnergyModel, SiteData, Stopwatch, rng};
+use mpf_ising::internal::pairs;
 use mpf_potts::{
     Alignment, CentredSteps, FitOptions, Loss, Penalties, Potts, ReadOptions, Sequences, fit,
     relative_curvature,
@@ -85,8 +86,7 @@ impl Statistics {
         }
         let (n, q) = (model.n_sites(), model.n_states());
         let mut two = means.split_off(n * q);
-        let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
-        for ((i, j), block) in pairs.zip(two.chunks_exact_mut(q * q)) {
+        for ((i, j), block) in pairs(n).zip(two.chunks_exact_mut(q * q)) {
             for (k, c) in block.iter_mut().enumerate() {
                 *c -= means[i * q + k / q] * means[j * q + k % q];
             }
@@ -165,7 +165,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
     let (mpf, mpf_seconds) = fitted(&sequences, Loss::Flow, args, cancel)?;
     spinner.set_message("polish");
     let clock = Stopwatch::start();
-    let rows = ArrayView2::from_shape((alignment.n_sequences(), n), alignment.codes())?;
+    let rows = ArrayView2::from_shape((alignment.n_sequences(), n), &alignment.codes)?;
     let data = SiteData::new(rows, q)?.weighted(&weights)?;
     let of_fields = args.l2_fields / args.l2.max(f64::MIN_POSITIVE);
     let mut penalised = vec![of_fields; n * q];
@@ -200,7 +200,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         args,
         machine: Machine::this(),
         sequences: alignment.n_sequences(),
-        left_out: alignment.n_read() - alignment.n_sequences(),
+        left_out: alignment.n_read - alignment.n_sequences(),
         sites: n,
         halves: halves(&mpf, &alignment, &weights),
         rows: Vec::new(),
@@ -291,7 +291,7 @@ fn row(sequences: &Sequences, m: usize) -> &[u8] {
 /// Compares the even with the odd sequences of the alignment.
 fn halves(model: &Potts, alignment: &Alignment, weights: &[f64]) -> [Agreement; 2] {
     let half = |parity: usize| {
-        let rows = alignment.codes().chunks_exact(model.n_sites());
+        let rows = alignment.codes.chunks_exact(model.n_sites());
         let rows = rows.zip(weights).skip(parity).step_by(2);
         let total: f64 = rows.clone().map(|(_, w)| w).sum();
         Statistics::of(model, rows.map(|(row, w)| (row, w / total)))
@@ -339,7 +339,7 @@ fn table(results: &Results<'_>) -> String {
         results.sequences,
         results.sites,
         results.left_out,
-        markdown_table(&header, &rows)
+        Table::new(header, rows).markdown()
     )
 }
 

@@ -7,6 +7,7 @@
 
 use crate::output::{Output, OutputArgs};
 use crate::{Result, progress};
+use clap::Parser as _;
 use mpf_core::{Cancel, Checkpoint, Settings};
 use mpf_report::CheckpointFile;
 use progress::ProgressBar;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -32,16 +34,6 @@ pub struct RunArgs {
     /// Seconds between checkpoints.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub checkpoint_every: f64,
-}
-
-impl Default for RunArgs {
-    fn default() -> Self {
-        Self {
-            output: OutputArgs::default(),
-            resume: false,
-            checkpoint_every: 30.0,
-        }
-    }
 }
 
 impl RunArgs {
@@ -113,6 +105,16 @@ impl RunArgs {
         }
         Ok(checkpoint)
     }
+}
+
+/// Parses the options of a command; without words they are its defaults.
+pub fn parsed<A: clap::Args>(words: Vec<OsString>) -> A {
+    #[derive(clap::Parser)]
+    struct Command<A: clap::Args> {
+        #[command(flatten)]
+        args: A,
+    }
+    Command::<A>::parse_from([OsString::from("command")].into_iter().chain(words)).args
 }
 
 /// Lists everything that decides the numbers of a run: the command, the version of this program,
@@ -191,7 +193,7 @@ mod tests {
                 out: Some(folder.to_owned()),
             },
             resume,
-            ..Default::default()
+            ..parsed(Vec::new())
         }
     }
 

@@ -1,10 +1,10 @@
 //! Times one evaluation of K and ∇K and prints a JSON line.
 
-use crate::{Result, npy, progress};
+use crate::{Result, npy};
 use mpf_core::rng::stream;
 use mpf_core::{FlowForm, Fnv1a, Objective};
 use mpf_ising::internal::{Algorithm, Kernel, Precision, Vectors, n_packed};
-use mpf_ising::{Couplings, FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples, States};
+use mpf_ising::{Couplings, IsingFlow, Neighbourhood, Samples, States};
 use ndarray::Array2;
 use rand::RngExt;
 use serde::Serialize;
@@ -31,32 +31,12 @@ pub struct Args {
     /// The least number of evaluations; more are made until half a second has passed.
     #[arg(long, default_value_t = 5)]
     pub repeats: usize,
-    /// Also fit, for this many iterations, with a progress bar.
-    #[arg(long, default_value_t = 0)]
-    pub fit_iterations: usize,
     /// A .npy file of 0/1 data (u8, one row per sample) [default: random data]
     #[arg(long, requires = "couplings")]
     pub data: Option<PathBuf>,
     /// A .npy file of the matrix J (f64) to evaluate at [default: a random one]
     #[arg(long)]
     pub couplings: Option<PathBuf>,
-}
-
-impl Args {
-    /// Returns the defaults for a problem of this size.
-    pub fn new(dim: usize, samples: usize) -> Self {
-        Self {
-            dim,
-            samples,
-            active: 0.5,
-            threads: 1,
-            kernel: Choice::Auto,
-            repeats: 5,
-            fit_iterations: 0,
-            data: None,
-            couplings: None,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -115,7 +95,6 @@ pub struct Timing {
     /// K.
     pub value: f64,
     gradient_hash: String,
-    fit_seconds: Option<f64>,
     /// The most memory that this process held; known on Linux only.
     peak_memory_mib: Option<f64>,
 }
@@ -146,43 +125,24 @@ pub fn time(args: &Args) -> Result<Timing> {
             seconds.push(start.elapsed().as_secs_f64());
         }
         seconds.sort_by(f64::total_cmp);
-        let (algorithm, gradient_hash) = (flow.algorithm(), hash(&grad));
-        drop((flow, grad, theta));
         let distinct = samples.n_distinct();
-        let fit_seconds = (args.fit_iterations > 0)
-            .then(|| fit(args, &samples))
-            .transpose()?;
         Ok(Timing {
             dim: samples.n_units(),
             samples: samples.n_observed(),
             distinct_samples: distinct,
             active: samples.means().iter().sum::<f64>() / samples.n_units() as f64,
             threads: args.threads,
-            kernel: format!("{algorithm:?}").to_lowercase(),
+            kernel: format!("{:?}", flow.algorithm()).to_lowercase(),
             vectors: kernel.vectors.to_string(),
             evaluations: seconds.len(),
             min_seconds: seconds[0],
             median_seconds: seconds[seconds.len() / 2],
             ns_per_sample: 1e9 * seconds[0] / distinct as f64,
             value,
-            gradient_hash,
-            fit_seconds,
+            gradient_hash: hash(&grad),
             peak_memory_mib: peak_memory_mib(),
         })
     })
-}
-
-/// Fits for the given iterations and returns the learning time.
-fn fit(args: &Args, samples: &Samples) -> Result<f64> {
-    let bar = progress::bar(args.fit_iterations as u64).with_prefix("fit");
-    let mut options = FitOptions::default();
-    options.minimizer.max_iterations = args.fit_iterations;
-    let fit = Fitter::new(Mpf::default(), options)?.fit_observed(samples, |p| {
-        bar.set_position(p.iteration as u64);
-        bar.set_message(format!("K {:.6}", p.value));
-    })?;
-    bar.finish_and_clear();
-    Ok(fit.seconds)
 }
 
 fn peak_memory_mib() -> Option<f64> {
@@ -246,7 +206,6 @@ mod tests {
                 threads,
                 kernel,
                 repeats: 1,
-                fit_iterations: 0,
                 data: None,
                 couplings: None,
             };

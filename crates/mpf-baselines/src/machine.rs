@@ -101,11 +101,6 @@ impl Machine {
         &self.theta[first..first + self.rbm.n_hidden()]
     }
 
-    /// Returns the model.
-    pub fn rbm(&self) -> &Rbm {
-        &self.rbm
-    }
-
     /// Returns θ: W by hidden units, c, b and J above the diagonal.
     pub fn theta(&self) -> &[f64] {
         &self.theta

@@ -97,10 +97,8 @@ impl CheckpointArgs {
 
     /// Returns the file, as one of the outputs of the command.
     pub fn output(&self) -> Option<Output<'_>> {
-        self.checkpoint.as_deref().map(|path| Output {
-            path,
-            kind: Kind::Checkpoint,
-        })
+        let path = self.checkpoint.as_deref();
+        path.map(|path| Kind::Checkpoint.at(path))
     }
 
     /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.

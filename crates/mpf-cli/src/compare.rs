@@ -17,7 +17,7 @@ use mpf_core::Cancel;
 use mpf_ising::internal::{n_blocks, n_packed};
 use mpf_ising::{BlockMean, Preflight, Support};
 use mpf_report::report::Page;
-use mpf_report::text::{digits, duration, tabulate};
+use mpf_report::text::{Table, digits, duration};
 use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
 use std::path::{Path, PathBuf};
@@ -337,7 +337,7 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
     let loss = |e: &Entrant| e.loss(criterion).unwrap_or(f64::INFINITY);
     entrants.sort_by(|a, b| loss(a).total_cmp(&loss(b)));
     let mean = |m: BlockMean| format!("{} ± {}", digits(m.value), digits(m.standard_error));
-    let (header, rows) = tabulate(
+    let table = Table::of(
         entrants,
         &[
             ("method", &|e| e.name.clone()),
@@ -352,7 +352,7 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
         ],
     );
     page.heading("Scores, best first");
-    page.table(&header, &rows);
+    page.table(&table);
     let mut remarks: Vec<String> = comparison
         .dropouts
         .iter()

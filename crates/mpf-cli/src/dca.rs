@@ -11,7 +11,7 @@ use crate::data::Source;
 use crate::failure::{Failure, NOT_CONVERGED};
 use crate::memory::{self, Room, Text, product};
 use crate::npz::ArchiveWriter;
-use crate::output::{self, Kind, MARK, Output};
+use crate::output::{self, Kind, MARK};
 use mpf_core::{Cancel, StopReason};
 use mpf_potts::{
     Alignment, Alphabet, Ambiguous, ContactRule, Distances, Fit, FitOptions, FitProgress, Loss,
@@ -20,7 +20,7 @@ use mpf_potts::{
 };
 use mpf_report::files;
 use mpf_report::progress::{bar, spinner};
-use mpf_report::text::{csv, digits, duration};
+use mpf_report::text::{Table, digits, duration};
 use serde_json::{Value, json};
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
@@ -104,7 +104,13 @@ pub struct Contacts {
 }
 
 /// Runs the command without writing anything. `args.output` is only a name.
-pub(crate) fn contacts(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
+///
+/// # Errors
+/// Those of the command.
+///
+/// # Panics
+/// Never: an archive in memory can be written.
+pub fn contacts(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
     explore(args, Console::silent(), cancel, |outcome| {
         let summary = outcome.summary(args);
         let page = page::html(outcome, &summary).map_err(|e| Failure::undrawn(e.as_ref()))?;
@@ -117,9 +123,12 @@ pub(crate) fn contacts(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Fail
     })
 }
 
-/// Fits rows of states that are in memory; without weights, those of relatives count as in an
-/// alignment.
-pub(crate) fn fit_codes(
+/// Fits rows of states that are in memory as an alignment is fitted; without weights, relatives share
+/// theirs.
+///
+/// # Errors
+/// Those of the command, and codes that are no states.
+pub fn fit_codes(
     args: &DcaArgs,
     codes: &[u8],
     (n_sites, n_states): (usize, usize),
@@ -169,7 +178,7 @@ fn explore<T>(
     if fit.stop == StopReason::Cancelled {
         return Err(Failure::interrupted());
     }
-    let gap = (alignment.alphabet().has_gap() && !args.ignore_gaps).then_some(0);
+    let gap = (alignment.alphabet.has_gap() && !args.ignore_gaps).then_some(0);
     let scores = Scores::new(&fit.model, gap);
     let ranked = scores.ranked();
     let rule = ContactRule {
@@ -204,10 +213,7 @@ fn check_files(args: &DcaArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.mutations {
         output::check_extension(path, &["csv"])?;
-        outputs.push(Output {
-            path,
-            kind: Kind::Report,
-        });
+        outputs.push(Kind::Report.at(path));
     }
     let mut inputs = vec![args.family.as_path()];
     inputs.extend(args.structure.as_deref());
@@ -371,11 +377,11 @@ fn announce(alignment: &Alignment, sequences: &Sequences, options: &FitOptions, 
     if console.json || console.quiet {
         return;
     }
-    let dropped = alignment.n_read() - alignment.n_sequences();
+    let dropped = alignment.n_read - alignment.n_sequences();
     if dropped > 0 {
         console.note(&format!(
             "{dropped} of {} sequences are left out",
-            alignment.n_read()
+            alignment.n_read
         ));
     }
     let (n, q) = (sequences.n_sites(), sequences.n_states());
@@ -435,14 +441,14 @@ fn judged_pairs(
     rule: ContactRule,
     console: Console,
 ) -> Result<Vec<(Pair, bool)>, Failure> {
-    let (known, same) = distances.agreement(alignment.sites());
+    let (known, same) = distances.agreement(&alignment.sites);
     if 2 * same < known {
         console.warning(&format!(
             "the structure has the letters of the alignment at only {same} of {known} sites: are its \
              residues numbered otherwise, or is it another chain?"
         ));
     }
-    let judged = judged(scores, alignment.sites(), distances, rule);
+    let judged = judged(scores, &alignment.sites, distances, rule);
     if judged.is_empty() {
         let path = args.structure.as_deref().unwrap_or(Path::new(""));
         return Err(
@@ -473,7 +479,7 @@ impl Outcome<'_> {
     }
 
     fn site(&self, k: usize) -> mpf_potts::Site {
-        self.alignment.sites()[k]
+        self.alignment.sites[k]
     }
 
     /// Returns the ranked pairs as a table, after a comment that says who wrote it.
@@ -504,8 +510,7 @@ impl Outcome<'_> {
             }
             row
         });
-        let rows: Vec<Vec<String>> = rows.collect();
-        marked_csv(&header, &rows)
+        marked_csv(&Table::new(header, rows))
     }
 
     /// Returns `scores` (L × L), `fields` (L × q), `couplings` (pairs × q × q) with their `pairs`, and
@@ -518,15 +523,15 @@ impl Outcome<'_> {
             matrix[pair.i * n + pair.j] = pair.score;
             matrix[pair.j * n + pair.i] = pair.score;
         }
-        let pairs = (0..n).flat_map(|i| (i + 1..n).flat_map(move |j| [i as f64, j as f64]));
+        let pairs = mpf_baselines::pairs(n).flat_map(|(i, j)| [i as f64, j as f64]);
         let pairs: Vec<f64> = pairs.collect();
         let numbers: Vec<f64> = self
             .alignment
-            .sites()
+            .sites
             .iter()
             .map(|s| s.number as f64)
             .collect();
-        let letters = self.alignment.alphabet().letters();
+        let letters = self.alignment.alphabet.letters();
         let states = &letters[letters.len() - q..];
         let mut archive = ArchiveWriter::new(Cursor::new(Vec::new()));
         archive.numbers("scores", &[n, n], &matrix)?;
@@ -565,12 +570,12 @@ impl Outcome<'_> {
             "family": args.family.display().to_string(),
             "method": match args.method { MethodName::Pl => "pl", MethodName::Mpf => "mpf" },
             "mode": match self.options.mode { Mode::Joint => "joint", Mode::NodeWise => "node-wise" },
-            "n_read": self.alignment.n_read(),
+            "n_read": self.alignment.n_read,
             "n_sequences": self.alignment.n_sequences(),
             "n_effective": self.sequences.total_weight(),
             "n_sites": self.sequences.n_sites(),
             "n_states": self.sequences.n_states(),
-            "alphabet": self.alignment.alphabet().letters(),
+            "alphabet": self.alignment.alphabet.letters(),
             "theta": args.theta,
             "ignore_gaps": args.ignore_gaps,
             "l2": penalties.couplings,
@@ -614,10 +619,10 @@ impl Outcome<'_> {
         };
         let states = self.alignment.states(focus, ignore_gaps);
         let q = self.fit.model.n_states();
-        let letters = self.alignment.alphabet().letters();
+        let letters = self.alignment.alphabet.letters();
         let letters: Vec<char> = letters[letters.len() - q..].chars().collect();
         let changes = self.fit.model.mutations(&states);
-        let sites = self.alignment.sites().iter().zip(changes.chunks_exact(q));
+        let sites = self.alignment.sites.iter().zip(changes.chunks_exact(q));
         let rows = sites.flat_map(|(site, changes)| {
             let others = letters.iter().zip(changes);
             let others = others.filter(move |(letter, _)| **letter != site.letter);
@@ -630,16 +635,11 @@ impl Outcome<'_> {
                 ]
             })
         });
-        let rows: Vec<Vec<String>> = rows.collect();
-        let table = marked_csv(&["site", "from", "to", "energy_change"], &rows);
+        let table = marked_csv(&Table::new(["site", "from", "to", "energy_change"], rows));
         files::write(path, table.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
     }
 }
 
-fn marked_csv(header: &[&str], rows: &[Vec<String>]) -> String {
-    format!(
-        "# {MARK} {}\n{}",
-        env!("CARGO_PKG_VERSION"),
-        csv(header, rows)
-    )
+fn marked_csv(table: &Table) -> String {
+    format!("# {MARK} {}\n{}", env!("CARGO_PKG_VERSION"), table.csv())
 }

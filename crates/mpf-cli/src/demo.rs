@@ -4,15 +4,15 @@ use crate::console::Console;
 use crate::draw::{self, DrawOptions, SamplerName, Target};
 use crate::failure::Failure;
 use crate::model::{Convention, Model};
-use crate::output::{self, ForceArg, Kind, Output};
+use crate::output::{self, ForceArg, Kind};
 use crate::packer::Coding;
 use crate::raster_file;
 use clap::Args;
-use mpf_core::{Cancel, Checkpoint, OneProcess, rng};
+use mpf_core::{Cancel, rng};
 use mpf_ising::{Samples, mosaic_couplings};
+use mpf_samplers::ChainOptions;
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Rows of cells in the mosaic.
 const ROWS: usize = 5;
@@ -45,30 +45,26 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     raster_file::check_name(&args.output)?;
     crate::model::check_name(&args.truth)?;
-    let outputs = [(&args.output, Kind::Raster), (&args.truth, Kind::Model)]
-        .map(|(path, kind)| Output { path, kind });
+    let outputs = [Kind::Raster.at(&args.output), Kind::Model.at(&args.truth)];
     output::check(&[], &outputs, args.force)?;
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no time bins").hint("ask for at least one"));
     }
     let couplings = mosaic_couplings(ROWS, COLUMNS, &mut rng::stream(args.seed, 0))?;
-    let drawn = draw::draw(
-        Target::Ising(&couplings),
-        &DrawOptions {
-            sampler: SamplerName::Gibbs,
+    let options = DrawOptions {
+        sampler: SamplerName::Gibbs,
+        chains: ChainOptions {
             n_draws: args.n,
-            chains: 4,
-            burn_in: 1000,
             // Ten sweeps apart, bins are independent but for a correlation of about e⁻¹⁰.
             thinning: 10,
             seed: rng::next_seed(args.seed),
-            starts: None,
-            checkpoint: Checkpoint::default(),
-            ranks: Arc::new(OneProcess),
-            console: Console::silent(),
+            cancel: cancel.clone(),
+            ..Default::default()
         },
-        cancel,
-    )?;
+        starts: None,
+        console: Console::silent(),
+    };
+    let drawn = draw::draw(Target::Ising(&couplings), &options)?;
     // A1 … A8, B1 … as on a map.
     let name = |i: usize| {
         let row = char::from(b'A' + (i / COLUMNS) as u8);

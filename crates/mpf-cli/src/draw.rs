@@ -7,7 +7,7 @@ use crate::memory;
 use crate::model::Model;
 use clap::ValueEnum;
 use mpf_baselines::Machine;
-use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, rng};
+use mpf_core::{Checkpoint, OneProcess, rng};
 use mpf_ising::{Couplings, States, flip_bit};
 use mpf_report::progress;
 use mpf_report::text::{digits, duration};
@@ -52,22 +52,10 @@ pub enum SamplerName {
 pub struct DrawOptions<'a> {
     /// The sampler.
     pub sampler: SamplerName,
-    /// The number of states.
-    pub n_draws: usize,
-    /// The number of chains.
-    pub chains: usize,
-    /// Steps of every chain before its first draw.
-    pub burn_in: usize,
-    /// Steps per draw.
-    pub thinning: usize,
-    /// The seed of all draws.
-    pub seed: u64,
+    /// The chains; `n_draws` is the number of states of all of them together.
+    pub chains: ChainOptions,
     /// Data in which half of the chains of `--sampler auto` start.
     pub starts: Option<&'a States>,
-    /// Where unfinished draws are kept.
-    pub checkpoint: Checkpoint,
-    /// The processes that share the chains.
-    pub ranks: Arc<dyn Ranks>,
     /// Where the time that the draws take is announced.
     pub console: Console,
 }
@@ -128,11 +116,7 @@ impl<'a> Target<'a> {
 ///
 /// # Errors
 /// Those of the sampler, one that cannot draw from this kind of model, and an interruption.
-pub fn draw(
-    target: Target<'_>,
-    options: &DrawOptions<'_>,
-    cancel: &Cancel,
-) -> Result<Drawn, Failure> {
+pub fn draw(target: Target<'_>, options: &DrawOptions<'_>) -> Result<Drawn, Failure> {
     let sampler = match options.sampler {
         SamplerName::Auto if target.n_units() <= ENUMERATED_UNITS => SamplerName::Exact,
         other => other,
@@ -146,7 +130,6 @@ pub fn draw(
     let drawing = Drawing {
         target,
         options,
-        cancel,
         state: per_unit * target.n_units(),
         start: Instant::now(),
     };
@@ -165,10 +148,10 @@ pub fn draw(
             drawing.run(sampler, &ExactEnumeration::new(j)?, None)
         }
         (SamplerName::Exact, Target::Machine(m)) => {
-            let exact = m.exact()?;
-            let states = States::from_binary(exact.draw(options.n_draws, options.seed).view())?;
+            let ChainOptions { n_draws, seed, .. } = options.chains;
+            let drawn = m.exact()?.draw(n_draws, seed);
             Ok(Drawn {
-                states,
+                states: States::from_binary(drawn.view())?,
                 how: How {
                     sampler,
                     remark: None,
@@ -182,7 +165,6 @@ pub fn draw(
 struct Drawing<'a> {
     target: Target<'a>,
     options: &'a DrawOptions<'a>,
-    cancel: &'a Cancel,
     /// Bytes of the state of a chain.
     state: usize,
     start: Instant,
@@ -192,11 +174,11 @@ impl Drawing<'_> {
     /// Returns the bytes of the draws; refuses those that do not fit into memory.
     fn check_memory(&self) -> Result<u64, Failure> {
         let needed = memory::of_draws(
-            self.options.n_draws,
+            self.options.chains.n_draws,
             self.target.n_units(),
             self.n_chains(),
             self.state,
-            self.options.checkpoint.is_on(),
+            self.options.chains.checkpoint.is_on(),
         );
         memory::check("so many draws", needed, None, "ask for fewer at a time")?;
         Ok(needed)
@@ -221,10 +203,8 @@ impl Drawing<'_> {
             _ => return Ok(plain),
         };
         drop(plain);
-        let options = DrawOptions {
-            checkpoint: self.options.checkpoint.entry("tempering"),
-            ..self.options.clone()
-        };
+        let mut options = self.options.clone();
+        options.chains.checkpoint = options.chains.checkpoint.entry("tempering");
         let mut drawn = Drawing {
             options: &options,
             ..*self
@@ -252,8 +232,8 @@ impl Drawing<'_> {
         let ladder = TemperingOptions {
             // Fitted couplings may be large: the hottest copy has none.
             hottest: 0.0,
-            seed: self.options.seed,
-            cancel: self.cancel.clone(),
+            seed: self.options.chains.seed,
+            cancel: self.options.chains.cancel.clone(),
             ..Default::default()
         };
         match self.target {
@@ -284,7 +264,8 @@ impl Drawing<'_> {
     }
 
     fn n_chains(&self) -> usize {
-        self.options.chains.min(self.options.n_draws).max(1)
+        let chains = &self.options.chains;
+        chains.n_chains.min(chains.n_draws).max(1)
     }
 
     /// Returns starts that show whether Gibbs sweeps move from mode to mode: random states and
@@ -295,7 +276,7 @@ impl Drawing<'_> {
         state: impl Fn(&[u64]) -> mpf_samplers::Result<S::State>,
     ) -> Result<Vec<S::State>, Failure> {
         let n_chains = self.n_chains();
-        let mut rng = rng::stream(self.options.seed, n_chains);
+        let mut rng = rng::stream(self.options.chains.seed, n_chains);
         let from_data = self
             .options
             .starts
@@ -350,7 +331,7 @@ impl Drawing<'_> {
             },
         };
         let few = ChainOptions {
-            cancel: self.cancel.within(TRIED_SECONDS),
+            cancel: chains.cancel.within(TRIED_SECONDS),
             ..few
         };
         let (n_chains, start) = (few.n_chains, Instant::now());
@@ -363,7 +344,7 @@ impl Drawing<'_> {
         let threads = rayon::current_num_threads();
         // Chains run in parallel, as many as there are threads.
         let rounds = |n: usize| n.div_ceil(threads) as f64;
-        let all = self.options.n_draws as f64;
+        let all = self.options.chains.n_draws as f64;
         let chain = match is_short {
             true => drawing / rounds(n_chains),
             false => steps * drawing / (rounds(n_chains) * draws / n_chains as f64),
@@ -386,19 +367,13 @@ impl Drawing<'_> {
         sampler: &S,
         starts: Option<Vec<S::State>>,
     ) -> Result<Drawn, Failure> {
-        let options = self.options;
-        let n_chains = self.n_chains();
+        let (n_chains, n_draws) = (self.n_chains(), self.options.chains.n_draws);
         let runner = ChainRunner::new(ChainOptions {
-            seed: options.seed,
             n_chains,
-            n_draws: options.n_draws.div_ceil(n_chains),
-            burn_in: options.burn_in,
-            thinning: options.thinning,
-            cancel: self.cancel.clone(),
-            checkpoint: options.checkpoint.clone(),
-            ranks: options.ranks.clone(),
+            n_draws: n_draws.div_ceil(n_chains),
+            ..self.options.chains.clone()
         })?;
-        if options.console.has_notes() {
+        if self.options.console.has_notes() {
             self.announce(sampler, runner.options())?;
         }
         let bar = progress::bar(100 * n_chains as u64).with_prefix("draws");
@@ -414,8 +389,8 @@ impl Drawing<'_> {
         let diagnostics = self.diagnose(&run);
         let mut states = run.pooled();
         drop(run);
-        if states.n_samples() > options.n_draws {
-            states = states.slice(0..options.n_draws);
+        if states.n_samples() > n_draws {
+            states = states.slice(0..n_draws);
         }
         Ok(Drawn {
             states,

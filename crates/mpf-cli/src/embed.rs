@@ -8,23 +8,22 @@ use crate::cli;
 use crate::data::DataArgs;
 use crate::fit::grouped;
 use crate::memory::{self, MemoryLimit};
-use crate::{compare, dca, evaluate, fit, sample};
+use crate::{compare, fit};
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use mpf_baselines::{Measure, Methods, log_scores};
 use mpf_core::Cancel;
-use mpf_ising::{Preflight, States, Support};
-use mpf_potts::{Fit as PottsFit, FitProgress as PottsProgress};
+use mpf_ising::{Preflight, Support};
 use std::io::Read;
 
 pub use crate::compare::CompareArgs;
 pub use crate::data::Raster;
-pub use crate::dca::{Contacts, DcaArgs};
-pub use crate::evaluate::EvaluateArgs;
+pub use crate::dca::{Contacts, DcaArgs, contacts as dca, fit_codes as fit_potts};
+pub use crate::evaluate::{EvaluateArgs, report as evaluate};
 pub use crate::failure::{FAILED, Failure, INTERRUPTED};
 pub use crate::fit::{FitArgs, Show, Step};
 pub use crate::model::{Convention, Model};
-pub use crate::sample::SampleArgs;
+pub use crate::sample::{SampleArgs, draw as sample};
 
 /// The name of the data in messages.
 const DATA: &str = "X";
@@ -149,32 +148,6 @@ pub fn compare(
     compare::report(args, &Methods::default(), raster, cancel)
 }
 
-/// Runs `mpf evaluate`. Returns the page and the numbers in JSON.
-///
-/// # Errors
-/// Those of the command.
-pub fn evaluate(
-    args: &EvaluateArgs,
-    model: &Model,
-    raster: &Raster,
-    truth: Option<&Model>,
-    cancel: &Cancel,
-) -> Result<(String, String), Failure> {
-    evaluate::report(args, model, raster, truth, cancel)
-}
-
-/// Runs `mpf sample`. Returns the draws and what there is to warn of.
-///
-/// # Errors
-/// Those of the command.
-pub fn sample(
-    args: &SampleArgs,
-    model: &Model,
-    cancel: &Cancel,
-) -> Result<(States, Vec<String>), Failure> {
-    sample::draw(args, model, cancel)
-}
-
 /// Returns [`log_scores`] of data under a model, with hidden units or without.
 ///
 /// # Errors
@@ -195,30 +168,6 @@ pub fn score(
         None => log_scores(&model.couplings, &raster.states, seed, cancel)?,
         Some(machine) => machine.log_scores(&raster.states, seed, cancel)?,
     })
-}
-
-/// Runs `mpf dca`.
-///
-/// # Errors
-/// Those of the command.
-pub fn dca(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
-    dca::contacts(args, cancel)
-}
-
-/// Fits rows of states as `mpf dca` fits an alignment; `shape` is the number of sites and of states.
-/// Without weights, relatives share theirs.
-///
-/// # Errors
-/// Those of the command, and codes that are no states.
-pub fn fit_potts(
-    args: &DcaArgs,
-    codes: &[u8],
-    shape: (usize, usize),
-    weights: Option<&[f64]>,
-    cancel: &Cancel,
-    show: impl Fn(PottsProgress) + Sync,
-) -> Result<PottsFit, Failure> {
-    dca::fit_codes(args, codes, shape, weights, cancel, show)
 }
 
 /// Refuses `what` if it needs more bytes than the machine has left.

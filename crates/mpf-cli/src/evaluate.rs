@@ -14,11 +14,11 @@ use crate::output::{self, ForceArg};
 use clap::Args;
 use evaluation::{Evaluation, ExactScores, Source};
 use mpf_baselines::{GoodnessOfFit, Moments, block_length};
-use mpf_core::{Cancel, Checkpoint, OneProcess};
+use mpf_core::Cancel;
 use mpf_ising::{Exact, States};
 use mpf_report::{files, progress, text};
+use mpf_samplers::ChainOptions;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// The most units for which the model's moments are summed over all states.
@@ -128,7 +128,10 @@ fn evaluate(
 
 /// Returns the page and the numbers, in JSON, of a model and data that are in memory. The files of
 /// `args` are only names.
-pub(crate) fn report(
+///
+/// # Errors
+/// Those of the command.
+pub fn report(
     args: &EvaluateArgs,
     model: &Model,
     raster: &Raster,
@@ -223,22 +226,20 @@ fn compare(
         return Ok((goodness, Source::Enumeration(scores)));
     }
     let n_draws = args.draws.unwrap_or_else(|| n.max(20_000));
-    let drawn = draw::draw(
-        Target::of(model, machine.as_ref()),
-        &DrawOptions {
-            sampler: args.sampler,
+    let options = DrawOptions {
+        sampler: args.sampler,
+        chains: ChainOptions {
             n_draws,
-            chains: CHAINS,
-            burn_in: 1000,
+            n_chains: CHAINS,
             thinning: 4,
             seed: args.seed,
-            starts: Some(states),
-            checkpoint: Checkpoint::default(),
-            ranks: Arc::new(OneProcess),
-            console: Console::silent(),
+            cancel: cancel.clone(),
+            ..Default::default()
         },
-        cancel,
-    )?;
+        starts: Some(states),
+        console: Console::silent(),
+    };
+    let drawn = draw::draw(Target::of(model, machine.as_ref()), &options)?;
     console.stage("draws from the model", start.elapsed());
     let start = Instant::now();
     let waiting = progress::spinner("moments of the model");
@@ -254,11 +255,9 @@ fn compare(
 }
 
 fn summary(evaluation: &Evaluation) -> String {
-    let rows = evaluation.rows();
-    let mut table = text::markdown_table(&Evaluation::COLUMNS, &rows);
+    let mut table = evaluation.table().markdown();
     if let Some(exact) = &evaluation.exact {
-        let header = ["over all states, exactly", "bits per sample"];
-        table += &format!("\n{}", text::markdown_table(&header, &exact.rows()));
+        table += &format!("\n{}", exact.table().markdown());
     }
     if let Some(error) = evaluation.mean_square_error_of_couplings {
         table += &format!(

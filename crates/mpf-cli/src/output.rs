@@ -31,6 +31,13 @@ pub enum Kind {
     Checkpoint,
 }
 
+impl Kind {
+    /// Returns the file of this kind at `path`.
+    pub fn at(self, path: &Path) -> Output<'_> {
+        Output { path, kind: self }
+    }
+}
+
 /// A file that a command writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
@@ -42,11 +49,7 @@ pub struct Output<'a> {
 
 /// Returns the reports that a command writes.
 pub fn reports(paths: &[PathBuf]) -> Vec<Output<'_>> {
-    let report = |path| Output {
-        path,
-        kind: Kind::Report,
-    };
-    paths.iter().map(|path| report(path.as_path())).collect()
+    paths.iter().map(|path| Kind::Report.at(path)).collect()
 }
 
 /// Checks all files of a command before any of them is read: outputs must be writable, be neither an

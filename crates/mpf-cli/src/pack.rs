@@ -4,7 +4,7 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::{Failure, plain};
 use crate::memory::{self, MemoryLimit};
-use crate::output::{self, ForceArg, Kind, Output};
+use crate::output::{self, ForceArg, Kind};
 use crate::packed::{Footer, PackedWriter};
 use crate::packer::Coding;
 use clap::Args;
@@ -65,11 +65,7 @@ pub fn run(args: &PackArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
         .chain(&args.more)
         .map(PathBuf::as_path)
         .collect();
-    let output = Output {
-        path: &args.output,
-        kind: Kind::Raster,
-    };
-    output::check(&inputs, &[output], args.force)?;
+    output::check(&inputs, &[Kind::Raster.at(&args.output)], args.force)?;
     let mut done = None;
     let mut place = (0, 0);
     let outcome = files::write_with(&args.output, |file| -> Result<(), Ended> {

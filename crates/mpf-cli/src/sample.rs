@@ -6,18 +6,18 @@ use crate::draw::{self, DrawOptions, Drawn, SamplerName, Target};
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_of;
 use crate::model::Model;
-use crate::output::{self, ForceArg, Kind, Output};
+use crate::output::{self, ForceArg, Kind};
 use crate::packer::Coding;
 use crate::ranks::{self, Job};
 use crate::raster_file;
 use clap::Args;
-use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, Settings};
+use mpf_core::{Cancel, Settings};
 use mpf_ising::States;
 use mpf_report::text::digits;
+use mpf_samplers::ChainOptions;
 use mpf_samplers::diagnostics::Summary;
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Options of `mpf sample`.
 #[derive(Args, Clone, Debug)]
@@ -69,24 +69,32 @@ impl SampleArgs {
         Ok(())
     }
 
-    fn options(
-        &self,
-        checkpoint: &Checkpoint,
-        ranks: Arc<dyn Ranks>,
-        console: Console,
-    ) -> DrawOptions<'static> {
-        DrawOptions {
-            sampler: self.sampler,
+    fn chains(&self, cancel: &Cancel) -> ChainOptions {
+        ChainOptions {
             n_draws: self.n,
-            chains: self.chains,
+            n_chains: self.chains,
             burn_in: self.burn_in,
             thinning: self.thin,
             seed: self.seed,
-            starts: None,
-            checkpoint: checkpoint.entry("chains"),
-            ranks,
-            console,
+            cancel: cancel.clone(),
+            ..Default::default()
         }
+    }
+
+    fn draw(
+        &self,
+        model: &Model,
+        chains: ChainOptions,
+        console: Console,
+    ) -> Result<Drawn, Failure> {
+        let machine = model.machine()?;
+        let options = DrawOptions {
+            sampler: self.sampler,
+            chains,
+            starts: None,
+            console,
+        };
+        draw::draw(Target::of(model, machine.as_ref()), &options)
     }
 
     /// Lists what the draws depend on.
@@ -120,13 +128,18 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     }
     let (model, settings) = opened?;
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    let outcome = make(args, &model, &job, &checkpoint, console, cancel).and_then(|drawn| {
-        // Every rank has all draws, and one of them writes.
-        match job.ranks.rank() {
-            0 => write(args, console, &model, &drawn),
-            _ => Ok(0),
-        }
-    });
+    let chains = ChainOptions {
+        checkpoint: checkpoint.entry("chains"),
+        ranks: job.ranks.clone(),
+        ..args.chains(cancel)
+    };
+    // Every rank has all draws, and one of them speaks and writes.
+    let outcome = match job.ranks.rank() {
+        0 => args
+            .draw(&model, chains, console)
+            .and_then(|drawn| write(args, console, &model, &drawn)),
+        _ => args.draw(&model, chains, Console::silent()).map(|_| 0),
+    };
     let outcome = args.checkpoint.end(&checkpoint, console, outcome);
     job.end(outcome)
 }
@@ -134,10 +147,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
 /// Checks the arguments; returns the model and everything that the draws depend on.
 fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
     raster_file::check_name(&args.output)?;
-    let mut outputs = vec![Output {
-        path: &args.output,
-        kind: Kind::Raster,
-    }];
+    let mut outputs = vec![Kind::Raster.at(&args.output)];
     outputs.extend(args.checkpoint.output());
     output::check(&[&args.model], &outputs, args.force)?;
     args.check()?;
@@ -150,37 +160,17 @@ fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
     Ok((model, settings))
 }
 
-fn make(
-    args: &SampleArgs,
-    model: &Model,
-    job: &Job,
-    checkpoint: &Checkpoint,
-    console: Console,
-    cancel: &Cancel,
-) -> Result<Drawn, Failure> {
-    let machine = model.machine()?;
-    let target = Target::of(model, machine.as_ref());
-    // Rank 0 says it for all.
-    let console = match job.ranks.rank() {
-        0 => console,
-        _ => Console::silent(),
-    };
-    let options = args.options(checkpoint, job.ranks.clone(), console);
-    draw::draw(target, &options, cancel)
-}
-
 /// Draws from a model in memory; also returns what there is to warn of.
-pub(crate) fn draw(
+///
+/// # Errors
+/// Those of the command.
+pub fn draw(
     args: &SampleArgs,
     model: &Model,
     cancel: &Cancel,
 ) -> Result<(States, Vec<String>), Failure> {
     args.check()?;
-    let one = Arc::new(OneProcess);
-    let options = args.options(&Checkpoint::default(), one, Console::silent());
-    let machine = model.machine()?;
-    let target = Target::of(model, machine.as_ref());
-    let Drawn { states, how } = draw::draw(target, &options, cancel)?;
+    let Drawn { states, how } = args.draw(model, args.chains(cancel), Console::silent())?;
     let found = how.diagnostics.map_or_else(Vec::new, |d| d.warnings);
     Ok((states, how.remark.into_iter().chain(found).collect()))
 }

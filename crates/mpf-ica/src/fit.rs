@@ -20,7 +20,7 @@ mod run;
 mod stochastic;
 
 pub use alternating::{Alternating, NeighbourRule};
-pub use outcome::{Fit, FitProgress, LastPhase, Rescue, TracePoint};
+pub use outcome::{Fit, LastPhase, Rescue, TracePoint};
 pub use stochastic::{Metropolis, Stochastic};
 
 use crate::model::Filters;
@@ -173,7 +173,7 @@ impl Fitter {
     pub fn fit_observed(
         &self,
         data: ArrayView2<'_, f64>,
-        mut observer: impl FnMut(&FitProgress<'_>),
+        mut observer: impl FnMut(&TracePoint),
     ) -> Result<Fit> {
         let (n_samples, n_dims) = data.dim();
         if n_samples <= n_dims || n_dims == 0 {

@@ -67,8 +67,8 @@ pub use model::{Filters, LaplaceIca};
 
 // Fits.
 pub use fit::{
-    Alternating, Fit, FitOptions, FitProgress, Fitter, LastPhase, Metropolis, NeighbourRule,
-    Rescue, Stochastic, TracePoint, Trainer,
+    Alternating, Fit, FitOptions, Fitter, LastPhase, Metropolis, NeighbourRule, Rescue, Stochastic,
+    TracePoint, Trainer,
 };
 
 // The flow to fixed neighbours.

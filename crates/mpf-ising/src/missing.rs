@@ -170,11 +170,6 @@ impl Incomplete {
         })
     }
 
-    /// Returns the observed values, 0 where unknown.
-    pub fn values(&self) -> &States {
-        &self.values
-    }
-
     /// Returns the share of unknown entries, not weighted.
     pub fn unknown_fraction(&self) -> f64 {
         let set: usize = self.unknown.rows().map(n_active).sum();

@@ -62,17 +62,21 @@ pub struct Site {
 
 /// Aligned sequences as codes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Alignment {
-    alphabet: Alphabet,
-    names: Vec<String>,
-    /// The place of every sequence in the file, from 0.
-    places: Vec<usize>,
-    codes: Vec<u8>,
-    sites: Vec<Site>,
+    /// The letters.
+    pub alphabet: Alphabet,
+    /// The names of the sequences that are kept.
+    pub names: Vec<String>,
+    /// The place of every kept sequence in the file, from 0.
+    pub places: Vec<usize>,
+    /// The codes in the alphabet, sequence by sequence.
+    pub codes: Vec<u8>,
+    /// The sites of the model.
+    pub sites: Vec<Site>,
     focus: Option<usize>,
-    n_read: usize,
-    n_columns: usize,
-    n_ambiguous: usize,
+    /// The number of sequences in the file.
+    pub n_read: usize,
 }
 
 /// Letters of one sequence, a column each.
@@ -140,7 +144,6 @@ impl Alignment {
                 });
             }
         }
-        let n_ambiguous = is_ambiguous.iter().filter(|a| **a).count();
         let drop = options.ambiguous == Ambiguous::Drop;
         let mut rows: Vec<usize> = (0..n_read)
             .filter(|m| !(drop && is_ambiguous[*m]))
@@ -197,54 +200,12 @@ impl Alignment {
             focus: focus.and_then(|k| rows.iter().position(|m| *m == k)),
             places: rows,
             n_read,
-            n_columns,
-            n_ambiguous,
         })
-    }
-
-    /// Returns the letters.
-    pub fn alphabet(&self) -> &Alphabet {
-        &self.alphabet
-    }
-
-    /// Returns the names of the sequences that are kept.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Returns the place of every kept sequence in the file, from 0.
-    pub fn places(&self) -> &[usize] {
-        &self.places
     }
 
     /// Returns the number of sequences that are kept.
     pub fn n_sequences(&self) -> usize {
         self.names.len()
-    }
-
-    /// Returns the number of sequences in the file.
-    pub fn n_read(&self) -> usize {
-        self.n_read
-    }
-
-    /// Returns the number of aligned columns in the file.
-    pub fn n_columns(&self) -> usize {
-        self.n_columns
-    }
-
-    /// Returns the number of sequences in the file with ambiguous letters.
-    pub fn n_ambiguous(&self) -> usize {
-        self.n_ambiguous
-    }
-
-    /// Returns the sites of the model.
-    pub fn sites(&self) -> &[Site] {
-        &self.sites
-    }
-
-    /// Returns the codes in the alphabet, sequence by sequence.
-    pub fn codes(&self) -> &[u8] {
-        &self.codes
     }
 
     /// Returns the codes of the focus sequence, if there is one and it is kept.

@@ -42,16 +42,6 @@ impl Distances {
         self.pairs.get(&(i.min(j), i.max(j))).copied()
     }
 
-    /// Returns the number of pairs whose distance is known.
-    pub fn len(&self) -> usize {
-        self.pairs.len()
-    }
-
-    /// Returns whether no distance is known.
-    pub fn is_empty(&self) -> bool {
-        self.pairs.is_empty()
-    }
-
     /// Returns how many of the `sites` are residues of the structure, and how many of those have its
     /// letter. Few of them agree if the numbers of one are shifted. A list of distances has no
     /// letters.
@@ -215,7 +205,7 @@ ENDMDL
 ATOM      8  CB  TRP A   9       1.000   0.000   0.000  1.00  0.00           C
 ";
         let distances = Distances::from_pdb(text, None).unwrap();
-        assert_eq!((distances.get(7, 5), distances.len()), (Some(5.0), 3));
+        assert_eq!((distances.get(7, 5), distances.pairs.len()), (Some(5.0), 3));
         assert_eq!(
             (distances.get(5, 8), distances.get(7, 8)),
             (Some(12.0), Some(13.0))
@@ -228,7 +218,12 @@ ATOM      8  CB  TRP A   9       1.000   0.000   0.000  1.00  0.00           C
         let sites = [site(5, 'A'), site(7, 'A'), site(8, 'M'), site(9, 'W')];
         assert_eq!(distances.agreement(&sites), (3, 2));
         assert_eq!(distances, Distances::from_pdb(text, Some('A')).unwrap());
-        assert!(Distances::from_pdb(text, Some('B')).unwrap().is_empty());
+        assert!(
+            Distances::from_pdb(text, Some('B'))
+                .unwrap()
+                .pairs
+                .is_empty()
+        );
         assert!(matches!(
             Distances::from_pdb(text, Some('C')),
             Err(Error::Structure { .. })

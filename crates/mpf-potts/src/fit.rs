@@ -99,8 +99,6 @@ pub struct Fit {
     pub iterations: usize,
     /// Evaluations; for a node-wise fit the mean of all sites, rounded.
     pub evaluations: usize,
-    /// Those of them in single precision.
-    pub rough_evaluations: usize,
     /// The largest entry of the gradient, in coordinates in which the curvature is about one.
     pub gradient: f64,
     /// Seconds.
@@ -238,7 +236,6 @@ fn fit_jointly(
         stop: minimum.stop,
         iterations: minimum.iterations,
         evaluations: minimum.evaluations,
-        rough_evaluations: minimum.rough_evaluations,
         gradient: minimum.kkt_residual,
         seconds: minimum.seconds,
     })
@@ -301,16 +298,13 @@ fn fit_nodes(
         }
     }
     let unfinished = nodes.iter().find(|node| !node.stop.is_converged());
-    let mean = |count: fn(&mpf_core::Minimum) -> usize| {
-        (nodes.iter().map(count).sum::<usize>() + n / 2) / n
-    };
+    let evaluations: usize = nodes.iter().map(|node| node.evaluations).sum();
     Ok(Fit {
         model: Potts::new(n, q, theta),
         value: nodes.iter().map(|node| node.value).sum(),
         stop: unfinished.unwrap_or(&nodes[0]).stop,
         iterations: nodes.iter().map(|node| node.iterations).max().unwrap_or(0),
-        evaluations: mean(|node| node.evaluations),
-        rough_evaluations: mean(|node| node.rough_evaluations),
+        evaluations: (evaluations + n / 2) / n,
         gradient: nodes
             .iter()
             .fold(0.0, |most, node| most.max(node.kkt_residual)),

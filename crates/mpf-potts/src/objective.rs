@@ -139,12 +139,6 @@ impl JointObjective {
             n_params: n_params(n, q),
         }
     }
-
-    /// Returns how many additions of rows a site takes, and how many it would take sequence by
-    /// sequence.
-    pub fn n_additions(&self) -> (usize, usize) {
-        self.engines.trees.n_additions()
-    }
 }
 
 /// Returns the number of fields and couplings.

@@ -7,6 +7,7 @@
 
 use crate::Potts;
 use crate::kernel::pair_index;
+use mpf_ising::internal::pairs;
 
 /// The scores of all pairs of sites.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,20 +44,16 @@ impl Scores {
             })
             .collect();
         let mut means = vec![0.0; n];
-        for i in 0..n {
-            for j in i + 1..n {
-                let norm = norms[pair_index(n, i, j)] / (n - 1) as f64;
-                means[i] += norm;
-                means[j] += norm;
-            }
+        for ((i, j), norm) in pairs(n).zip(&norms) {
+            let norm = norm / (n - 1) as f64;
+            means[i] += norm;
+            means[j] += norm;
         }
         let mean = means.iter().sum::<f64>() / n as f64;
         let mut corrected = norms.clone();
         if mean > 0.0 {
-            for i in 0..n {
-                for j in i + 1..n {
-                    corrected[pair_index(n, i, j)] -= means[i] * means[j] / mean;
-                }
+            for ((i, j), score) in pairs(n).zip(&mut corrected) {
+                *score -= means[i] * means[j] / mean;
             }
         }
         Self {
@@ -78,14 +75,10 @@ impl Scores {
 
     /// Returns all pairs, the highest score first; equal scores by site.
     pub fn ranked(&self) -> Vec<Pair> {
-        let n = self.n_sites;
-        let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
-        let mut ranked: Vec<Pair> = pairs
-            .map(|(i, j)| {
-                let k = pair_index(n, i, j);
-                let (norm, score) = (self.norms[k], self.corrected[k]);
-                Pair { i, j, norm, score }
-            })
+        let scores = self.norms.iter().zip(&self.corrected);
+        let mut ranked: Vec<Pair> = pairs(self.n_sites)
+            .zip(scores)
+            .map(|((i, j), (&norm, &score))| Pair { i, j, norm, score })
             .collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
         ranked

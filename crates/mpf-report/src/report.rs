@@ -3,7 +3,7 @@
 //! A page is one file without scripts and loads nothing from the network. It follows the reader's
 //! light or dark setting and fits a narrow screen.
 
-use crate::text::{csv, visible};
+use crate::text::{Table, visible};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -57,14 +57,14 @@ impl Page {
 
     /// Adds a table, and a link that holds it as CSV. The first column holds names, the others
     /// numbers or words.
-    pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
+    pub fn table(&mut self, table: &Table) {
         self.body
             .push_str("<div class=\"table\"><table>\n<thead><tr>");
-        for cell in header {
+        for cell in &table.header {
             let _ = write!(self.body, "<th>{}</th>", escape(cell));
         }
         self.body.push_str("</tr></thead>\n<tbody>\n");
-        for row in rows {
+        for row in &table.rows {
             self.body.push_str("<tr>");
             for cell in row {
                 let long = if cell.chars().count() > LONG_CELL {
@@ -89,15 +89,15 @@ impl Page {
              href=\"data:text/csv;charset=utf-8,{}\">this table as CSV</a></p>",
             words.join("-"),
             self.n_tables,
-            percent_encoded(&csv(header, rows)),
+            percent_encoded(&table.csv()),
         );
     }
 
     /// Adds a table that the reader unfolds.
-    pub fn folded_table(&mut self, summary: &str, header: &[&str], rows: &[Vec<String>]) {
+    pub fn folded_table(&mut self, summary: &str, table: &Table) {
         self.body.push_str("<details>");
         self.add("summary", summary);
-        self.table(header, rows);
+        self.table(table);
         self.body.push_str("</details>\n");
     }
 
@@ -126,7 +126,7 @@ impl Page {
         if let Ok(value) = serde_json::to_value(settings) {
             flatten(&value, "", &mut rows);
         }
-        self.table(&["setting", "value"], &rows);
+        self.table(&Table::new(["setting", "value"], rows));
     }
 
     /// Adds a link to another page.
@@ -206,7 +206,7 @@ mod tests {
     fn text_is_escaped_and_drawings_are_not() {
         let mut page = Page::new("a < b & \"c\"", "lead");
         page.heading("table");
-        page.table(&["x", "<y>"], &[vec!["1".into(), "<2>".into()]]);
+        page.table(&Table::new(["x", "<y>"], [["1".into(), "<2>".into()]]));
         page.list(&["one".into()]);
         page.figure("<svg></svg>", "what \"it\" shows");
         page.figures(&[("<svg/>".into(), "small".into())]);
@@ -229,8 +229,11 @@ mod tests {
     fn every_table_can_be_saved() {
         let mut page = Page::new("title", "lead");
         page.heading("Does it agree?");
-        page.table(&["unit", "K"], &[vec!["a, \"b\"".into(), "-0.5".into()]]);
-        page.folded_table("all", &["unit"], &[vec!["é".into()]]);
+        page.table(&Table::new(
+            ["unit", "K"],
+            [["a, \"b\"".into(), "-0.5".into()]],
+        ));
+        page.folded_table("all", &Table::new(["unit"], [["é".into()]]));
         let html = page.finish();
         assert!(html.contains(
             "<a download=\"does-it-agree-1.csv\" \
@@ -246,7 +249,7 @@ mod tests {
     fn control_characters_are_shown_and_long_cells_wrap() {
         let mut page = Page::new("a\u{1b}[31m\u{0}", "b\nc\u{202e}d");
         let long = "5-fold cross-validation, rule best";
-        page.table(&["x\ty"], &[vec![long.into()], vec!["1.2e-5".into()]]);
+        page.table(&Table::new(["x\ty"], [[long.into()], ["1.2e-5".into()]]));
         let html = page.finish();
         assert!(html.contains("<h1>a\\u{1b}[31m\\u{0}</h1>"), "{html}");
         assert!(html.contains("<p>b\\nc\\u{202e}d</p>"));

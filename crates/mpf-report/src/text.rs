@@ -3,58 +3,96 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The headings and the rows of a table.
-pub type Table = (Vec<&'static str>, Vec<Vec<String>>);
+/// A table of texts.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The headings of the columns.
+    pub header: Vec<String>,
+    /// A cell for every column.
+    pub rows: Vec<Vec<String>>,
+}
 
 /// The heading of a column, and the cell of an item in it.
 pub type Column<'a, T> = (&'static str, &'a dyn Fn(&T) -> String);
 
-/// Returns a table with a row for every item.
-pub fn tabulate<'a, T: 'a>(
-    items: impl IntoIterator<Item = &'a T>,
-    columns: &[Column<'_, T>],
-) -> Table {
-    let row = |item: &T| columns.iter().map(|(_, cell)| cell(item)).collect();
-    let header = columns.iter().map(|(heading, _)| *heading).collect();
-    (header, items.into_iter().map(row).collect())
-}
-
-/// Returns a Markdown table with right-aligned numbers.
-pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|r| r[column].chars().count());
-        cells
-            .chain([header[column].chars().count(), 3])
-            .max()
-            .unwrap_or(3)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let mut text = String::new();
-    let mut line = |cells: &[String]| {
-        for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
-            let _ = if column == 0 {
-                write!(text, "| {cell:<width$} ")
-            } else {
-                write!(text, "| {cell:>width$} ")
-            };
+impl Table {
+    /// Makes a table of its parts.
+    pub fn new<H: ToString, R: Into<Vec<String>>>(
+        header: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        Self {
+            header: header
+                .into_iter()
+                .map(|heading| heading.to_string())
+                .collect(),
+            rows: rows.into_iter().map(Into::into).collect(),
         }
-        text.push_str("|\n");
-    };
-    line(&header.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>());
-    let rule: Vec<String> = widths
-        .iter()
-        .enumerate()
-        .map(|(column, &w)| {
-            if column == 0 {
-                "-".repeat(w)
-            } else {
-                "-".repeat(w - 1) + ":"
+    }
+
+    /// Makes a table with a row for every item.
+    pub fn of<'a, T: 'a>(
+        items: impl IntoIterator<Item = &'a T>,
+        columns: &[Column<'_, T>],
+    ) -> Self {
+        let row = |item| {
+            columns
+                .iter()
+                .map(|(_, cell)| cell(item))
+                .collect::<Vec<_>>()
+        };
+        Self::new(
+            columns.iter().map(|(heading, _)| heading),
+            items.into_iter().map(row),
+        )
+    }
+
+    /// Returns it in Markdown, with numbers to the right.
+    pub fn markdown(&self) -> String {
+        let rows = || [&self.header].into_iter().chain(&self.rows);
+        let width = |column: usize| {
+            rows()
+                .map(|row| row[column].chars().count())
+                .fold(3, usize::max)
+        };
+        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        let mut text = String::new();
+        for (at, row) in rows().enumerate() {
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                let _ = match column {
+                    0 => write!(text, "| {cell:<width$} "),
+                    _ => write!(text, "| {cell:>width$} "),
+                };
             }
-        })
-        .collect();
-    line(&rule);
-    rows.iter().for_each(|row| line(row));
-    text
+            text.push_str("|\n");
+            if at == 0 {
+                for (column, width) in widths.iter().enumerate() {
+                    let _ = match column {
+                        0 => write!(text, "| {} ", "-".repeat(*width)),
+                        _ => write!(text, "| {}: ", "-".repeat(width - 1)),
+                    };
+                }
+                text.push_str("|\n");
+            }
+        }
+        text
+    }
+
+    /// Returns it as CSV (RFC 4180), with every cell [`guarded`].
+    pub fn csv(&self) -> String {
+        let quoted = |cell: &String| {
+            let cell = guarded(cell);
+            let is_text = matches!(cell, Cow::Owned(_));
+            if is_text || cell.contains([',', '"', '\r', '\n']) {
+                format!("\"{}\"", cell.replace('"', "\"\""))
+            } else {
+                cell.into_owned()
+            }
+        };
+        let lines = [&self.header].into_iter().chain(&self.rows);
+        let lines = lines.map(|row| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n");
+        lines.collect()
+    }
 }
 
 /// Formats a number with four significant digits.
@@ -89,26 +127,6 @@ pub fn unguarded(cell: &str) -> &str {
         Some(rest) if is_run(rest.trim_start_matches('\'')) => rest,
         _ => cell,
     }
-}
-
-/// Returns a table as CSV (RFC 4180), with every cell [`guarded`].
-pub fn csv(header: &[&str], rows: &[Vec<String>]) -> String {
-    let quoted = |cell: &str| {
-        let cell = guarded(cell);
-        let is_text = matches!(cell, Cow::Owned(_));
-        if is_text || cell.contains([',', '"', '\r', '\n']) {
-            format!("\"{}\"", cell.replace('"', "\"\""))
-        } else {
-            cell.into_owned()
-        }
-    };
-    let mut text = String::new();
-    let mut line = |cells: Vec<String>| text += &(cells.join(",") + "\r\n");
-    line(header.iter().map(|cell| quoted(cell)).collect());
-    for row in rows {
-        line(row.iter().map(|cell| quoted(cell)).collect());
-    }
-    text
 }
 
 /// Writes control characters, and those that turn the direction of text, as `\n` or `\u{1b}`.
@@ -178,14 +196,14 @@ mod tests {
             vec!["MFT+TAP".into(), "12".into()],
         ];
         assert_eq!(
-            markdown_table(&["method", "ε_J"], &rows),
+            Table::new(["method", "ε_J"], rows).markdown(),
             "| method  | ε_J |\n| ------- | --: |\n| MPF     | 0.5 |\n| MFT+TAP |  12 |\n"
         );
     }
 
     #[test]
     fn columns_make_a_table() {
-        let (header, rows) = tabulate(
+        let Table { header, rows } = Table::of(
             &[2.0, 3.0],
             &[
                 ("x", &|x: &f64| x.to_string()),
@@ -217,7 +235,7 @@ mod tests {
         }
         let rows: Vec<Vec<String>> = cells.iter().map(|c| vec![(*c).to_owned()]).collect();
         assert_eq!(
-            csv(&["-name", "a,b"], &rows),
+            Table::new(["-name", "a,b"], rows).csv(),
             "\"'-name\",\"a,b\"\r\n\"'=1+1\"\r\n\"'+cmd\"\r\n\"'-a\"\r\n\"'@x\"\r\n\"'\t=1\"\r\n\
              -0.43\r\n+1e-5\r\na=b\r\n\"say \"\"a\"\"\"\r\n"
         );

@@ -56,11 +56,6 @@ impl ExactEnumeration {
         &self.exact
     }
 
-    /// Returns the number of units.
-    pub fn n_units(&self) -> usize {
-        self.exact.couplings().n_units()
-    }
-
     /// Draws `n` independent states. Equal for any number of threads. O(d) each.
     pub fn draw(&self, n: usize, seed: u64) -> States {
         draw_in_chunks(n, CHUNK, seed, &self.no_draws(), |n, rng| {

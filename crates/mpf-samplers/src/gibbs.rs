@@ -175,11 +175,6 @@ impl Gibbs {
         }
     }
 
-    /// Returns β.
-    pub fn inverse_temperature(&self) -> f64 {
-        self.inverse_temperature
-    }
-
     /// Makes a chain's state from a packed row.
     ///
     /// # Errors

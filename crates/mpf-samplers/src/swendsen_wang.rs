@@ -156,11 +156,6 @@ impl SwendsenWang {
         Ok(Self { n_units: d, bonds })
     }
 
-    /// Returns the number of units.
-    pub fn n_units(&self) -> usize {
-        self.n_units
-    }
-
     /// Makes a chain's state from a packed row.
     ///
     /// # Errors

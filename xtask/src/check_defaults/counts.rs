@@ -7,7 +7,7 @@
 
 use super::{Args, annealed, log_z, recipe};
 use crate::Result;
-use crate::output::markdown_table;
+use crate::output::Table;
 use mpf_baselines::{Recipe, block_length};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{CountPotential, States, block_mean, n_active};
@@ -107,7 +107,7 @@ pub(super) fn table(
         "P(n not seen)",
         "R-hat",
     ];
-    Ok(markdown_table(&header, &rows))
+    Ok(Table::new(header, rows).markdown())
 }
 
 fn find(

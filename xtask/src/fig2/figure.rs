@@ -4,7 +4,6 @@ use super::Free;
 use super::results::{Method, OfSupport, Point, Results};
 use crate::Result;
 use crate::plot::{self, Axes, Marks, STYLES, Series, Style};
-use plotters::prelude::*;
 
 /// The most points of a line, to keep the file small.
 const MOST_POINTS: usize = 250;
@@ -100,10 +99,7 @@ fn logarithmic(part: &OfSupport, title: &'static str, x: Axis) -> Column {
 
 /// Draws two rows of panels and the legend.
 fn grid(part: &OfSupport, columns: &[Column], height: u32) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (1180, height + 44)).into_drawing_area();
-        root.fill(&WHITE)?;
+    plot::svg((1180, height + 44), |root| {
         let (charts, bottom) = root.split_vertically(height);
         for (at, area) in charts.split_evenly((2, columns.len())).iter().enumerate() {
             let y = [COUPLINGS, CORRELATIONS][at / columns.len()];
@@ -126,10 +122,8 @@ fn grid(part: &OfSupport, columns: &[Column], height: u32) -> Result<String> {
         let entries: Vec<_> = methods
             .map(|(at, m)| (m.name.as_str(), style(at)))
             .collect();
-        plot::legend(&bottom, &entries)?;
-        root.present()?;
-    }
-    Ok(svg)
+        plot::legend(&bottom, &entries)
+    })
 }
 
 fn style(at: usize) -> Style {

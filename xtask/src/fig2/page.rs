@@ -2,24 +2,22 @@
 
 use super::figure::Figures;
 use super::path::{Path, TOLERANCES};
-use super::results::{OfSupport, Paper, Results};
+use super::results::{Method, OfSupport, Paper, Results};
 use super::watch::kebab;
-use super::{Free, Source, Start};
+use super::{Free, Source};
 use crate::correlations::Estimate;
-use crate::output::{Spread, digits, markdown_table};
+use crate::output::{Table, digits};
 use crate::report::Page;
 
 pub(super) const TITLE: &str = "Figure 2 and Table E-1: recovering a spin glass";
-
-type Table = (Vec<String>, Vec<Vec<String>>);
 
 /// Writes all tables, with those of several models if there are any.
 pub(super) fn tables(results: &Results) -> String {
     let mut tables = Vec::new();
     for part in &results.supports {
-        for (caption, (header, rows)) in tables_of(results, part) {
-            let table = markdown_table(&words(&header), &rows);
-            tables.push(format!("{}: {caption}\n\n{table}", part.support.title()));
+        let title = part.support.title();
+        for (caption, table) in tables_of(results, part) {
+            tables.push(format!("{title}: {caption}\n\n{}", table.markdown()));
         }
     }
     tables.join("\n")
@@ -32,10 +30,6 @@ impl Free {
             Self::Full => "All couplings free",
         }
     }
-}
-
-fn words(header: &[String]) -> Vec<&str> {
-    header.iter().map(String::as_str).collect()
 }
 
 fn tables_of(results: &Results, part: &OfSupport) -> Vec<(String, Table)> {
@@ -58,36 +52,26 @@ fn tables_of(results: &Results, part: &OfSupport) -> Vec<(String, Table)> {
 }
 
 fn end_table(part: &OfSupport) -> Table {
-    let header = [
-        "method",
-        "ε_J",
-        "couplings",
-        "biases",
-        "ε_corr",
-        "seconds",
-        "evaluations",
-        "stopped",
-        "paper ε_J",
-        "paper ε_corr",
-        "paper s",
-    ];
-    let rows = part.methods.iter().map(|m| {
-        let paper = |f: fn(Paper) -> f64| m.paper.map_or(NONE.to_owned(), |p| f(p).to_string());
-        vec![
-            m.name.clone(),
-            digits(m.eps_j),
-            digits(m.eps_j_off_diagonal),
-            digits(m.eps_j_diagonal),
-            m.eps_corr.map_or(NONE.to_owned(), shown_estimate),
-            shown_seconds(m.seconds),
-            m.evaluations.to_string(),
-            m.stop.clone(),
-            paper(|p| p.eps_j),
-            paper(|p| p.eps_corr),
-            paper(|p| p.seconds),
-        ]
-    });
-    (header.map(str::to_owned).to_vec(), rows.collect())
+    let paper =
+        |m: &Method, f: fn(Paper) -> f64| m.paper.map_or(NONE.to_owned(), |p| f(p).to_string());
+    Table::of(
+        &part.methods,
+        &[
+            ("method", &|m| m.name.clone()),
+            ("ε_J", &|m| digits(m.eps_j)),
+            ("couplings", &|m| digits(m.eps_j_off_diagonal)),
+            ("biases", &|m| digits(m.eps_j_diagonal)),
+            ("ε_corr", &|m| {
+                m.eps_corr.map_or(NONE.to_owned(), shown_estimate)
+            }),
+            ("seconds", &|m| shown_seconds(m.seconds)),
+            ("evaluations", &|m| m.evaluations.to_string()),
+            ("stopped", &|m| m.stop.clone()),
+            ("paper ε_J", &|m| paper(m, |p| p.eps_j)),
+            ("paper ε_corr", &|m| paper(m, |p| p.eps_corr)),
+            ("paper s", &|m| paper(m, |p| p.seconds)),
+        ],
+    )
 }
 
 const NONE: &str = "–";
@@ -148,17 +132,20 @@ fn path_table(results: &Results, part: &OfSupport, over_seeds: bool) -> Table {
             rows.push(row);
         }
     }
-    (header, rows)
+    Table { header, rows }
 }
 
 fn seeds_table(part: &OfSupport) -> Table {
-    let header = ["method", "models", "ε_J", "ε_corr", "seconds"];
-    let rows = part.over_seeds.iter().map(|o| {
-        let spreads = [o.eps_j, o.eps_corr, o.seconds].map(Spread::shown);
-        let start = [o.name.clone(), o.seeds.len().to_string()];
-        start.into_iter().chain(spreads).collect()
-    });
-    (header.map(str::to_owned).to_vec(), rows.collect())
+    Table::of(
+        &part.over_seeds,
+        &[
+            ("method", &|o| o.name.clone()),
+            ("models", &|o| o.seeds.len().to_string()),
+            ("ε_J", &|o| o.eps_j.shown()),
+            ("ε_corr", &|o| o.eps_corr.shown()),
+            ("seconds", &|o| o.seconds.shown()),
+        ],
+    )
 }
 
 /// Lists the choices that the paper's text does not settle.
@@ -188,10 +175,6 @@ fn assumptions(results: &Results) -> Vec<String> {
             part.n_parameters
         ));
     }
-    let start = match s.start {
-        Start::Random => "free parameters drawn from N(0, 0.01)",
-        Start::Zero => "Ĵ = 0",
-    };
     let samplers: Vec<&str> = s.sampler.sources().iter().map(|s| s.name()).collect();
     list.extend([
         format!("Number of samples: M = {}.", s.samples),
@@ -201,7 +184,7 @@ fn assumptions(results: &Results) -> Vec<String> {
             samplers.join(" and, for MPF and PL, a ")
         ),
         format!("Boundary of the lattice: {}.", kebab(&s.boundary)),
-        format!("Start: {start}, the same for all methods."),
+        "Start: free parameters drawn from N(0, 0.01), the same for all methods.".to_owned(),
         format!(
             "Normalisation of ε_J: ‖Ĵ − J‖²_F/d² over all entries, diagonal included; Ĵ = 0 then \
              scores {}.",
@@ -257,9 +240,9 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
              correlations. Left: until MPF ended; middle: until PL ended; right: the whole run, on a \
              logarithmic axis.",
         );
-        for (caption, (header, rows)) in tables_of(results, part) {
+        for (caption, table) in tables_of(results, part) {
             page.heading(&format!("{title}: {caption}"));
-            page.table(&words(&header), &rows);
+            page.table(&table);
         }
         page.heading(&format!("{title}: what holds, what does not"));
         page.list(&part.reading);

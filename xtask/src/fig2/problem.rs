@@ -1,8 +1,8 @@
 //! A spin glass with its samples and true correlations, and a start for all methods.
 
 use super::results::{Data, NoCouplings, Point};
-use super::{Args, Free, Rim, Source, Start};
-use crate::correlations::{Effort, Estimate, PairMeans, mean_square_spin_error};
+use super::{Args, Free, Rim, Source};
+use crate::correlations::{Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
 use mpf_core::{Cancel, rng};
 use mpf_ising::{Boundary, Couplings, Lattice, Samples, States, Support};
@@ -54,12 +54,13 @@ impl<'a> Model<'a> {
             let samples = Samples::new(&states)?;
             drawn.push((states, samples));
         }
-        let measuring = rng::next_seed(sampling);
-        let long = Effort {
-            draws: 10 * args.correlation_draws,
-            ..args.effort_at_the_end()
+        let long = ChainOptions {
+            n_draws: 10 * args.correlation_draws,
+            seed: rng::next_seed(sampling),
+            cancel: cancel.clone(),
+            ..args.chains_at_the_end()
         };
-        let known = PairMeans::of(&truth, &lattice, long, measuring, &cancel)?;
+        let known = PairMeans::of(&truth, &lattice, long)?;
         bar.finish_and_clear();
         let mut drawn = drawn.into_iter();
         let (states, samples) = drawn.next().ok_or("there is no sampler")?;
@@ -77,9 +78,13 @@ impl<'a> Model<'a> {
     }
 
     /// Measures ε_corr.
-    pub(super) fn eps_corr(&self, couplings: &Couplings, effort: Effort) -> Result<Estimate> {
-        let seed = rng::next_seed(rng::next_seed(self.seed));
-        let means = PairMeans::of(couplings, &self.lattice, effort, seed, &self.cancel)?;
+    pub(super) fn eps_corr(&self, couplings: &Couplings, chains: ChainOptions) -> Result<Estimate> {
+        let chains = ChainOptions {
+            seed: rng::next_seed(rng::next_seed(self.seed)),
+            cancel: self.cancel.clone(),
+            ..chains
+        };
+        let means = PairMeans::of(couplings, &self.lattice, chains)?;
         Ok(means.estimate(|found| mean_square_spin_error(found, &self.pair_means)))
     }
 
@@ -134,13 +139,9 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Self> {
         let support = support(&model.lattice, free);
-        let d = model.lattice.n_units();
-        let start = match model.args.start {
-            Start::Random => random_start(d, &support, model.seed)?,
-            Start::Zero => Couplings::zeros(d)?,
-        };
+        let start = random_start(model.lattice.n_units(), &support, model.seed)?;
         Ok(Self {
-            start_eps_corr: model.eps_corr(&start, model.args.effort_on_the_way())?,
+            start_eps_corr: model.eps_corr(&start, model.args.chains_on_the_way())?,
             model,
             free,
             support,

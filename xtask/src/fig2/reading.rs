@@ -488,11 +488,10 @@ fn cut_short(part: &OfSupport) -> Vec<String> {
 mod tests {
     use super::super::methods::Learner;
     use super::super::results::{Data, NoCouplings, Point};
-    use super::super::{Args, Free, Rim, Samplers, Start, Supports};
+    use super::super::{Args, Free, Rim, Samplers, Supports};
     use super::*;
     use crate::correlations::Estimate;
     use crate::output::Settings;
-    use crate::run::RunArgs;
 
     fn learner(name: &str, errors: &[f64], seconds_per_step: f64, eps_corr: f64) -> Method {
         let point = |(k, &eps_j): (usize, &f64)| Point {
@@ -537,7 +536,6 @@ mod tests {
                 boundary: Rim::Open,
                 sampler: Samplers::Exact,
                 support: Supports::Full,
-                start: Start::Random,
                 methods: Vec::new(),
                 seed: 0,
                 seeds: 1,
@@ -552,7 +550,7 @@ mod tests {
                 lambdas: 1,
                 budget: None,
                 correlation_draws: 100,
-                run: RunArgs::default(),
+                run: crate::run::parsed(Vec::new()),
             }),
             data: Data {
                 distinct_samples: 90,

@@ -96,8 +96,8 @@ impl<'a> Watch<'a> {
             && last.eps_corr.is_none()
             && last.iteration >= (before.iteration + 1).next_power_of_two()
         {
-            let effort = self.problem.model.args.effort_on_the_way();
-            last.eps_corr = self.problem.model.eps_corr(latest, effort).ok();
+            let chains = self.problem.model.args.chains_on_the_way();
+            last.eps_corr = self.problem.model.eps_corr(latest, chains).ok();
         }
     }
 
@@ -132,8 +132,8 @@ impl<'a> Watch<'a> {
         warnings.append(&mut self.warnings);
         let eps_j = couplings.mean_square_error(&self.problem.model.truth);
         let diagonal = diagonal_error(&couplings, &self.problem.model.truth);
-        let effort = self.problem.model.args.effort_at_the_end();
-        let eps_corr = self.problem.model.eps_corr(&couplings, effort);
+        let chains = self.problem.model.args.chains_at_the_end();
+        let eps_corr = self.problem.model.eps_corr(&couplings, chains);
         if let Err(error) = &eps_corr
             && !self.problem.model.cancel.is_cancelled()
         {

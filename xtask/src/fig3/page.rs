@@ -2,7 +2,7 @@
 
 use super::mosaic;
 use super::results::{Method, PAPER, Results, Seed};
-use crate::output::{Table, digits, markdown_table, tabulate};
+use crate::output::{Table, digits};
 use crate::report::Page;
 use mpf_ica::LastPhase;
 
@@ -12,9 +12,8 @@ pub(super) const TITLE: &str = "Figure 3: filters of natural-image ICA";
 /// several.
 pub(super) fn tables(results: &Results) -> String {
     let tables = [table(results), phase_table(results), seeds_table(results)];
-    let whole = tables.iter().filter(|(_, rows)| !rows.is_empty());
-    let whole = whole.map(|(header, rows)| markdown_table(header, rows));
-    whole.collect::<Vec<_>>().join("\n")
+    let whole = tables.iter().filter(|table| !table.rows.is_empty());
+    whole.map(Table::markdown).collect::<Vec<_>>().join("\n")
 }
 
 fn nats(value: Option<f64>) -> String {
@@ -37,7 +36,7 @@ fn table(results: &Results) -> Table {
         ),
         ("gap", found.gap, PAPER.gap, None),
     ];
-    tabulate(
+    Table::of(
         &lines,
         &[
             ("", &|l| l.0.to_owned()),
@@ -58,7 +57,7 @@ fn phase_table(results: &Results) -> Table {
     let seeds = results.over_seeds.iter();
     let phases: Vec<_> = seeds.filter_map(|s| Some((s, s.last_phase?))).collect();
     let gap = |s: &Seed, at: f64| nats(s.log_likelihood.ml.map(|ml| ml - at));
-    tabulate(
+    Table::of(
         &phases,
         &[
             ("seed", &|(s, _)| s.seed.to_string()),
@@ -86,7 +85,7 @@ pub(super) fn change(phase: &LastPhase) -> String {
 
 fn seeds_table(results: &Results) -> Table {
     let seeds = results.over_seeds.iter();
-    tabulate(
+    Table::of(
         seeds.filter(|_| results.over_seeds.len() > 1),
         &[
             ("seed", &|s| s.seed.to_string()),
@@ -109,16 +108,15 @@ pub(super) fn of(results: &Results, mosaics: &str, curves: &str) -> String {
     );
     page.heading("What was found");
     page.list(&results.reading);
-    let (header, rows) = table(results);
-    page.table(&header, &rows);
+    page.table(&table(results));
     page.text(
         "Nats are means of ln p(x; J) over the patches; the paper's are of van Hateren's \
          photographs, so that only the gaps compare. ln p = −Σ|J_k x| − d ln 2 + ln|det J|.",
     );
-    let (header, rows) = phase_table(results);
-    if !rows.is_empty() {
+    let phases = phase_table(results);
+    if !phases.rows.is_empty() {
         page.heading("The last phase");
-        page.table(&header, &rows);
+        page.table(&phases);
         page.text(
             "The last phase is kept if it lowers the flow from held-out patches to neighbours that \
              are the same for the filters before and after it: Metropolis transitions under either \
@@ -126,10 +124,10 @@ pub(super) fn of(results: &Results, mosaics: &str, curves: &str) -> String {
              to maximum likelihood show how well that works.",
         );
     }
-    let (header, rows) = seeds_table(results);
-    if !rows.is_empty() {
+    let seeds = seeds_table(results);
+    if !seeds.rows.is_empty() {
         page.heading("Over seeds");
-        page.table(&header, &rows);
+        page.table(&seeds);
     }
     page.heading("Filters");
     page.figure(mosaics, &mosaic::caption(results.settings.size));

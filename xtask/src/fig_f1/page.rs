@@ -3,7 +3,7 @@
 use super::{Curve, Results};
 use crate::Result;
 use crate::correlations::Estimate;
-use crate::output::{Table, digits, tabulate};
+use crate::output::{Table, digits};
 use crate::plot::{self, Axes, Marks, STYLES, Series};
 use crate::report::Page;
 
@@ -72,7 +72,7 @@ pub(super) fn reading(results: &Results) -> Vec<String> {
 
 pub(super) fn table(results: &Results) -> Table {
     let none = || "–".to_owned();
-    let (header, mut rows) = tabulate(
+    let mut table = Table::of(
         &results.curves,
         &[
             ("neighbours", &|c| c.name.clone()),
@@ -91,9 +91,13 @@ pub(super) fn table(results: &Results) -> Table {
         vec![name.to_owned(), error, none(), seconds, none(), none()]
     };
     let (floor, paper) = (results.noise_floor, &results.paper);
-    rows.push(line("the samples themselves", floor, none()));
-    rows.push(line("the paper", paper.error, paper.seconds.to_string()));
-    (header, rows)
+    table
+        .rows
+        .push(line("the samples themselves", floor, none()));
+    table
+        .rows
+        .push(line("the paper", paper.error, paper.seconds.to_string()));
+    table
 }
 
 pub(super) fn draw(results: &Results) -> Result<String> {
@@ -148,8 +152,7 @@ pub(super) fn page(results: &Results, svg: &str) -> String {
         "Mean absolute error of the correlation coefficients against learning time, and the error \
          of the samples' own correlations.",
     );
-    let (header, rows) = table(results);
-    page.table(&header, &rows);
+    page.table(&table(results));
     page.heading("What was run");
     page.text(
         "The paper's couplings are not public. These were drawn with J_ii ~ N(3.2, 0.5²) and \

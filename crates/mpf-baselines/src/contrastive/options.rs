@@ -2,7 +2,7 @@
 
 use crate::Result;
 use mpf_core::{Cancel, Checkpoint, check_not_negative, check_option};
-use mpf_ising::{Biases, Couplings, Support};
+use mpf_ising::{Couplings, Support};
 
 /// η_t, linear in t from the first update to the last. Both must be positive and finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,8 +56,6 @@ pub struct ContrastiveOptions {
     pub average: usize,
     /// The free couplings. Default: all.
     pub support: Support,
-    /// The biases. Default: free.
-    pub biases: Biases,
     /// Where to start; within ±1000. Default: zero (every state equally likely).
     pub start: Option<Couplings>,
     /// What all randomness comes from. Default 0.
@@ -82,7 +80,6 @@ impl Default for ContrastiveOptions {
             l2: 0.0,
             average: 1,
             support: Support::default(),
-            biases: Biases::default(),
             start: None,
             seed: 0,
             max_seconds: f64::INFINITY,

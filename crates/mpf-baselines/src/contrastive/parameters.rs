@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::independent::independent_bias;
 use mpf_core::check_option;
 use mpf_ising::internal::check_units;
-use mpf_ising::{Biases, Couplings, Samples};
+use mpf_ising::{Couplings, Samples};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,6 @@ pub(super) struct Parameters {
     pub(super) means: Vec<f64>,
     /// Units whose J_ii is learned.
     free_biases: Vec<usize>,
-    /// The h of the units that have theirs fixed: J_ii follows from the couplings.
-    fixed_fields: Option<Vec<f64>>,
     l1: f64,
     l2: f64,
     /// The couplings to average.
@@ -41,7 +39,6 @@ pub(super) struct Parameters {
 impl Parameters {
     pub(super) fn new(options: &ContrastiveOptions, samples: &Samples) -> Result<Self> {
         let d = samples.n_units();
-        options.biases.check(d)?;
         let start = options
             .start
             .clone()
@@ -60,26 +57,12 @@ impl Parameters {
             j[[b, a]] = start.get(a, b);
         }
         let mut free_biases = Vec::new();
-        let mut fixed_fields = None;
-        match &options.biases {
-            Biases::Free => {
-                for i in 0..d {
-                    if varies[i] {
-                        free_biases.push(i);
-                        j[[i, i]] = start.get(i, i);
-                    } else {
-                        j[[i, i]] = independent_bias(means[i], samples.total_weight());
-                    }
-                }
-            }
-            Biases::Fixed(biases) => {
-                for (i, &bias) in biases.iter().enumerate() {
-                    j[[i, i]] = bias;
-                }
-            }
-            Biases::FixedFields(fields) => {
-                set_fields(&mut j, fields);
-                fixed_fields = Some(fields.clone());
+        for i in 0..d {
+            if varies[i] {
+                free_biases.push(i);
+                j[[i, i]] = start.get(i, i);
+            } else {
+                j[[i, i]] = independent_bias(means[i], samples.total_weight());
             }
         }
         if pairs.is_empty() && free_biases.is_empty() {
@@ -90,7 +73,6 @@ impl Parameters {
             pairs,
             means,
             free_biases,
-            fixed_fields,
             l1: options.l1,
             l2: options.l2,
             sum: Sum::default(),
@@ -155,12 +137,7 @@ impl Parameters {
             squares += slope * slope;
             largest = largest.max(slope.abs());
         };
-        for (&(a, b), &pair) in self.pairs.iter().zip(&off.pairs) {
-            // With fixed fields, J_aa and J_bb fall as J_ab grows.
-            let slope = match self.fixed_fields {
-                None => pair,
-                Some(_) => pair - 0.5 * (off.units[a] + off.units[b]),
-            };
+        for (&(a, b), &slope) in self.pairs.iter().zip(&off.pairs) {
             // K = −J/2, and a step of η is −η/2 of the slope of −LL with respect to J_ab.
             let ridge = self.l2 * j[[a, b]] / 8.0;
             note(slope - ridge);
@@ -171,10 +148,6 @@ impl Parameters {
             note(off.units[i]);
             j[[i, i]] += rate * off.units[i];
         }
-        if let Some(fields) = &self.fixed_fields {
-            set_fields(&mut j, fields);
-        }
-        // Fixed biases may be as large as they like.
         for (i, k) in self.learned() {
             let value = j[[i, k]];
             if value.is_nan() || value.abs() > LIMIT {
@@ -210,12 +183,4 @@ fn with_potential(couplings: Couplings, potential: Option<Vec<f64>>) -> Result<C
 /// Moves `value` towards zero by `step`, not beyond.
 fn shrink(value: f64, step: f64) -> f64 {
     value.signum() * (value.abs() - step).max(0.0)
-}
-
-/// Sets J_ii = −2 h_i − Σ_{j≠i} J_ij.
-fn set_fields(j: &mut Array2<f64>, fields: &[f64]) {
-    for (i, h) in fields.iter().enumerate() {
-        j[[i, i]] = 0.0;
-        j[[i, i]] = -2.0 * h - j.row(i).sum();
-    }
 }

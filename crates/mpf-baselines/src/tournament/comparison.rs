@@ -7,11 +7,6 @@ use mpf_ising::{BlockMean, block_mean};
 use std::fmt;
 
 impl Comparison {
-    /// Returns the entrant with the best score; `None` when there is no such score.
-    pub fn best(&self, criterion: Criterion) -> Option<&Entrant> {
-        self.best_index(criterion).map(|at| &self.entrants[at])
-    }
-
     /// Returns the criterion that ranks the methods: the likelihood if all of them have one, or
     /// else the pseudolikelihood.
     pub fn criterion(&self) -> Criterion {

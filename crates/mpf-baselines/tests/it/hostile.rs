@@ -3,7 +3,7 @@
 
 use mpf_baselines::{ContrastiveDivergence, ContrastiveOptions, Error};
 use mpf_core::{Checkpoint, TracePoint};
-use mpf_ising::{Biases, Couplings, Exact, Fit, Samples, States};
+use mpf_ising::{Couplings, Exact, Fit, Samples, States};
 use mpf_testkit::{StopAfter, in_memory};
 use ndarray::array;
 use serde::{Deserialize, Serialize};
@@ -117,14 +117,6 @@ fn kinds() -> Vec<ContrastiveOptions> {
         ContrastiveOptions {
             batch_size,
             persistent: true,
-            ..plain.clone()
-        },
-        ContrastiveOptions {
-            biases: Biases::Fixed(vec![0.1, 0.2, 0.3]),
-            ..plain.clone()
-        },
-        ContrastiveOptions {
-            biases: Biases::FixedFields(vec![0.1, 0.2, 0.3]),
             ..plain
         },
     ]
@@ -268,10 +260,6 @@ fn states_of_other_runs_are_refused_where_their_shape_tells() {
                 }
             }
         }
-        let free = ContrastiveOptions {
-            biases: Biases::Free,
-            ..options.clone()
-        };
-        is_checkpoint(&learn(&free, &small, in_memory(stored)).unwrap_err());
+        is_checkpoint(&learn(options, &small, in_memory(stored)).unwrap_err());
     }
 }

@@ -5,6 +5,7 @@ use crate::output::MARK;
 use mpf_report::Result;
 use mpf_report::plot::{BLUE, INK, RED, TEXT, chart, mesh, svg};
 use mpf_report::report::Page;
+use mpf_report::text::Table;
 use plotters::prelude::*;
 use serde_json::Value;
 
@@ -45,33 +46,27 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
             "The part of contacts among the best pairs. Only pairs that are far enough apart in the \
              sequence, and whose distance is known, are judged.",
         );
-        let rows: Vec<Vec<String>> = outcome
-            .precisions()
-            .into_iter()
-            .map(|(name, rank, part)| vec![name.into(), rank.to_string(), format!("{part:.3}")])
-            .collect();
-        page.table(&["pairs", "number", "precision"], &rows);
+        let row = |(name, rank, part): (&str, usize, f64)| {
+            [name.into(), rank.to_string(), format!("{part:.3}")]
+        };
+        let rows = outcome.precisions().into_iter().map(row);
+        page.table(&Table::new(["pairs", "number", "precision"], rows));
     }
     page.heading("Best pairs");
-    let rows: Vec<Vec<String>> = outcome
-        .ranked
-        .iter()
-        .take(n)
-        .enumerate()
-        .map(|(k, pair)| {
-            let (i, j) = (outcome.site(pair.i), outcome.site(pair.j));
-            let known = outcome.distances.and_then(|d| d.get(i.number, j.number));
-            vec![
-                (k + 1).to_string(),
-                format!("{}{}", i.letter, i.number),
-                format!("{}{}", j.letter, j.number),
-                format!("{:.4}", pair.score),
-                known.map_or(String::new(), |d| format!("{d:.1}")),
-            ]
-        })
-        .collect();
-    let header = ["rank", "site", "site", "score", "distance (Å)"];
-    page.folded_table("As many as there are sites", &header, &rows);
+    let rows = outcome.ranked.iter().take(n).enumerate();
+    let rows = rows.map(|(k, pair)| {
+        let (i, j) = (outcome.site(pair.i), outcome.site(pair.j));
+        let known = outcome.distances.and_then(|d| d.get(i.number, j.number));
+        [
+            (k + 1).to_string(),
+            format!("{}{}", i.letter, i.number),
+            format!("{}{}", j.letter, j.number),
+            format!("{:.4}", pair.score),
+            known.map_or(String::new(), |d| format!("{d:.1}")),
+        ]
+    });
+    let table = Table::new(["rank", "site", "site", "score", "distance (Å)"], rows);
+    page.folded_table("As many as there are sites", &table);
     page.settings(summary);
     Ok(page.finish())
 }
@@ -79,7 +74,7 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
 /// Draws the best pairs above the diagonal, and known contacts below it.
 pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
     let n = outcome.scores.n_sites();
-    let sites = outcome.alignment.sites();
+    let sites = &outcome.alignment.sites;
     let numbers = sites.iter().map(|s| s.number as f64);
     let low = numbers.clone().fold(f64::INFINITY, f64::min) - 1.0;
     let high = numbers.fold(0.0, f64::max) + 1.0;

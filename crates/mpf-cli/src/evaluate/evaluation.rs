@@ -8,7 +8,7 @@ use crate::methods::name_of;
 use crate::model::Model;
 use mpf_baselines::{Agreement, GoodnessOfFit};
 use mpf_ising::{BlockMean, Samples, States, block_mean};
-use mpf_report::text::digits;
+use mpf_report::text::{Table, digits};
 use mpf_samplers::diagnostics::RunDiagnostics;
 use serde::Serialize;
 use std::f64::consts::LN_2;
@@ -92,8 +92,8 @@ impl ExactScores {
         })
     }
 
-    /// Returns a row for every score.
-    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+    /// Returns a table with a row for every score.
+    pub(super) fn table(&self) -> Table {
         let likelihood = self.log_likelihood;
         let mut rows = vec![
             (
@@ -117,9 +117,11 @@ impl ExactScores {
                 format!("{:.1} %", 100.0 * share),
             ));
         }
-        rows.into_iter()
-            .map(|(name, value)| vec![name.to_owned(), value])
-            .collect()
+        let header = ["over all states, exactly", "bits per sample"];
+        Table::new(
+            header,
+            rows.into_iter().map(|(name, value)| [name.into(), value]),
+        )
     }
 
     /// Says what the divergence is worth.
@@ -276,32 +278,25 @@ impl Evaluation {
         }
     }
 
-    /// Returns a row of [`Evaluation::COLUMNS`] for every kind of moment.
-    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+    /// Returns a table with a row for every kind of moment.
+    pub(super) fn table(&self) -> Table {
         let agreement = &self.agreement;
         let mut kinds = vec![("means", agreement.means), ("pairs", agreement.pairs)];
         kinds.extend(agreement.triplets.map(|t| ("triplets", t)));
         kinds.push(("P(n active)", agreement.n_active));
-        let row = |(kind, of): (&str, Agreement)| {
-            vec![
-                kind.to_owned(),
-                digits(of.rms_difference),
-                digits(of.rms_error),
-                format!("{:.1} %", 100.0 * of.within_two_errors),
-                digits(of.largest_z),
-            ]
-        };
-        kinds.into_iter().map(row).collect()
+        Table::of(
+            &kinds,
+            &[
+                ("model − data", &|k| k.0.to_owned()),
+                ("rms difference", &|k| digits(k.1.rms_difference)),
+                ("rms error", &|k| digits(k.1.rms_error)),
+                ("within 2 errors", &|k| {
+                    format!("{:.1} %", 100.0 * k.1.within_two_errors)
+                }),
+                ("largest z", &|k| digits(k.1.largest_z)),
+            ],
+        )
     }
-
-    /// The titles of the columns of [`Evaluation::rows`].
-    pub(super) const COLUMNS: [&str; 5] = [
-        "model − data",
-        "rms difference",
-        "rms error",
-        "within 2 errors",
-        "largest z",
-    ];
 }
 
 /// Lists the kinds of moments that the model misses by more than chance.

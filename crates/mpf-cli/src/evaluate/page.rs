@@ -9,7 +9,7 @@ use crate::model::{FitRecord, Model, StandardErrors};
 use mpf_baselines::GoodnessOfFit;
 use mpf_ising::SpinCouplings;
 use mpf_report::report::Page;
-use mpf_report::text::{digits, duration, tabulate};
+use mpf_report::text::{Table, digits, duration};
 
 /// The number of pairs that are listed by name.
 const STRONGEST: usize = 20;
@@ -94,16 +94,13 @@ fn careful(page: &mut Page, evaluation: &Evaluation) {
 
 fn agreement(page: &mut Page, evaluation: &Evaluation) {
     page.heading("Does it agree with the data?");
-    page.table(&Evaluation::COLUMNS, &evaluation.rows());
+    page.table(&evaluation.table());
     page.text(
         "Of equals, 95 % are within two standard errors. Means and pairs are what a pairwise model \
          is fitted to; triplets and the number of active units are what it predicts.",
     );
     if let Some(exact) = &evaluation.exact {
-        page.table(
-            &["over all states, exactly", "bits per sample"],
-            &exact.rows(),
-        );
+        page.table(&exact.table());
         page.text(&exact.remark());
     }
     if let Some(error) = evaluation.mean_square_error_of_couplings {
@@ -343,27 +340,26 @@ fn strongest(page: &mut Page, model: &Model) {
     if intervals.is_corrected() {
         header.insert(2, "K without the penalty");
     }
-    let rows: Vec<Vec<String>> = strongest_pairs(model, STRONGEST)
-        .into_iter()
-        .map(|(i, j, k)| {
-            let mut row = vec![
-                format!("{} – {}", model.names[i], model.names[j]),
-                format!("{k:.3}"),
-                match intervals.error(i, j) {
-                    f64::INFINITY => "undetermined".to_owned(),
-                    e if e.is_nan() => "–".to_owned(),
-                    e => format!("{e:.3}"),
-                },
-                format!("{:.3}", model.couplings.get(i, j)),
-            ];
-            if intervals.is_corrected() {
-                row.insert(2, format!("{:.3}", intervals.centre(i, j)));
-            }
-            row
-        })
-        .collect();
-    if !rows.is_empty() {
-        page.table(&header, &rows);
+    let rows = strongest_pairs(model, STRONGEST).into_iter();
+    let rows = rows.map(|(i, j, k)| {
+        let mut row = vec![
+            format!("{} – {}", model.names[i], model.names[j]),
+            format!("{k:.3}"),
+            match intervals.error(i, j) {
+                f64::INFINITY => "undetermined".to_owned(),
+                e if e.is_nan() => "–".to_owned(),
+                e => format!("{e:.3}"),
+            },
+            format!("{:.3}", model.couplings.get(i, j)),
+        ];
+        if intervals.is_corrected() {
+            row.insert(2, format!("{:.3}", intervals.centre(i, j)));
+        }
+        row
+    });
+    let table = Table::new(header, rows);
+    if !table.rows.is_empty() {
+        page.table(&table);
     }
 }
 
@@ -420,7 +416,7 @@ fn learning(fit: Option<&FitRecord>) -> mpf_report::Result<Vec<Figure>> {
 fn units(page: &mut Page, model: &Model, evaluation: &Evaluation, order: &[usize]) {
     let fields = model.couplings.to_spins().fields;
     let means = &evaluation.means;
-    let (header, rows) = tabulate(
+    let table = Table::of(
         order,
         &[
             ("unit", &|&i| model.names[i].clone()),
@@ -432,7 +428,7 @@ fn units(page: &mut Page, model: &Model, evaluation: &Evaluation, order: &[usize
         ],
     );
     let summary = format!("The {} units, in the order of the figures", order.len());
-    page.folded_table(&summary, &header, &rows);
+    page.folded_table(&summary, &table);
 }
 
 /// Makes a sentence of a message.
@@ -460,7 +456,7 @@ fn fitted(page: &mut Page, fit: &FitRecord) {
         page.text(&sentence(&polishing_in_words(polishing)));
     }
     if !fit.stages.is_empty() {
-        let (header, rows) = tabulate(
+        page.table(&Table::of(
             &fit.stages,
             &[
                 ("stage", &|s| s.name.clone()),
@@ -469,8 +465,7 @@ fn fitted(page: &mut Page, fit: &FitRecord) {
                 ("evaluations", &|s| s.evaluations.to_string()),
                 ("stopped", &|s| s.stop.to_string()),
             ],
-        );
-        page.table(&header, &rows);
+        ));
     }
     let mut rows = vec![
         ("method", fit.method.clone()),
@@ -497,20 +492,17 @@ fn fitted(page: &mut Page, fit: &FitRecord) {
     if let Some(by) = &fit.chosen_by {
         rows.push(("penalty chosen by", by.clone()));
     }
-    let rows: Vec<Vec<String>> = rows
-        .into_iter()
-        .map(|(name, value)| vec![name.to_owned(), value])
-        .collect();
-    page.table(&["setting", "value"], &rows);
+    let rows = rows.into_iter().map(|(name, value)| [name.into(), value]);
+    page.table(&Table::new(["setting", "value"], rows));
 }
 
 fn provenance(page: &mut Page, model: &Model) {
-    let mut rows = vec![vec!["written by".to_owned(), model.program.clone()]];
+    let mut rows = vec![["written by".to_owned(), model.program.clone()]];
     if let Some(data) = &model.data {
-        rows.push(vec!["fitted to".into(), data.file.clone()]);
-        rows.push(vec!["samples".into(), data.n_samples.to_string()]);
-        rows.push(vec!["fingerprint".into(), data.fingerprint.clone()]);
+        rows.push(["fitted to".into(), data.file.clone()]);
+        rows.push(["samples".into(), data.n_samples.to_string()]);
+        rows.push(["fingerprint".into(), data.fingerprint.clone()]);
     }
     page.heading("Where it comes from");
-    page.table(&["model file", ""], &rows);
+    page.table(&Table::new(["model file", ""], rows));
 }

@@ -16,7 +16,7 @@ pub struct SiteData {
     rows: Vec<u8>,
     weights: Vec<f64>,
     /// The distinct row of every sample.
-    order: Vec<u32>,
+    pub(super) order: Vec<u32>,
     /// The weight of every sample, unless all have 1.
     sample_weights: Option<Vec<f64>>,
 }
@@ -128,11 +128,6 @@ impl SiteData {
     /// Returns the sum of the weights.
     pub fn total_weight(&self) -> f64 {
         self.weights.iter().sum()
-    }
-
-    /// Returns the distinct row of every sample, in the order of the samples.
-    pub(super) fn order(&self) -> &[u32] {
-        &self.order
     }
 
     /// Returns the weight of sample m.

@@ -90,7 +90,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
                     |(scratch, score), b| {
                         score.fill(0.0);
                         for m in b * n / n_blocks..(b + 1) * n / n_blocks {
-                            let row = data.row(data.order()[m] as usize);
+                            let row = data.row(data.order[m] as usize);
                             let weight = data.sample_weight(m) / total;
                             objective.add_row(&prepared, row, weight, scratch, score);
                         }

@@ -1,7 +1,7 @@
 //! Maximum likelihood by L-BFGS: what MPF is compared with.
 
-use super::outcome::{Fit, FitProgress, TracePoint};
-use super::run::{Run, smallest_and_median};
+use super::outcome::{Fit, TracePoint};
+use super::run::Run;
 use crate::Result;
 use crate::model::Filters;
 use mpf_core::{Minimizer, MinimizerOptions};
@@ -23,33 +23,22 @@ pub(super) fn fit(run: Run<'_>, start: &Filters, max_iterations: usize) -> Resul
         checkpoint: options.checkpoint.clone(),
         ..Default::default()
     })?;
+    let point = |step: usize, value: f64, seconds: f64| TracePoint {
+        step,
+        log_likelihood: -value,
+        seconds,
+    };
     let found = minimizer.minimize_l1(&mut likelihood, start.theta(), &[], |progress| {
-        observer(&FitProgress {
-            step: progress.iteration,
-            theta: progress.theta,
-            log_likelihood: -progress.value,
-            seconds: progress.seconds,
-        });
+        observer(&point(progress.iteration, progress.value, progress.seconds));
     })?;
-    let filters = Filters::from_theta(&found.theta);
-    let (smallest, median) = smallest_and_median(&filters)?;
-    let trace = found.trace.iter().map(|point| TracePoint {
-        step: point.iteration,
-        log_likelihood: -point.value,
-        seconds: point.seconds,
-    });
+    let trace = found.trace.iter();
     Ok(Fit {
-        log_likelihood: -found.value,
         stop: found.stop,
         steps: found.iterations,
         seconds: found.seconds,
-        acceptance: None,
-        clipped_fraction: 0.0,
-        rescued: Vec::new(),
-        last_phase: None,
-        smallest_singular_value: smallest,
-        median_singular_value: median,
-        filters,
-        trace: trace.collect(),
+        trace: trace
+            .map(|p| point(p.iteration, p.value, p.seconds))
+            .collect(),
+        ..Fit::new(Filters::from_theta(&found.theta), -found.value)?
     })
 }

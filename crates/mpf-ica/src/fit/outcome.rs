@@ -1,30 +1,20 @@
 //! What a fit reports on its way and at its end.
 
+use super::run::median;
+use crate::Result;
 use crate::model::Filters;
 use mpf_core::StopReason;
+use ndarray::ArrayView1;
 use serde::{Deserialize, Serialize};
 
 /// Where a fit is.
-#[derive(Clone, Copy, Debug)]
-pub struct FitProgress<'a> {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracePoint {
     /// Steps so far; 0 is the start.
     pub step: usize,
-    /// The filters, row by row.
-    pub theta: &'a [f64],
     /// ⟨ln p⟩ over the data, in nats.
     pub log_likelihood: f64,
     /// Learning time in seconds, without observers and measurements of the likelihood.
-    pub seconds: f64,
-}
-
-/// A [`FitProgress`] without its filters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TracePoint {
-    /// Steps so far.
-    pub step: usize,
-    /// ⟨ln p⟩ over the data, in nats.
-    pub log_likelihood: f64,
-    /// Learning time in seconds.
     pub seconds: f64,
 }
 
@@ -116,6 +106,25 @@ impl Fit {
     /// A direction counts as lost when the smallest singular value of J is below this fraction of
     /// the median one.
     pub const LOST_RATIO: f64 = 0.3;
+
+    /// Returns a fit of no steps.
+    pub(super) fn new(filters: Filters, log_likelihood: f64) -> Result<Self> {
+        let values = filters.singular_values()?;
+        Ok(Self {
+            filters,
+            log_likelihood,
+            stop: StopReason::IterationLimit,
+            steps: 0,
+            seconds: 0.0,
+            acceptance: None,
+            clipped_fraction: 0.0,
+            rescued: Vec::new(),
+            last_phase: None,
+            smallest_singular_value: values[values.len() - 1],
+            median_singular_value: median(ArrayView1::from(&values)),
+            trace: Vec::new(),
+        })
+    }
 
     /// Returns whether J has lost a direction of the data: its likelihood is then several nats too
     /// low.

@@ -1,6 +1,6 @@
 //! A fit under way: what the trainers share.
 
-use super::outcome::{Fit, FitProgress, Rescue, TracePoint};
+use super::outcome::{Fit, Rescue, TracePoint};
 use super::{FitOptions, Trainer};
 use crate::likelihood::NegativeLogLikelihood;
 use crate::model::Filters;
@@ -15,7 +15,7 @@ pub(super) struct Run<'a> {
     pub(super) data: ArrayView2<'a, f64>,
     pub(super) likelihood: NegativeLogLikelihood<'a>,
     pub(super) options: &'a FitOptions,
-    pub(super) observer: &'a mut dyn FnMut(&FitProgress<'_>),
+    pub(super) observer: &'a mut dyn FnMut(&TracePoint),
     clock: Stopwatch,
     trace: Vec<TracePoint>,
     rescued: Vec<Rescue>,
@@ -35,7 +35,7 @@ impl<'a> Run<'a> {
     pub(super) fn new(
         data: ArrayView2<'a, f64>,
         options: &'a FitOptions,
-        observer: &'a mut dyn FnMut(&FitProgress<'_>),
+        observer: &'a mut dyn FnMut(&TracePoint),
     ) -> Result<Self> {
         let likelihood = NegativeLogLikelihood::new(data)?;
         if !matches!(options.trainer, Trainer::MaximumLikelihood { .. }) {
@@ -93,17 +93,13 @@ impl<'a> Run<'a> {
         let seconds = self.clock.seconds();
         self.clock.pause(|| {
             let log_likelihood = self.likelihood.log_likelihood(filters)?;
-            self.trace.push(TracePoint {
+            let point = TracePoint {
                 step,
                 log_likelihood,
                 seconds,
-            });
-            (self.observer)(&FitProgress {
-                step,
-                theta: filters.theta(),
-                log_likelihood,
-                seconds,
-            });
+            };
+            self.trace.push(point);
+            (self.observer)(&point);
             Ok(log_likelihood)
         })
     }
@@ -162,20 +158,13 @@ impl<'a> Run<'a> {
     ) -> Result<Fit> {
         let seconds = self.clock.seconds();
         let log_likelihood = self.report(steps, &filters)?;
-        let (smallest, median) = smallest_and_median(&filters)?;
         Ok(Fit {
-            filters,
-            log_likelihood,
             stop,
             steps,
             seconds,
-            acceptance: None,
-            clipped_fraction: 0.0,
             rescued: self.rescued,
-            last_phase: None,
-            smallest_singular_value: smallest,
-            median_singular_value: median,
             trace: self.trace,
+            ..Fit::new(filters, log_likelihood)?
         })
     }
 }
@@ -195,15 +184,8 @@ fn check_scale(data: ArrayView2<'_, f64>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the smallest and the median singular value of J.
-pub(super) fn smallest_and_median(filters: &Filters) -> Result<(f64, f64)> {
-    let values = filters.singular_values()?;
-    let smallest = values[values.len() - 1];
-    Ok((smallest, median(ArrayView1::from(&values))))
-}
-
 /// Returns the median of sorted values.
-fn median(sorted: ArrayView1<'_, f64>) -> f64 {
+pub(super) fn median(sorted: ArrayView1<'_, f64>) -> f64 {
     let n = sorted.len();
     // Halved before they are added: the sum may overflow.
     0.5 * sorted[(n - 1) / 2] + 0.5 * sorted[n / 2]

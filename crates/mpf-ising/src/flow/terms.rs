@@ -91,11 +91,6 @@ impl<'a> Terms<'a> {
         self.samples
     }
 
-    /// Returns the units whose flips are summed and whose fields are the first parameters.
-    pub fn units(&self) -> Range<usize> {
-        self.units.clone()
-    }
-
     /// Returns the pairs whose couplings are the other parameters.
     pub fn pairs(&self) -> &[(usize, usize)] {
         &self.pairs

@@ -12,7 +12,7 @@ use crate::support::Biases;
 use mpf_core::Cancel;
 use mpf_core::linalg::positive_definite_inverse_until;
 use ndarray::linalg::general_mat_mul;
-use ndarray::{Array2, ArrayViewMut1, s};
+use ndarray::{Array1, Array2, ArrayViewMut1, s};
 use rayon::prelude::*;
 
 /// Samples, or blocks, that are multiplied together.
@@ -417,11 +417,12 @@ impl<'a> Scores<'a> {
         };
         let tiles = n_blocks.div_ceil(TILE);
         // At a penalised minimum the scores do not average to zero.
-        let mut mean = ndarray::Array1::<f64>::zeros(width);
+        let mut mean = Array1::<f64>::zeros(width);
         let sum = |tile| scores(tile).sum_axis(ndarray::Axis(0));
         self.add_up(tiles, sum, |sum| mean += &sum)?;
         mean /= n as f64;
-        let mut total = Squares::zeros(self);
+        let d = self.neighbours.len();
+        let mut total = [d, d, self.pairs.len()].map(Array1::<f64>::zeros);
         let squares = |tile| {
             let mut rows = scores(tile);
             for (k, mut row) in rows.rows_mut().into_iter().enumerate() {
@@ -430,17 +431,20 @@ impl<'a> Scores<'a> {
             }
             self.squared_influences(&rows, inverse, &places)
         };
-        self.add_up(tiles, squares, |part| total.add(&part))?;
-        if !total.is_finite() {
+        self.add_up(tiles, squares, |part| {
+            total
+                .iter_mut()
+                .zip(&part)
+                .for_each(|(sum, part)| *sum += part);
+        })?;
+        if !total.iter().flatten().all(|v| v.is_finite()) {
             return Err(Error::NoErrorBars {
                 reason: "the slopes of single samples overflow at couplings so large",
             });
         }
         // The mean was fitted, which takes one degree of freedom.
         let scale = n_blocks as f64 / (n_blocks - 1) as f64 / (n as f64 * n as f64);
-        let scaled = |values: &[f64]| values.iter().map(|v| v * scale).collect::<Vec<_>>();
-        let mut fields = scaled(&total.fields);
-        let mut biases = scaled(&total.biases);
+        let [mut fields, mut biases, couplings] = total.map(|values| (values * scale).to_vec());
         for (i, free) in self.free_field.iter().enumerate() {
             if !free {
                 fields[i] = f64::NAN;
@@ -453,7 +457,7 @@ impl<'a> Scores<'a> {
             &fields,
             &biases,
             &self.pairs,
-            &scaled(&total.couplings),
+            &couplings,
         ))
     }
 
@@ -493,12 +497,13 @@ impl<'a> Scores<'a> {
         (h, k)
     }
 
+    /// Returns the sums of squares of the influences on fields, biases and couplings.
     fn squared_influences(
         &self,
         rows: &Array2<f64>,
         inverse: &Inverse,
         places: &[usize],
-    ) -> Squares {
+    ) -> [Array1<f64>; 3] {
         let (h, k) = self.influences(rows, inverse, places);
         // J_ii = −2 h_i + 2 Σ_j K_ij.
         let mut biases = -2.0 * &h;
@@ -506,49 +511,9 @@ impl<'a> Scores<'a> {
             biases.column_mut(i).scaled_add(2.0, &column);
             biases.column_mut(j).scaled_add(2.0, &column);
         }
-        let squares = |values: &Array2<f64>| {
+        [h, biases, k].map(|values| {
             let columns = values.columns().into_iter();
             columns.map(|c| c.iter().map(|v| v * v).sum()).collect()
-        };
-        Squares {
-            fields: squares(&h),
-            biases: squares(&biases),
-            couplings: squares(&k),
-        }
-    }
-}
-
-/// Sums of squares by parameter.
-struct Squares {
-    fields: Vec<f64>,
-    biases: Vec<f64>,
-    couplings: Vec<f64>,
-}
-
-impl Squares {
-    fn zeros(scores: &Scores<'_>) -> Self {
-        let d = scores.neighbours.len();
-        Self {
-            fields: vec![0.0; d],
-            biases: vec![0.0; d],
-            couplings: vec![0.0; scores.pairs.len()],
-        }
-    }
-
-    fn is_finite(&self) -> bool {
-        let lists = [&self.fields, &self.biases, &self.couplings];
-        lists.into_iter().flatten().all(|v| v.is_finite())
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (sums, parts) in [
-            (&mut self.fields, &other.fields),
-            (&mut self.biases, &other.biases),
-            (&mut self.couplings, &other.couplings),
-        ] {
-            for (sum, part) in sums.iter_mut().zip(parts) {
-                *sum += part;
-            }
-        }
+        })
     }
 }

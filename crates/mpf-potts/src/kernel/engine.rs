@@ -53,14 +53,6 @@ impl Trees {
         }
     }
 
-    /// Returns the additions of rows in one evaluation of a site, and how many there would be
-    /// without patterns.
-    pub(crate) fn n_additions(&self) -> (usize, usize) {
-        let ours = self.chunks.iter().map(|c| c.patterns.n_additions()).sum();
-        let plain: usize = self.chunks.iter().map(|c| c.weights.len()).sum();
-        (ours, plain * self.n_sites)
-    }
-
     fn n_codes(&self) -> usize {
         self.n_states + 1
     }

@@ -100,14 +100,6 @@ impl Patterns {
         }
     }
 
-    /// Returns the number of additions of rows in one pass.
-    pub(super) fn n_additions(&self) -> usize {
-        let in_groups: usize = self.nodes.iter().map(|node| node.pairs.len()).sum();
-        let batches = self.batches.iter();
-        let of_groups: usize = batches.map(|b| b.groups.len() * b.rows.len()).sum();
-        in_groups + of_groups
-    }
-
     /// Returns the number of patterns of a half, 0 for a column: its rows are kept elsewhere.
     pub(super) fn n_patterns(&self, half: Half) -> usize {
         match half {
@@ -271,7 +263,10 @@ mod tests {
                 }
                 assert_eq!(codes, sequence);
             }
-            assert!(patterns.n_additions() <= n * n_sites);
+            let in_groups: usize = patterns.nodes.iter().map(|node| node.pairs.len()).sum();
+            let batches = patterns.batches.iter();
+            let of_groups: usize = batches.map(|b| b.groups.len() * b.rows.len()).sum();
+            assert!(in_groups + of_groups <= n * n_sites);
         }
     }
 }

@@ -61,8 +61,8 @@ fn dhfr_is_as_plmc_sees_it() {
         text.lines().map(last).collect::<Vec<_>>()
     };
     // Sequences that plmc leaves out have weight 0 there.
-    let mut found = vec![0.0; alignment.n_read()];
-    for (place, weight) in alignment.places().iter().zip(&weights) {
+    let mut found = vec![0.0; alignment.n_read];
+    for (place, weight) in alignment.places.iter().zip(&weights) {
         found[*place] = *weight;
     }
     assert_eq!(found, numbers("DHFR_weights_raw.txt.gz"));

@@ -43,14 +43,11 @@ impl Default for TemperingOptions {
 }
 
 impl Tempering {
-    /// Most levels of a tuned ladder.
-    pub const MAX_LEVELS: usize = MAX_LEVELS;
-
     /// Tunes a ladder in a warm-up and freezes it.
     ///
     /// # Errors
     /// [`mpf_core::Error::Option`] for a `hottest` outside 0 ≤ β < 1 or so close to 1 that two
-    /// levels coincide, fewer than 2 or more than [`Tempering::MAX_LEVELS`] levels, or a warm-up
+    /// levels coincide, fewer than 2 or more than 128 levels, or a warm-up
     /// of fewer than 100 steps;
     /// [`Error::CouplingsTooLarge`]; [`Error::Cancelled`].
     pub fn tune(couplings: &Couplings, options: &TemperingOptions) -> Result<Self> {

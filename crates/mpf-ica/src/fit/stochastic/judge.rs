@@ -133,13 +133,13 @@ fn energies(filters: &Filters, rows: &Array2<f64>) -> Array1<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{FitOptions, FitProgress};
+    use super::super::super::{FitOptions, TracePoint};
     use super::*;
     use mpf_core::rng::stream;
 
     fn judged(data: &Array2<f64>, before: &Filters, after: &Filters, seed: u64) -> LastPhase {
         let options = FitOptions::default();
-        let mut observer = |_: &FitProgress<'_>| {};
+        let mut observer = |_: &TracePoint| {};
         let mut run = Run::new(data.view(), &options, &mut observer).unwrap();
         let rows: Vec<u32> = (0..data.nrows() as u32).collect();
         let metropolis = Metropolis::default();
