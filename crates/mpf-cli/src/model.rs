@@ -16,12 +16,14 @@ use crate::data::{self, DataRecord};
 use crate::failure::Failure;
 use crate::memory;
 use crate::output;
-use file::{ModelFile, short_rows};
+use file::{ModelFile, ShortLists};
 use mpf_baselines::Machine;
 use mpf_core::Fnv1a;
 use mpf_ising::Couplings;
 use mpf_report::files;
 use serde::{Deserialize, Serialize};
+use serde_json::Serializer;
+use std::io::{self, Write};
 use std::path::Path;
 
 pub use record::{FitRecord, StandardErrors};
@@ -139,9 +141,8 @@ impl Model {
     /// Hashes everything but form and convention.
     fn checksum(&self) -> String {
         let file = ModelFile::new(self, Convention::Binary);
-        let text = serde_json::to_string(&file).expect("a model can be written");
         let mut hash = Fnv1a::default();
-        hash.add(text.as_bytes());
+        serde_json::to_writer(&mut hash, &file).expect("a model can be written");
         hash.to_string()
     }
 
@@ -167,8 +168,16 @@ impl Model {
 
     /// Returns the JSON form.
     pub fn to_json(&self, convention: Convention) -> String {
-        let text = serde_json::to_string_pretty(&self.file(convention));
-        short_rows(&text.expect("a model can be written")) + "\n"
+        let mut text = Vec::new();
+        let written = self.write_json(convention, &mut text);
+        written.expect("a model can be written");
+        String::from_utf8(text).expect("JSON is UTF-8")
+    }
+
+    fn write_json(&self, convention: Convention, mut out: impl Write) -> io::Result<()> {
+        let mut json = Serializer::with_formatter(&mut out, ShortLists::default());
+        self.file(convention).serialize(&mut json)?;
+        out.write_all(b"\n")
     }
 
     /// Writes the model in the form that the name asks for.
@@ -176,15 +185,16 @@ impl Model {
     /// # Errors
     /// A name of no known form, and those of the file system.
     pub fn write(&self, path: &Path, convention: Convention) -> Result<(), Failure> {
-        let contents = match Form::of(path)? {
-            Form::Json => self.to_json(convention).into_bytes(),
-            Form::Npz => npz_form::write(self).expect("memory can be written"),
-            Form::Csv => csv_form::write(self, convention).into_bytes(),
+        let form = Form::of(path)?;
+        let fill = |out: &mut dyn Write| match form {
+            Form::Json => self.write_json(convention, out),
+            Form::Npz => out.write_all(&npz_form::write(self)?),
+            Form::Csv => out.write_all(csv_form::write(self, convention).as_bytes()),
         };
         if data::is_standard(path) {
-            return console::print_with(|out| out.write_all(&contents));
+            return console::print_with(fill);
         }
-        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
+        files::write_with(path, fill).map_err(|e: io::Error| Failure::unwritten(path, &e))
     }
 
     /// Reads a model; `assumed` is the convention of a bare matrix, which does not state it.
