@@ -23,7 +23,6 @@ use mpf_ising::Couplings;
 use mpf_report::files;
 use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
-use std::io::{self, Write};
 use std::path::Path;
 
 pub use record::{FitRecord, StandardErrors};
@@ -169,15 +168,11 @@ impl Model {
     /// Returns the JSON form.
     pub fn to_json(&self, convention: Convention) -> String {
         let mut text = Vec::new();
-        let written = self.write_json(convention, &mut text);
+        let mut json = Serializer::with_formatter(&mut text, ShortLists::default());
+        let written = self.file(convention).serialize(&mut json);
         written.expect("a model can be written");
+        text.push(b'\n');
         String::from_utf8(text).expect("JSON is UTF-8")
-    }
-
-    fn write_json(&self, convention: Convention, mut out: impl Write) -> io::Result<()> {
-        let mut json = Serializer::with_formatter(&mut out, ShortLists::default());
-        self.file(convention).serialize(&mut json)?;
-        out.write_all(b"\n")
     }
 
     /// Writes the model in the form that the name asks for.
@@ -185,16 +180,15 @@ impl Model {
     /// # Errors
     /// A name of no known form, and those of the file system.
     pub fn write(&self, path: &Path, convention: Convention) -> Result<(), Failure> {
-        let form = Form::of(path)?;
-        let fill = |out: &mut dyn Write| match form {
-            Form::Json => self.write_json(convention, out),
-            Form::Npz => out.write_all(&npz_form::write(self)?),
-            Form::Csv => out.write_all(csv_form::write(self, convention).as_bytes()),
+        let contents = match Form::of(path)? {
+            Form::Json => self.to_json(convention).into_bytes(),
+            Form::Npz => npz_form::write(self).expect("memory can be written"),
+            Form::Csv => csv_form::write(self, convention).into_bytes(),
         };
         if data::is_standard(path) {
-            return console::print_with(fill);
+            return console::print_with(|out| out.write_all(&contents));
         }
-        files::write_with(path, fill).map_err(|e: io::Error| Failure::unwritten(path, &e))
+        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
     }
 
     /// Reads a model; `assumed` is the convention of a bare matrix, which does not state it.

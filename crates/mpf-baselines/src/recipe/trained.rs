@@ -53,7 +53,9 @@ impl StepFailure {
     pub(super) fn new(step: &'static str, error: Error) -> Result<Self> {
         match error {
             Error::Core(mpf_core::Error::Checkpoint { .. })
-            | Error::Ising(mpf_ising::Error::Core(mpf_core::Error::Checkpoint { .. })) => Err(error),
+            | Error::Ising(mpf_ising::Error::Core(mpf_core::Error::Checkpoint { .. })) => {
+                Err(error)
+            }
             error => Ok(Self {
                 step,
                 error: or_time_limit(error),

@@ -411,7 +411,10 @@ fn a_state_that_cannot_be_decoded_is_no_failed_step() {
                 continue;
             }
             let error = found.expect_err(name).to_string();
-            assert!(error.contains("this checkpoint cannot be used"), "{name}: {error}");
+            assert!(
+                error.contains("this checkpoint cannot be used"),
+                "{name}: {error}"
+            );
         }
     }
 }

@@ -74,7 +74,10 @@ fn a_matrix_looks_like_one() {
     let mut text = Vec::new();
     let mut json = Serializer::with_formatter(&mut text, ShortLists::default());
     value.serialize(&mut json).unwrap();
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(&text).unwrap(), value);
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap(),
+        value
+    );
     let expected = r#"{
   "fit": {
     "stages": [
