@@ -38,7 +38,7 @@ pub use progress::{Show, Step};
 pub(crate) use time::{SYNCED, of_comparison};
 
 /// Seconds to write one coupling of a model, roughly.
-const WRITING: f64 = 2.5e-7;
+const WRITING: f64 = 1.5e-7;
 /// An expected time that is off by more than this factor is announced again.
 const OFF: f64 = 1.5;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fit       raster + samples + working + what a checkpoint copies
-//! writing   20 matrices of d × d, most of them as text
+//! writing   6 matrices of d × d, half of them as text
 //! held out  beside the data, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
 //! sandwich  joint: 2½ matrices of p × p;  node-wise: two Hessians per unit
@@ -28,9 +28,8 @@ const TILE: u64 = 64;
 const MERGED: u64 = 40;
 /// Chains that contrastive divergence moves at a time.
 const CHUNK: u64 = 512;
-/// Matrices of d × d numbers that a model takes while it becomes a text: its rows, and the text with
-/// and without line breaks.
-const WRITTEN: u64 = 20;
+/// Matrices of d × d numbers that a model takes while it becomes a text: itself, its rows, and the text.
+const WRITTEN: u64 = 6;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 9;
 
