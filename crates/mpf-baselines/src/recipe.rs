@@ -310,8 +310,9 @@ impl Recipe {
         let cancel = &self.options.minimizer.cancel;
         let attempt = |trained: &mut Trained, step, outcome: Result<()>| -> Result<()> {
             check_asked(cancel)?;
-            let failure = outcome.err().map(|error| StepFailure::new(step, error));
-            trained.failures.extend(failure);
+            if let Err(error) = outcome {
+                trained.failures.push(StepFailure::new(step, error)?);
+            }
             Ok(())
         };
         if trained.path.is_some() {
@@ -439,7 +440,7 @@ impl Recipe {
         check_asked(cancel)?;
         let mut stages = vec![Stage::new(first, &start)];
         if let Err(error) = check(cancel) {
-            let failure = StepFailure::new("the refinement", error);
+            let failure = StepFailure::new("the refinement", error)?;
             return Ok((start, stages, Some(failure)));
         }
         let fine = MethodOptions {
@@ -453,7 +454,7 @@ impl Recipe {
                 Ok((fit, stages, None))
             }
             Err(error) => {
-                let failure = StepFailure::new("the refinement", error);
+                let failure = StepFailure::new("the refinement", error)?;
                 Ok((start, stages, Some(failure)))
             }
         }

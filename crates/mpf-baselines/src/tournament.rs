@@ -234,13 +234,15 @@ impl Tournament {
             dropouts: Vec::new(),
             block_length: options.block_length,
         };
+        let go_on = || match options.cancel.is_cancelled() {
+            true => Err(mpf_ising::Error::Cancelled),
+            false => Ok(()),
+        };
         for (at, contender) in contenders.iter().enumerate() {
             let mut compete = || -> Result<Entrant> {
                 let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
                 for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
-                    if options.cancel.is_cancelled() {
-                        return Err(mpf_ising::Error::Cancelled.into());
-                    }
+                    go_on()?;
                     let found = match &contender.plan {
                         Plan::Recipe(recipe) => {
                             let mut recipe = recipe.clone();
@@ -250,7 +252,9 @@ impl Tournament {
                                 samples,
                                 states: Some(training),
                             };
-                            self.judge_trained(&recipe.deliver(data)?, &entry, held_out)?
+                            let trained = recipe.deliver(data)?;
+                            go_on()?;
+                            self.judge_trained(&trained, &entry, held_out)?
                         }
                         Plan::Machine(options) => {
                             self.judge_machine(options.fit(samples, &mut |_| {})?, held_out)?

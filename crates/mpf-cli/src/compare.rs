@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::figures;
 use crate::fit::{in_time, of_comparison};
 use crate::memory::{self, FitBytes, MemoryLimit, product};
-use crate::methods::{AUTO, MethodArgs, ModelName, Strength, check_folds, find};
+use crate::methods::{AUTO, MethodArgs, ModelName, Strength, check_folds, check_units, find};
 use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
@@ -247,6 +247,7 @@ fn contenders(
     };
     for name in names {
         let recipe = plain_options.recipe(methods, name, Support::Full, cancel)?;
+        check_units(&recipe, d)?;
         let mut plain = recipe.clone();
         plain.refine = Refine::Nothing;
         plain.polish = Polish::Updates(0);

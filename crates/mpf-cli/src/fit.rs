@@ -38,7 +38,7 @@ pub use progress::{Show, Step};
 pub(crate) use time::{SYNCED, of_comparison};
 
 /// Seconds to write one coupling of a model, roughly.
-const WRITING: f64 = 2.5e-7;
+const WRITING: f64 = 1.5e-7;
 /// An expected time that is off by more than this factor is announced again.
 const OFF: f64 = 1.5;
 
@@ -230,14 +230,20 @@ fn make(
     let clock = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", clock.elapsed());
+    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
     let expected = Expected::new(
         recipe,
         samples,
         states.as_deref(),
         &preflight,
         start.elapsed().as_secs_f64(),
-        args.options.max_seconds.unwrap_or(f64::INFINITY),
-    )?;
+        limit,
+        (args.checkpoint.is_given()).then(|| {
+            let bytes = memory::bytes_of_state(recipe, samples.n_units());
+            (args.checkpoint.seconds(), bytes)
+        }),
+    )?
+    .within(limit);
     if expected.seconds < args.checkpoint.seconds() {
         needed = args.check_memory(recipe, raster, samples, states.as_ref(), false)?;
     }

@@ -442,6 +442,20 @@ impl MethodArgs {
         )
     }
 }
+
+/// Refuses a method that is for fewer units.
+pub(crate) fn check_units(recipe: &Recipe, n_units: usize) -> Result<(), Failure> {
+    let last = recipe.last(n_units).describe();
+    if n_units <= last.max_units {
+        return Ok(());
+    }
+    let why = format!(
+        "{} is for up to {} units, and the data have {n_units}",
+        last.title, last.max_units
+    );
+    Err(Failure::input(why).hint("use the method auto or pl, and no --refine ml"))
+}
+
 /// Refuses folds that `n_samples` cannot be cut into.
 ///
 /// # Errors

@@ -16,12 +16,13 @@ use crate::data::{self, DataRecord};
 use crate::failure::Failure;
 use crate::memory;
 use crate::output;
-use file::{ModelFile, short_rows};
+use file::{ModelFile, ShortLists};
 use mpf_baselines::Machine;
 use mpf_core::Fnv1a;
 use mpf_ising::Couplings;
 use mpf_report::files;
 use serde::{Deserialize, Serialize};
+use serde_json::Serializer;
 use std::path::Path;
 
 pub use record::{FitRecord, StandardErrors};
@@ -139,9 +140,8 @@ impl Model {
     /// Hashes everything but form and convention.
     fn checksum(&self) -> String {
         let file = ModelFile::new(self, Convention::Binary);
-        let text = serde_json::to_string(&file).expect("a model can be written");
         let mut hash = Fnv1a::default();
-        hash.add(text.as_bytes());
+        serde_json::to_writer(&mut hash, &file).expect("a model can be written");
         hash.to_string()
     }
 
@@ -167,8 +167,12 @@ impl Model {
 
     /// Returns the JSON form.
     pub fn to_json(&self, convention: Convention) -> String {
-        let text = serde_json::to_string_pretty(&self.file(convention));
-        short_rows(&text.expect("a model can be written")) + "\n"
+        let mut text = Vec::new();
+        let mut json = Serializer::with_formatter(&mut text, ShortLists::default());
+        let written = self.file(convention).serialize(&mut json);
+        written.expect("a model can be written");
+        text.push(b'\n');
+        String::from_utf8(text).expect("JSON is UTF-8")
     }
 
     /// Writes the model in the form that the name asks for.

@@ -1,6 +1,7 @@
 //! The 64-bit FNV-1a hash: checksums of checkpoints and model files, fingerprints of data.
 
 use std::fmt;
+use std::io::{self, Write};
 
 /// A running FNV-1a hash. Displays as `fnv1a64:` and sixteen hexadecimal digits.
 ///
@@ -26,6 +27,17 @@ impl Fnv1a {
     /// Returns the hash of everything added so far.
     pub fn value(self) -> u64 {
         self.0
+    }
+}
+
+impl Write for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

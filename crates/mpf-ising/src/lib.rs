@@ -124,6 +124,7 @@ pub mod internal {
         limit_vectors, vectorised,
     };
     pub use crate::preflight::bytes_of_fit;
+    pub use crate::sandwich::unpenalised;
     pub use crate::support::pairs;
 }
 

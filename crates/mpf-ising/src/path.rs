@@ -41,6 +41,7 @@ mod walker;
 use crate::Result;
 use crate::bits::{Samples, States};
 use crate::blocks::part;
+use crate::couplings::Couplings;
 use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
@@ -186,22 +187,37 @@ impl PenaltyPath {
         fitter: &Fitter<E>,
         data: impl Into<Data<'a>>,
     ) -> Result<Vec<f64>> {
+        let data = data.into();
+        self.lambdas_from(fitter, data, || independent(fitter, data))
+    }
+
+    /// Returns the λ's, given the best model without couplings.
+    fn lambdas_from<E: Estimator>(
+        &self,
+        fitter: &Fitter<E>,
+        data: Data<'_>,
+        independent: impl FnOnce() -> Result<Couplings>,
+    ) -> Result<Vec<f64>> {
         if let Some(given) = &self.options.lambdas {
             let mut lambdas = given.clone();
             lambdas.sort_by(|a, b| b.total_cmp(a));
             return Ok(lambdas);
         }
-        let largest = self.largest(fitter, data.into())?;
+        let largest = self.largest(fitter, data, &independent()?)?;
         let last = (self.options.n_lambdas.max(2) - 1) as f64;
         Ok((0..self.options.n_lambdas)
             .map(|k| largest * self.options.smallest.powf(k as f64 / last))
             .collect())
     }
 
-    /// Returns λ max.
-    fn largest<E: Estimator>(&self, fitter: &Fitter<E>, data: Data<'_>) -> Result<f64> {
-        let independent = independent(fitter, data)?;
-        let slopes = fitter.coupling_slopes(&independent, data)?;
+    /// Returns λ max, given the best model without couplings.
+    fn largest<E: Estimator>(
+        &self,
+        fitter: &Fitter<E>,
+        data: Data<'_>,
+        independent: &Couplings,
+    ) -> Result<f64> {
+        let slopes = fitter.coupling_slopes(independent, data)?;
         let strongest = slopes.iter().fold(0.0f64, |m, (_, slope)| m.max(*slope));
         let lambda = match self.options.penalty {
             Penalty::L1 => strongest,
@@ -320,11 +336,12 @@ impl PenaltyPath {
         let cancel = &fitter.options().minimizer.cancel;
         let penalty = self.options.penalty;
         let is_late = || cancel.reason() == Some(StopReason::TimeLimit);
-        // Slopes, one after the other, would take longer than the path may.
-        if is_late() && fitter.options().mode == Mode::NodeWise {
-            return Err(Error::Cancelled);
-        }
-        let lambdas = self.lambdas(fitter, held.data())?;
+        let mut all = Walker::new(fitter, held, penalty)?;
+        let lambdas = self.lambdas_from(fitter, all.data(), || match &fitter.options().start {
+            // It begins there.
+            None => Ok(all.options.start.clone().expect("it has a start")),
+            Some(_) => independent(fitter, all.data()),
+        })?;
         // A path that has no time to begin is its start, fitted to all data.
         let begin = |part: Result<(Held, Held)>| {
             let (training, held_out) = part?;
@@ -339,7 +356,6 @@ impl PenaltyPath {
         let sizes: Vec<f64> = sizes.collect();
         let smaller = self.beyond(&lambdas, false);
         let larger = self.beyond(&lambdas, true);
-        let mut all = Walker::new(fitter, held, penalty)?;
         let mut found = CrossValidation {
             penalty,
             rule: options.rule,
@@ -384,13 +400,17 @@ impl PenaltyPath {
             // A stream is read by one fit at a time.
             let is_streamed = all.data().stream().is_some();
             let (is_first, has_folds) = (found.path.is_empty(), !parts.is_empty());
+            let mut begun = match is_first {
+                true => all.options.start.clone(),
+                false => None,
+            };
             let mut fit_all = || {
                 let mut fit = match has_folds {
                     true => Some(all.step(lambda)?),
                     false => None,
                 };
                 if is_late() && is_first {
-                    fit = all.stay(fitter)?.or(fit);
+                    fit = all.stay(fitter, begun.take())?.or(fit);
                 } else if is_late() {
                     return Err(Error::Cancelled);
                 }

@@ -29,7 +29,7 @@
 //! it back first, by a fit without the penalty.
 
 mod scores;
-mod unpenalised;
+pub mod unpenalised;
 
 use crate::Result;
 use crate::bits::{Samples, States};

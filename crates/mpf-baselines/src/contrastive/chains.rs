@@ -287,7 +287,7 @@ impl<'a> Chains<'a> {
         let batch = &self.origins[self.next - self.batch_size..self.next];
         let seed = substream(self.seed, update as u64).next_u64();
         let this = &*self;
-        let runs: Vec<ChunkRun> = (0..self.batch_size.div_ceil(CHUNK))
+        let runs: Option<Vec<ChunkRun>> = (0..self.batch_size.div_ceil(CHUNK))
             .into_par_iter()
             .map(|chunk| {
                 let range = chunk * CHUNK..this.batch_size.min((chunk + 1) * CHUNK);
@@ -295,13 +295,13 @@ impl<'a> Chains<'a> {
                 this.run_chunk(gibbs, pairs, batch, range, data.is_none(), &mut rng)
             })
             .collect();
-        if self.cancel.is_cancelled() {
+        let Some(runs) = runs else {
             (self.next, self.epoch) = place;
             if let Some(order) = order {
                 self.origins = order;
             }
             return None;
-        }
+        };
         let sum = |part: fn(&ChunkRun) -> Option<&Moments>| {
             let mut parts = runs.iter().filter_map(part);
             let first = parts.next()?.clone();
@@ -321,6 +321,7 @@ impl<'a> Chains<'a> {
         Some(chains.minus(data.or(batch_data.as_ref())?))
     }
 
+    /// Runs the chains of a chunk; `None` when cancelled on the way.
     fn run_chunk<R: Rng + ?Sized>(
         &self,
         gibbs: &Gibbs,
@@ -329,7 +330,8 @@ impl<'a> Chains<'a> {
         range: std::ops::Range<usize>,
         with_data: bool,
         rng: &mut R,
-    ) -> ChunkRun {
+    ) -> Option<ChunkRun> {
+        let goes_on = || (!self.cancel.is_cancelled()).then_some(());
         let origins = &batch[range.clone()];
         let data_weights = self.weights(origins);
         let (starts, weights) = match &self.persistent {
@@ -341,19 +343,20 @@ impl<'a> Chains<'a> {
         };
         let mut states = States::new(self.samples.n_units()).expect("samples have units");
         for row in starts.rows() {
+            // A state of many units takes as long as a sweep.
+            goes_on()?;
             let mut state = gibbs.state(row).expect("rows have the model's units");
-            for _ in 0..self.sweeps {
-                if self.cancel.is_cancelled() {
-                    break;
-                }
+            gibbs.step(&mut state, rng);
+            for _ in 1..self.sweeps {
+                goes_on()?;
                 gibbs.step(&mut state, rng);
             }
             states.push(state.row());
         }
-        ChunkRun {
+        Some(ChunkRun {
             data: with_data.then(|| Moments::sum(&self.states(origins), &data_weights, pairs)),
             chains: Moments::sum(&states, &weights, pairs),
             states,
-        }
+        })
     }
 }

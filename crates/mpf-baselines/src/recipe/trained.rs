@@ -1,6 +1,7 @@
 //! What a recipe made of its data.
 
 use super::{HeldOut, Polishing};
+use crate::Result;
 use crate::drift::Drift;
 use crate::error::Error;
 use crate::method::MethodOptions;
@@ -45,10 +46,20 @@ pub struct StepFailure {
 }
 
 impl StepFailure {
-    pub(super) fn new(step: &'static str, error: Error) -> Self {
-        Self {
-            step,
-            error: or_time_limit(error),
+    /// Takes the error of a step.
+    ///
+    /// # Errors
+    /// That error, if it is one of the checkpoint: the resume has failed, not the step.
+    pub(super) fn new(step: &'static str, error: Error) -> Result<Self> {
+        match error {
+            Error::Core(mpf_core::Error::Checkpoint { .. })
+            | Error::Ising(mpf_ising::Error::Core(mpf_core::Error::Checkpoint { .. })) => {
+                Err(error)
+            }
+            error => Ok(Self {
+                step,
+                error: or_time_limit(error),
+            }),
         }
     }
 }

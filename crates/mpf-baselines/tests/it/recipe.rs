@@ -377,6 +377,48 @@ fn a_recipe_that_was_stopped_resumes_to_the_same_bits() {
     }
 }
 
+/// What a checkpoint holds for a later step and cannot be decoded is an error of the resume: a step that
+/// failed would leave a model that looks whole.
+#[test]
+fn a_state_that_cannot_be_decoded_is_no_failed_step() {
+    let data = Data::drawn();
+    for name in [
+        "fit",
+        "refinement",
+        "fit of a part",
+        "polishing of a part",
+        "polishing",
+        "resample 2",
+    ] {
+        for is_finished in [false, true] {
+            let checkpoint = StopAfter::new(usize::MAX).checkpoint();
+            if is_finished {
+                let forged = checkpoint.unit(name, |_| Ok::<_, Error>("no result".to_owned()));
+                assert!(forged.is_ok());
+            } else {
+                checkpoint.entry(name).note("no state");
+            }
+            let mut recipe = Recipe {
+                polish: Polish::Updates(4),
+                errors: ErrorBarsBy::Bootstrap(4),
+                ..Default::default()
+            };
+            recipe.options.minimizer.checkpoint = checkpoint;
+            let found = data.run(&recipe).map(|trained| trained.failures);
+            // A resample has no state, only a result.
+            if name == "resample 2" && !is_finished {
+                assert!(found.unwrap().is_empty());
+                continue;
+            }
+            let error = found.expect_err(name).to_string();
+            assert!(
+                error.contains("this checkpoint cannot be used"),
+                "{name}: {error}"
+            );
+        }
+    }
+}
+
 /// Without any time there is still a fit, at its start, and the later steps say why they are missing.
 #[test]
 fn a_recipe_that_runs_out_of_time_keeps_its_fit() {

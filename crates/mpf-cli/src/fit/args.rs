@@ -5,7 +5,7 @@ use crate::checkpoint::CheckpointArgs;
 use crate::data::{DataArgs, Raster};
 use crate::failure::Failure;
 use crate::memory::MemoryLimit;
-use crate::methods::{AUTO, MethodArgs, Neighbours, Strength, check_folds};
+use crate::methods::{AUTO, MethodArgs, Neighbours, Strength, check_folds, check_units};
 use crate::output::ForceArg;
 use clap::{Args, ValueEnum};
 use mpf_baselines::{ErrorBarsBy, Methods, Polish, Recipe, Refine, Takes};
@@ -203,13 +203,7 @@ impl FitArgs {
             .recipe(methods, &self.method, support, cancel)?;
         let d = raster.states.n_units();
         let last = recipe.last(d).describe();
-        if d > last.max_units {
-            let why = format!(
-                "{} is for up to {} units, and the data have {d}",
-                last.title, last.max_units
-            );
-            return Err(Failure::input(why).hint("use --method auto or pl, and no --refine ml"));
-        }
+        check_units(&recipe, d)?;
         if self.errors == ErrorsName::Sandwich && !last.takes.contains(&Takes::Sandwich) {
             let why = format!("the method {} has no --errors sandwich", last.name);
             return Err(Failure::input(why).hint("use --errors bootstrap"));

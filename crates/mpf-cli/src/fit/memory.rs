@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fit       raster + samples + working + what a checkpoint copies
-//! writing   20 matrices of d × d, most of them as text
+//! writing   6 matrices of d × d, half of them as text
 //! held out  beside the data, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
 //! sandwich  joint: 2½ matrices of p × p;  node-wise: two Hessians per unit
@@ -28,9 +28,8 @@ const TILE: u64 = 64;
 const MERGED: u64 = 40;
 /// Chains that contrastive divergence moves at a time.
 const CHUNK: u64 = 512;
-/// Matrices of d × d numbers that a model takes while it becomes a text: its rows, and the text with
-/// and without line breaks.
-const WRITTEN: u64 = 20;
+/// Matrices of d × d numbers that a model takes while it becomes a text: itself, its rows, and the text.
+const WRITTEN: u64 = 6;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 9;
 
@@ -108,9 +107,7 @@ impl FitArgs {
         let n_parameters = last.n_parameters(d, n_couplings, &recipe.options);
         let mut bytes = FitBytes::new(raster, samples, n_parameters);
         if self.checkpoint.is_given() {
-            let minimizer = &recipe.options.minimizer;
-            let pairs = minimizer.memory.min(minimizer.max_iterations) as u64;
-            let copy = product(&[8, 8 + 2 * pairs, n_parameters as u64]);
+            let copy = bytes_of_state(recipe, d);
             let copies = if writes_checkpoints { COPIES } else { 1 };
             bytes.working = bytes.working.saturating_add(product(&[copies, copy]));
         }
@@ -180,6 +177,18 @@ impl FitArgs {
             }
         })
     }
+}
+
+/// Returns the bytes of the state of the last fit, L-BFGS's memory among them.
+pub(super) fn bytes_of_state(recipe: &Recipe, n_units: usize) -> u64 {
+    let options = &recipe.options;
+    let n_couplings = options.support.most_pairs(n_units);
+    let n_parameters = (recipe.last(n_units)).n_parameters(n_units, n_couplings, options);
+    let pairs = options
+        .minimizer
+        .memory
+        .min(options.minimizer.max_iterations);
+    product(&[8, 8 + 2 * pairs as u64, n_parameters as u64])
 }
 
 /// Returns the bytes of a resample: a row that occurs c times is in it with probability 1 − exp(−c), and

@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! fit          tried until it ends or time is up; then the residual falls on at the same rate
-//! penalty      steps to the next λ are tried at two λ's: every fold has such a step for every λ
+//! penalty      a path of few λ's and two folds is tried: its scores say where the best λ is
 //! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
 //! ln Z         annealing at few temperatures, or a sum over 2^d states
 //! polishing    updates of 4000 chains, for all data and for the part, if the model of the trial drifts
-//! sandwich     a fit without the penalty, and three Hessians: a product and an inverse each
+//! sandwich     fits without the penalty, and three Hessians: a product and an inverse each
+//! checkpoint   a write after every interval, or after every iteration that is longer
 //! ```
 //!
 //! Sweeps, updates, products, inverses and sums are timed. When the fit has ended, the steps that are fits are
@@ -20,9 +21,11 @@ use mpf_baselines::{
 };
 use mpf_core::linalg::{positive_definite_inverse, symmetric_eigen};
 use mpf_core::rng::stream;
-use mpf_core::{Cancel, Checkpoint, StopReason};
+use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason};
+use mpf_ising::internal::unpenalised;
 use mpf_ising::{
-    Couplings, Exact, FitProgress, PathOptions, Penalty, Preflight, Samples, States, Support,
+    Couplings, Exact, FitProgress, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States,
+    Support, Warning,
 };
 use mpf_samplers::{AnnealedOptions, Gibbs, Sampler, annealed_log_z};
 use ndarray::Array2;
@@ -43,12 +46,13 @@ const MACHINE_SECONDS: f64 = 1.0;
 const MACHINE_PLAIN: usize = 300;
 /// The fewest samples of a trial.
 const TRIAL_SAMPLES: usize = 256;
-/// The part of the λ's of a path that is tried before the score rises for good; of λ₁ and of λ₂, as some
-/// data were seen to need.
-const TRIED_L1: f64 = 0.8;
-const TRIED_L2: f64 = 0.6;
-/// A λ in the midst of a path, in units of 1/√M: paths begin at some tens.
-const MIDST: f64 = 10.0;
+/// The λ's of the path that is tried, and its most seconds.
+const FEW_LAMBDAS: usize = 9;
+const PATH_SECONDS: f64 = 2.0;
+/// The time of a step to the next of many λ's, as a part of that to the next of few.
+const SHORTER: f64 = 0.8;
+/// The part of the λ's that a path has before its best one, if the trial does not get there.
+const BEST: f64 = 0.7;
 /// Chains that polishing sweeps in an update, and those that are tried.
 const POLISHED: usize = 4000;
 const POLISHING_TRIED: usize = 1024;
@@ -58,10 +62,11 @@ const FEW_CHAINS: usize = 8;
 /// The most units whose states are enumerated, and that are annealed.
 const ENUMERATED: usize = 24;
 const ANNEALED: usize = 400;
-/// The gradient at which a fit without the penalty ends.
-const UNPENALISED: f64 = 1e-5;
 /// Seconds until a file is on the disk, as seen on one.
 pub(crate) const SYNCED: f64 = 0.03;
+/// Seconds to write a checkpoint, and those of every byte in it, as seen on that disk.
+const KEPT: f64 = 0.005;
+const KEPT_BYTE: f64 = 3.5e-9;
 /// Hessians of the sandwich with and without a penalty.
 const HESSIANS: f64 = 3.0;
 
@@ -84,7 +89,8 @@ pub(super) struct Expected {
 
 impl Expected {
     /// Adds up the steps of `recipe`, and the `elapsed` seconds before them. Trials take a part of
-    /// `limit`.
+    /// `limit`. The state of a fit is written after every so many seconds that `keeps` has first; its
+    /// bytes are second.
     pub(super) fn new(
         recipe: &Recipe,
         samples: &Samples,
@@ -92,6 +98,7 @@ impl Expected {
         preflight: &Preflight,
         elapsed: f64,
         limit: f64,
+        keeps: Option<(f64, u64)>,
     ) -> Result<Self, Failure> {
         let d = samples.n_units();
         let clock = Instant::now();
@@ -107,10 +114,17 @@ impl Expected {
                 .within(TRIAL_OF_LIMIT * limit),
             most: TRIAL_OF_LIMIT * limit,
         };
-        let fits = match &recipe.choose {
+        let mut fits = match &recipe.choose {
             Some(path) => trial.path(path)?,
             None => trial.fits()?,
         };
+        // The state of a path is kept after every λ.
+        if let Some((every, bytes)) = keeps.filter(|_| recipe.choose.is_none()) {
+            let write = KEPT + KEPT_BYTE * bytes as f64;
+            let share = write / every.max(trial.evaluation).max(f64::MIN_POSITIVE);
+            fits.all *= 1.0 + share;
+            fits.again *= 1.0 + share;
+        }
         let threads = rayon::current_num_threads() as f64;
         let (sweep, log_z) = match trial.has_time() {
             true => {
@@ -164,13 +178,22 @@ impl Expected {
         let again = judged + refitted;
         let seconds = fit + again + drift + scored + polished + computed + SYNCED;
         Ok(Self {
-            seconds: seconds.min(limit),
-            polishing: polishing.min((limit - seconds).max(0.0)),
+            seconds,
+            polishing,
             drifts,
             fit,
             again,
             checked: judged + scored,
         })
+    }
+
+    /// Returns the same of a fit that ends after `limit` seconds.
+    pub(super) fn within(self, limit: f64) -> Self {
+        Self {
+            seconds: self.seconds.min(limit),
+            polishing: self.polishing.min((limit - self.seconds).max(0.0)),
+            ..self
+        }
     }
 
     /// Returns the same after a fit that took `fit` seconds with all before it: the fits that follow are
@@ -203,6 +226,8 @@ struct Fits {
     /// How far the last one got, and whether that is a step of all units.
     model: Option<Couplings>,
     has_all_units: bool,
+    /// Whether some of its couplings run away.
+    runs_away: bool,
 }
 
 impl Fits {
@@ -213,6 +238,7 @@ impl Fits {
             again: seconds,
             model: None,
             has_all_units: false,
+            runs_away: false,
         }
     }
 }
@@ -315,7 +341,8 @@ pub(crate) fn of_comparison(
             Plan::Recipe(recipe) => {
                 let states = Some(states);
                 let elapsed = 0.0;
-                let of = Expected::new(recipe, samples, states, preflight, elapsed, limit_of_each)?;
+                let limit = limit_of_each;
+                let of = Expected::new(recipe, samples, states, preflight, elapsed, limit, None)?;
                 // Only a model that may be polished is checked.
                 if of.polishing > 0.0 {
                     more += whole * (of.checked + of.polishing);
@@ -333,6 +360,10 @@ pub(crate) fn of_comparison(
 
 /// Returns `wanted` of the samples, or all of them: evenly spaced.
 fn evenly_spaced(states: &States, wanted: usize) -> Result<Samples, Failure> {
+    Ok(Samples::new(&evenly_spaced_states(states, wanted)?)?)
+}
+
+fn evenly_spaced_states(states: &States, wanted: usize) -> Result<States, Failure> {
     let n = states.n_samples();
     let wanted = wanted.clamp(1, n);
     let mut part = States::new(states.n_units())?;
@@ -340,7 +371,7 @@ fn evenly_spaced(states: &States, wanted: usize) -> Result<Samples, Failure> {
         let at = (k as f64 * n as f64 / wanted as f64) as usize;
         part.push(states.row(at));
     }
-    Ok(Samples::new(&part)?)
+    Ok(part)
 }
 
 /// A short try of the fits of a recipe.
@@ -380,11 +411,16 @@ impl Trial<'_> {
         options
     }
 
-    /// Returns the samples of which a trial has time for some evaluations.
-    fn some(&self) -> Result<Samples, Failure> {
+    /// Returns how many samples a trial has time for some evaluations of.
+    fn n_tried(&self) -> usize {
         let share = TRIAL_SECONDS / (TRIED * self.evaluation);
         let wanted = (self.states.n_samples() as f64 * share) as usize;
-        evenly_spaced(self.states, wanted.max(TRIAL_SAMPLES))
+        wanted.max(TRIAL_SAMPLES)
+    }
+
+    /// Returns so many samples.
+    fn some(&self) -> Result<Samples, Failure> {
+        evenly_spaced(self.states, self.n_tried())
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -427,9 +463,11 @@ impl Trial<'_> {
         Ok(drift.is_ok_and(|drift| drift.has_drifted()))
     }
 
-    /// Tries the fit without the penalty that error bars need.
+    /// Tries a fit without the penalty, as error bars need it. Where couplings run away, there are more of
+    /// them: as many as there may be if every unit has its own, since few rows separate at a time.
     fn without_penalty(&self, fits: &Fits) -> Result<f64, Failure> {
-        let last = self.recipe.last(self.samples.n_units());
+        let d = self.samples.n_units();
+        let last = self.recipe.last(d);
         if !last.describe().takes.contains(&Takes::Penalties) {
             return Ok(fits.last);
         }
@@ -437,10 +475,17 @@ impl Trial<'_> {
             l1: 0.0,
             l2: Some(0.0),
             start: fits.model.clone(),
+            support: Support::Edges(determined(self.recipe, self.samples)?),
             ..self.recipe.options.clone()
         };
-        options.minimizer.gradient_tolerance = UNPENALISED;
-        Ok(self.fit(last, &options, &self.some()?)?.all)
+        options.minimizer.gradient_tolerance = unpenalised::TOLERANCE;
+        options.minimizer.max_iterations = unpenalised::ITERATIONS;
+        let tried = self.fit(last, &options, &self.some()?)?;
+        let is_by_node = last.steps(d, &options).0 == "units";
+        Ok(match is_by_node && tried.runs_away {
+            true => unpenalised::MOST_FITS as f64 * tried.all,
+            false => tried.all,
+        })
     }
 
     /// Tries one fit.
@@ -465,6 +510,10 @@ impl Trial<'_> {
         let seconds = clock.elapsed().as_secs_f64();
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
+        let runs_away = fit.as_ref().is_ok_and(|fit| {
+            let is_one = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
+            fit.warnings.iter().any(is_one)
+        });
         // What fails here fails again, with its message.
         let model = fit.ok().map(|fit| fit.couplings);
         let minimizer = &options.minimizer;
@@ -498,40 +547,73 @@ impl Trial<'_> {
             again: part * all,
             model,
             has_all_units: is_whole || what != "units",
+            runs_away,
         })
     }
 
-    /// Tries steps along a path of penalties: near λ = 1/√M, where noise ends, and in the midst of those
-    /// before it. Fits of all data and of the folds, of which each leaves out one part, are as much work as
-    /// one of all data for every fold.
+    /// Tries a path of few λ's and two folds. The best λ₁ goes with 1/√M, and the best λ₂ with 1/M: the
+    /// whole path has its own further down, and ends some λ's after it. Fits of all data and of the folds,
+    /// of which each leaves out one part, are as much work as one of all data for every fold.
     fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
+        const FOLDS: usize = 2;
+        if !self.has_time() {
+            return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
+        }
         let method = self.recipe.last(self.samples.n_units());
-        let some = self.some()?;
         let mut options = self.recipe.options.clone();
-        let noise = 1.0 / self.samples.n_effective().sqrt();
-        let ratio = choose.smallest.powf(1.0 / choose.n_lambdas as f64);
-        let set = |options: &mut MethodOptions, lambda: f64| match choose.penalty {
+        let part = evenly_spaced_states(self.states, self.n_tried())?;
+        let some = Samples::new(&part)?;
+        let path = PathOptions {
+            n_lambdas: FEW_LAMBDAS,
+            n_folds: FOLDS,
+            patience: 1,
+            ..choose.clone()
+        };
+        let trial = MethodOptions {
+            minimizer: MinimizerOptions {
+                cancel: self.cancel.within(PATH_SECONDS),
+                checkpoint: Checkpoint::default(),
+                ..options.minimizer.clone()
+            },
+            ..options.clone()
+        };
+        let (clock, mut ends) = (Instant::now(), vec![0.0]);
+        let found = method.cross_validate(&PenaltyPath::new(path)?, &part, &trial, &mut |_| {
+            ends.push(clock.elapsed().as_secs_f64());
+        });
+        self.check()?;
+        let steps: Vec<f64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
+        // What fails here fails again, with its message.
+        let scores = found.as_ref().map_or(&[][..], |found| &found.scores);
+        let best = (0..scores.len()).min_by(|a, b| scores[*a].mean.total_cmp(&scores[*b].mean));
+        // Steps of the whole path to one of the trial.
+        let finer = (choose.n_lambdas as f64 - 1.0).max(1.0) / (FEW_LAMBDAS - 1) as f64;
+        let per_step = -choose.smallest.ln() / (choose.n_lambdas as f64 - 1.0).max(1.0);
+        let part_of_all = |folds: usize| 1.0 - 1.0 / folds as f64;
+        let more = self.states.n_samples() as f64 * part_of_all(choose.n_folds)
+            / (part.n_samples() as f64 * part_of_all(FOLDS));
+        let (lambda, below) = match choose.penalty {
+            Penalty::L1 => (1.0 / self.samples.n_effective().sqrt(), 0.5 * more.ln()),
+            Penalty::L2 => (1.0 / self.samples.n_effective(), more.ln()),
+        };
+        let best = match best.filter(|best| best + 1 < steps.len()) {
+            Some(best) => finer * best as f64 + below / per_step,
+            None => BEST * choose.n_lambdas as f64,
+        };
+        let n_lambdas = best as usize + 1 + choose.patience;
+        // Beyond the trial steps go on as its last one.
+        let seconds: f64 = (0..n_lambdas)
+            .filter_map(|k| steps.get((k as f64 / finer) as usize).or(steps.last()))
+            .sum();
+        let scale = self.samples.n_distinct() as f64 / some.n_distinct() as f64;
+        let all = scale * SHORTER * seconds * choose.n_folds as f64 / FOLDS as f64;
+        match choose.penalty {
             Penalty::L1 => options.l1 = lambda,
             Penalty::L2 => options.l2 = Some(lambda),
-        };
-        let mut tried = |lambda: f64| -> Result<(Fits, f64), Failure> {
-            set(&mut options, lambda);
-            let fits = self.fit(method, &options, &some)?;
-            set(&mut options, ratio * lambda);
-            options.start.clone_from(&fits.model);
-            let step = self.fit(method, &options, &some)?;
-            Ok((fits, step.all))
-        };
-        let (_, early) = tried(MIDST * noise)?;
-        let (fits, late) = tried(noise)?;
-        let share = match choose.penalty {
-            Penalty::L1 => TRIED_L1,
-            Penalty::L2 => TRIED_L2,
-        };
-        let n_fits = share * (choose.n_lambdas * choose.n_folds) as f64;
+        }
         Ok(Fits {
-            all: n_fits * logarithmic_mean(early, late),
-            ..fits
+            all,
+            ..self.fit(method, &options, &some)?
         })
     }
 
@@ -609,17 +691,6 @@ fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
     let rate = (half / now).ln() / (0.5 * end);
     let left = (now / tolerance).ln() / rate;
     (rate > 0.0 && rate.is_finite()).then_some(end + left.max(0.0))
-}
-
-/// Returns the mean of numbers that go from `a` to `b` by equal factors: steps along a path take longer and
-/// longer.
-fn logarithmic_mean(a: f64, b: f64) -> f64 {
-    let mean = (b - a) / (b / a).ln();
-    if mean.is_finite() {
-        mean
-    } else {
-        0.5 * (a + b)
-    }
 }
 
 /// Returns the mean seconds of some runs: other programs slow the fit down as they do these.
@@ -731,13 +802,16 @@ fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failur
     Ok(products + inverses + influences)
 }
 
-/// Returns how many couplings have error bars by the sandwich.
+/// Returns the couplings that have error bars by the sandwich.
+fn determined(recipe: &Recipe, samples: &Samples) -> Result<Vec<(usize, usize)>, Failure> {
+    let mut pairs = recipe.options.support.pairs(samples.n_units())?;
+    pairs.retain(|(i, j)| samples.determine(*i, *j));
+    Ok(pairs)
+}
+
+/// Returns how many they are.
 pub(super) fn n_determined(recipe: &Recipe, samples: &Samples) -> Result<usize, Failure> {
-    let pairs = recipe.options.support.pairs(samples.n_units())?;
-    Ok(pairs
-        .iter()
-        .filter(|(i, j)| samples.determine(*i, *j))
-        .count())
+    Ok(determined(recipe, samples)?.len())
 }
 
 /// Returns a model with the means of `samples`, and couplings too weak to matter.
@@ -798,17 +872,6 @@ mod tests {
         assert_eq!(seconds_to(1e-6, &still), None);
         assert_eq!(seconds_to(1e-6, &[]), None);
         assert_eq!(seconds_to(1e-6, &trace[..TELLING]), None);
-    }
-
-    #[test]
-    fn a_path_gets_slower_by_factors() {
-        let mean = (0..10_001)
-            .map(|k| 8f64.powf(f64::from(k) / 1e4))
-            .sum::<f64>()
-            / 10_001.0;
-        assert!((logarithmic_mean(1.0, 8.0) - mean).abs() < 1e-3);
-        assert_eq!(logarithmic_mean(2.0, 2.0), 2.0);
-        assert_eq!(logarithmic_mean(0.0, 2.0), 0.0);
     }
 
     #[test]

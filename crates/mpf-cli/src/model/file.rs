@@ -6,7 +6,9 @@ use crate::data::DataRecord;
 use mpf_ising::{Couplings, SpinCouplings};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
+use serde_json::ser::Formatter;
 use std::collections::HashMap;
+use std::io::{self, Write};
 
 /// The value of `format` in every model file.
 pub(super) const FORMAT: &str = "mpf-model";
@@ -276,28 +278,82 @@ fn from_spins(
     }
 }
 
-/// Puts lists of numbers on one line each: a matrix then looks like one.
-pub(super) fn short_rows(pretty: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    // Where the innermost list began, if nothing but numbers and texts is in it so far.
-    let mut list: Option<usize> = None;
-    for line in pretty.lines() {
-        let trimmed = line.trim();
-        if trimmed.starts_with(']')
-            && let Some(start) = list.take()
-        {
-            let entries: Vec<String> = lines.drain(start + 1..).collect();
-            let entries: Vec<&str> = entries.iter().map(|entry| entry.trim()).collect();
-            lines[start].push_str(&entries.join(" "));
-            lines[start].push_str(trimmed);
-            continue;
-        }
-        if trimmed.ends_with('[') {
-            list = Some(lines.len());
-        } else if trimmed.ends_with('{') {
-            list = None;
-        }
-        lines.push(line.to_owned());
+/// Writes JSON with an entry of an object on a line, and lists of numbers and texts on one line each: a
+/// matrix then looks like one.
+#[derive(Default)]
+pub(super) struct ShortLists {
+    /// Of every list and object that is open, whether its entries have lines of their own.
+    open: Vec<bool>,
+    /// Whether the next entry is the first of a list.
+    is_first: bool,
+}
+
+impl ShortLists {
+    fn new_line(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        out.write_all(b"\n")?;
+        (0..self.open.len()).try_for_each(|_| out.write_all(b"  "))
     }
-    lines.join("\n")
+
+    /// Begins a list or an object; one that is the first entry of a list gets a line, and so do those
+    /// after it.
+    fn begin(&mut self, out: &mut (impl Write + ?Sized), has_lines: bool) -> io::Result<()> {
+        if std::mem::take(&mut self.is_first)
+            && let Some(list) = self.open.last_mut()
+        {
+            *list = true;
+            self.new_line(out)?;
+        }
+        self.open.push(has_lines);
+        out.write_all(if has_lines { b"{" } else { b"[" })
+    }
+
+    fn end(&mut self, out: &mut (impl Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
+        self.is_first = false;
+        if self.open.pop() == Some(true) {
+            self.new_line(out)?;
+        }
+        out.write_all(bracket)
+    }
+}
+
+impl Formatter for ShortLists {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.begin(out, false)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.end(out, b"]")
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.is_first = first;
+        match self.open.last() {
+            _ if first => Ok(()),
+            Some(true) => {
+                out.write_all(b",")?;
+                self.new_line(out)
+            }
+            _ => out.write_all(b", "),
+        }
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.begin(out, true)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.end(out, b"}")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        if !first {
+            out.write_all(b",")?;
+        }
+        self.new_line(out)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.is_first = false;
+        out.write_all(b": ")
+    }
 }

@@ -65,6 +65,42 @@ fn every_form_and_convention_is_read_back_to_the_last_bit() {
 }
 
 #[test]
+fn a_matrix_looks_like_one() {
+    let value = serde_json::json!({
+        "fit": {"stop": "converged", "stages": [{"a": 1, "b": []}, {"a": [true, null]}]},
+        "rows": [[1.5, 2.0], [3.0, "x, ["]],
+        "units": ["a", "b"],
+    });
+    let mut text = Vec::new();
+    let mut json = Serializer::with_formatter(&mut text, ShortLists::default());
+    value.serialize(&mut json).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap(),
+        value
+    );
+    let expected = r#"{
+  "fit": {
+    "stages": [
+      {
+        "a": 1,
+        "b": []
+      },
+      {
+        "a": [true, null]
+      }
+    ],
+    "stop": "converged"
+  },
+  "rows": [
+    [1.5, 2.0],
+    [3.0, "x, ["]
+  ],
+  "units": ["a", "b"]
+}"#;
+    assert_eq!(String::from_utf8(text).unwrap(), expected);
+}
+
+#[test]
 fn a_changed_digit_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.json");

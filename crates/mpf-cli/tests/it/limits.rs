@@ -98,7 +98,7 @@ fn two_jobs_do_not_share_a_checkpoint() {
 }
 
 #[test]
-fn folds_and_blocks_that_cannot_be_are_found_before_the_trials() {
+fn folds_blocks_and_methods_that_cannot_be_are_found_before_the_trials() {
     let folder = folder(100);
     for arguments in [
         "fit r.npy --l1 auto --folds 1 -o m.json",
@@ -107,6 +107,7 @@ fn folds_and_blocks_that_cannot_be_are_found_before_the_trials() {
         "compare r.npy --folds 101",
         "compare r.npy --block-length 0",
         "compare r.npy --block-length 51",
+        "compare r.npy --methods pl,ml",
     ] {
         let refused = mpf(folder.path(), arguments);
         assert_eq!(refused.code, 2, "{arguments}: {}", refused.stderr);

@@ -37,7 +37,8 @@ impl<E: Estimator> Fitter<E> {
     ///
     /// # Errors
     /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
-    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows.
+    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows; [`Error::Cancelled`] in a
+    /// node-wise fit.
     pub fn coupling_slopes<'a>(
         &self,
         couplings: &Couplings,
@@ -135,7 +136,12 @@ impl AnyFitter<'_> {
                 // A coupling differs from zero as soon as one of its rows says so.
                 let rows = (0..d)
                     .into_par_iter()
-                    .map(|unit| slopes(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5))
+                    .map(|unit| {
+                        if self.options.minimizer.cancel.is_cancelled() {
+                            return Err(Error::Cancelled);
+                        }
+                        slopes(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5)
+                    })
                     .collect::<Result<Vec<Vec<f64>>>>()?;
                 // Each row lists its pairs in the order of the sorted pairs.
                 let mut taken = vec![0; d];

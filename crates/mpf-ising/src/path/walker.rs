@@ -68,18 +68,20 @@ impl<E: Estimator> Walker<E> {
         Ok(())
     }
 
-    /// Returns the best model without couplings as a fit that the time limit stopped; `None` if paths start
-    /// elsewhere. Takes a fraction of a second beyond the limit.
-    pub(super) fn stay(&self, fitter: &Fitter<E>) -> Result<Option<Fit>> {
+    /// Returns `begun`, the best model without couplings, as a fit that the time limit stopped; `None` if
+    /// paths start elsewhere.
+    pub(super) fn stay(&self, fitter: &Fitter<E>, begun: Option<Couplings>) -> Result<Option<Fit>> {
         let options = fitter.options();
-        if options.start.is_some() || options.biases != Biases::Free {
+        let Some(begun) =
+            begun.filter(|_| options.start.is_none() && options.biases == Biases::Free)
+        else {
             return Ok(None);
-        }
-        let mut options = options.clone();
-        options.minimizer.cancel = Cancel::new().within(FIELDS);
-        let mut fit = fields_alone(&fitter.with_options(options)?, self.data())?;
-        fit.stop = StopReason::TimeLimit;
-        Ok(Some(fit))
+        };
+        let value = fitter.objective_value(&begun, self.data())?;
+        Ok(Some(Fit {
+            stop: StopReason::TimeLimit,
+            ..Fit::closed_form(begun, value, 0.0, Vec::new())
+        }))
     }
 
     pub(super) fn step(&mut self, lambda: f64) -> Result<Fit> {
@@ -106,7 +108,7 @@ pub(super) fn independent<E: Estimator>(fitter: &Fitter<E>, data: Data<'_>) -> R
     }
 }
 
-/// Fits the fields of a model without couplings.
+/// Fits the fields of a model without couplings. After the time limit that takes a fraction of a second.
 fn fields_alone<E: Estimator>(fitter: &Fitter<E>, data: Data<'_>) -> Result<Fit> {
     let mut options = FitOptions {
         support: Support::Edges(Vec::new()),
@@ -114,6 +116,10 @@ fn fields_alone<E: Estimator>(fitter: &Fitter<E>, data: Data<'_>) -> Result<Fit>
         ..fitter.options().clone()
     };
     options.minimizer.checkpoint = Checkpoint::default();
+    let cancel = &mut options.minimizer.cancel;
+    if cancel.reason() == Some(StopReason::TimeLimit) {
+        *cancel = Cancel::new().within(FIELDS);
+    }
     fitter.with_options(options)?.fit(data)
 }
 

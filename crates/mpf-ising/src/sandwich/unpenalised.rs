@@ -14,13 +14,13 @@ use crate::warning::Warning;
 use mpf_core::{Checkpoint, StopReason};
 
 /// The gradient, in standardised units, from which a Newton step is short.
-const TOLERANCE: f64 = 1e-5;
+pub const TOLERANCE: f64 = 1e-5;
 
 /// Iterations until couplings are looked at: of those that run away, more would only lead further.
-const ITERATIONS: usize = 300;
+pub const ITERATIONS: usize = 300;
 
 /// The most times that couplings are looked at, until none runs away and the minimum is near.
-const MOST_FITS: usize = 20;
+pub const MOST_FITS: usize = 20;
 
 /// The estimate that the data alone give.
 #[derive(Clone, Debug)]
