@@ -10,14 +10,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a run must leave alone, and what it writes.
+/// Commands, and what each writes. The fit is told its memory: it would ask the system before each of its
+/// steps, in hundreds of reads, as the others do a few times. A sweep may write a checkpoint, so there are few.
 const JOBS: [(&str, &str); 3] = [
     (
-        "fit r.csv --threads 1 -o out.json --checkpoint c --checkpoint-every 0 --resume --force",
+        "fit r.csv --threads 1 --memory-limit 1000 -o out.json --checkpoint c --checkpoint-every 0 \
+         --resume --force",
         "out.json",
     ),
     (
-        "sample t.json -n 40 --threads 1 -o out.npy --checkpoint c --checkpoint-every 0 --resume --force",
+        "sample t.json -n 8 --burn-in 4 --threads 1 -o out.npy --checkpoint c --checkpoint-every 0 \
+         --resume --force",
         "out.npy",
     ),
     (
@@ -254,10 +257,14 @@ fn memory_that_ends() {
 }
 
 #[test]
-fn interrupted_and_short_calls_change_nothing() {
+fn interrupted_calls_change_nothing() {
     for call in ["read", "write", "fsync", "open"] {
         fail_everywhere(call, "interrupted", true);
     }
+}
+
+#[test]
+fn short_calls_change_nothing() {
     for call in ["read", "write"] {
         fail_everywhere(call, "short", true);
     }

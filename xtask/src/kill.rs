@@ -1,6 +1,7 @@
 //! Kills the program again and again; it must end with the numbers of an uninterrupted run.
-#![cfg(unix)]
 
+use crate::Cli;
+use clap::Parser;
 use mpf_core::rng;
 use rand::RngExt;
 use serde_json::Value;
@@ -19,11 +20,23 @@ const FIG2: &str = "reproduce-fig2 --resume --lattice 3 --samples 2000 --varianc
 const ERRORS: &str = "check-errors --resume --repetitions 2 --samples 300 --correlated-samples 500 \
                       --block 20 --bootstrapped 0";
 
+/// Holds the arguments of [`program`].
+const ARGUMENTS: &str = "XTASK_TEST_ARGUMENTS";
+
+/// Is the program that the tests start: with it they need no second build of everything here.
+#[test]
+#[ignore = "the other tests run it"]
+fn program() {
+    let arguments = std::env::var(ARGUMENTS).unwrap_or_default();
+    let words = ["xtask"].into_iter().chain(arguments.split_whitespace());
+    std::process::exit(crate::execute(Cli::parse_from(words)).into());
+}
+
 fn start(options: &str, folder: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(options.split_whitespace())
-        .arg("--out")
-        .arg(folder)
+    let folder = folder.to_str().expect("the folder has a plain name");
+    Command::new(std::env::current_exe().expect("the tests know their program"))
+        .args(["--exact", "kill::program", "--ignored", "--nocapture"])
+        .env(ARGUMENTS, format!("{options} --out {folder}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
