@@ -30,7 +30,7 @@
 //! [`GoodnessOfFit::chance_limit`] is what the largest of all z may be by chance.
 
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_mean};
 use mpf_core::check_count;
 use mpf_ising::internal::{check_units, n_blocks, part};
 use mpf_ising::{BlockMean, Couplings, Exact, Samples, States};
@@ -493,6 +493,85 @@ impl GoodnessOfFit {
     }
 }
 
+/// Entropies of a model whose ln Z is known, in nats. All finite.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Entropies {
+    /// S of the model.
+    pub entropy: BlockMean,
+    /// Σ_i S(m_i): independent units with the same means.
+    pub independent: BlockMean,
+    /// I, their difference: what the couplings say.
+    pub multi_information: BlockMean,
+}
+
+impl Entropies {
+    /// Computes entropies from ln Z and the moments of the model: ⟨E⟩ = Σ_i J_ii m_i + 2 Σ_{i<j} J_ij (C_ij + m_i m_j).
+    ///
+    /// The errors are those of ln Z and of the moments, as far as the latter are taken to be
+    /// independent of each other: a guide, not a bound. They are zero for exact moments.
+    ///
+    /// # Errors
+    /// [`mpf_ising::Error::UnitCount`] for moments of other units; [`mpf_core::Error::Count`] and
+    /// [`Error::NotAMoment`] for fields that were set to what moments cannot be;
+    /// [`Error::NotFinite`] for a ln Z that is not, and for couplings so large that a result is not.
+    pub fn new(couplings: &Couplings, log_z: BlockMean, model: &Moments) -> Result<Self> {
+        let d = couplings.n_units();
+        model.check(d)?;
+        check_mean("ln Z", &log_z)?;
+        let m: Vec<f64> = model.means.iter().map(|m| m.value).collect();
+        let mut energy = 0.0;
+        // ∂E/∂m_i, and the errors that ln Z and the pairs make.
+        let mut slopes: Vec<f64> = (0..d).map(|i| couplings.get(i, i)).collect();
+        let mut errors = vec![log_z.standard_error];
+        for (q, (i, j)) in pairs(d).enumerate() {
+            let strength = 2.0 * couplings.get(i, j);
+            energy += strength * (model.pairs[q].value + m[i] * m[j]);
+            errors.push(strength * model.pairs[q].standard_error);
+            slopes[i] += strength * m[j];
+            slopes[j] += strength * m[i];
+        }
+        let mut independent = 0.0;
+        let (mut information_errors, mut independent_errors) = (errors.clone(), Vec::new());
+        for i in 0..d {
+            energy += couplings.get(i, i) * m[i];
+            let error = model.means[i].standard_error;
+            let own = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+            independent += own(m[i]) + own(1.0 - m[i]);
+            // S′(m) = ln((1 − m)/m), whose quotient may overflow; a unit that never changes adds
+            // nothing.
+            let slope = if m[i] > 0.0 && m[i] < 1.0 {
+                (-m[i]).ln_1p() - m[i].ln()
+            } else {
+                0.0
+            };
+            errors.push(slopes[i] * error);
+            independent_errors.push(slope * error);
+            information_errors.push((slope - slopes[i]) * error);
+        }
+        let entropy = log_z.value + energy;
+        let with = |what: &'static str, value: f64, errors: &[f64]| {
+            let mean = BlockMean {
+                value,
+                standard_error: root_of_squares(errors),
+            };
+            check_mean(what, &mean).map(|()| mean)
+        };
+        Ok(Self {
+            entropy: with("the entropy", entropy, &errors)?,
+            independent: with(
+                "the entropy of independent units",
+                independent,
+                &independent_errors,
+            )?,
+            multi_information: with(
+                "the multi-information",
+                independent - entropy,
+                &information_errors,
+            )?,
+        })
+    }
+}
+
 /// Returns the share of the multi-information of the data that a model explains, up to
 /// 20 units: (H₁ + LL)/(H₁ − H), where H₁ is the entropy of independent units
 /// with the means of the data, H that of the observed states, and LL the mean log-likelihood of the
@@ -519,6 +598,15 @@ pub fn multi_information_share(couplings: &Couplings, samples: &Samples) -> Resu
 
 /// The most units for which [`multi_information_share`] sums over all states.
 const MULTI_INFORMATION_UNITS: usize = 20;
+
+/// Returns √Σ e², where the squares may overflow but the root does not.
+fn root_of_squares(errors: &[f64]) -> f64 {
+    let sum = errors.iter().map(|e| e * e).sum::<f64>();
+    if sum.is_finite() {
+        return sum.sqrt();
+    }
+    errors.iter().fold(0.0, |root: f64, e| root.hypot(*e))
+}
 
 #[cfg(test)]
 mod tests {

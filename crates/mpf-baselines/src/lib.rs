@@ -79,7 +79,9 @@ pub use recipe::{
 // Which model is good?
 pub use block_length::block_length;
 pub use drift::Drift;
-pub use goodness::{Agreement, GoodnessOfFit, Moments, multi_information_share, pairs, triplets};
+pub use goodness::{
+    Agreement, Entropies, GoodnessOfFit, Moments, multi_information_share, pairs, triplets,
+};
 pub use log_z::{LogZ, LogZSource};
 pub use objectives::Objectives;
 pub use tournament::{

@@ -3,15 +3,15 @@
 //! panic.
 
 use mpf_baselines::{
-    Contender, ContrastiveDivergence, ContrastiveOptions, Criterion, Drift, Error, Expansion,
-    GoodnessOfFit, LearningRate, MaximumLikelihood, MeanField, Method, MethodOptions, Methods,
-    Moments, Objectives, Pseudolikelihood, Takes, Tournament, TournamentOptions, independent,
-    log_rise, rise,
+    Contender, ContrastiveDivergence, ContrastiveOptions, Criterion, Drift, Entropies, Error,
+    Expansion, GoodnessOfFit, LearningRate, MaximumLikelihood, MeanField, Method, MethodOptions,
+    Methods, Moments, Objectives, Pseudolikelihood, Takes, Tournament, TournamentOptions,
+    independent, log_rise, rise,
 };
 use mpf_core::MinimizerOptions;
 use mpf_ising::{
-    Biases, Couplings, Exact, Fit, FitOptions, Fitter, Mode, PathOptions, Penalty, PenaltyPath,
-    Samples, States,
+    Biases, BlockMean, Couplings, Exact, Fit, FitOptions, Fitter, Mode, PathOptions, Penalty,
+    PenaltyPath, Samples, States,
 };
 use mpf_samplers::AnnealedOptions;
 use mpf_testkit::{StopAfter, all_finite, cycle, few, finite, no_nan, number};
@@ -113,6 +113,14 @@ proptest! {
         let moments = Moments::exact(&exact);
         let chances: f64 = moments.n_active.iter().map(|p| p.value).sum();
         close("sum of P(n)", chances, 1.0)?;
+        let log_z = BlockMean { value: exact.log_z(), standard_error: 0.0 };
+        let entropies = Entropies::new(&model, log_z, &moments).unwrap();
+        all_finite("entropies", [&entropies.entropy.value, &entropies.multi_information.value])?;
+        if is_moderate(&model) {
+            close("entropy", entropies.entropy.value, exact.entropy())?;
+            let least = entropies.multi_information.value;
+            prop_assert!(least > -1e-10, "{least}");
+        }
         let data = Moments::of_states(&states, 1).unwrap();
         for (found, expected) in data.means.iter().zip(samples.means()) {
             close("mean", found.value, expected)?;
@@ -387,6 +395,7 @@ proptest! {
         values in vec(number(), 1..20),
         moments in vec(number(), 1..12),
         (place, kind, in_error) in (0..9usize, 0..4usize, any::<bool>()),
+        (log_z, log_z_error) in (number(), number()),
         shorter in any::<bool>(),
     ) {
         let Ok(model) = couplings(d, &values) else { return Ok(()) };
@@ -422,6 +431,16 @@ proptest! {
                             &part.largest_z,
                         ])?;
                     }
+                }
+            }
+        }
+        let log_z = BlockMean { value: log_z, standard_error: log_z_error };
+        match Entropies::new(&model, log_z, &changed) {
+            Err(Error::NotFinite { value, .. }) => prop_assert!(!value.is_finite()),
+            Err(_) => prop_assert!(!found),
+            Ok(of) => {
+                for mean in [of.entropy, of.independent, of.multi_information] {
+                    all_finite("entropies", [&mean.value, &mean.standard_error])?;
                 }
             }
         }

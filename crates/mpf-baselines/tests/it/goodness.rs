@@ -1,8 +1,8 @@
 //! Moments, their errors and entropies against plain sums.
 
-use mpf_baselines::{GoodnessOfFit, Moments, pairs, triplets};
+use mpf_baselines::{Entropies, GoodnessOfFit, Moments, pairs, triplets};
 use mpf_core::rng::stream;
-use mpf_ising::{BlockMean, Exact, States, block_mean};
+use mpf_ising::{BlockMean, Couplings, Exact, States, block_mean};
 use mpf_testkit::{random_couplings, seed};
 use rand::RngExt;
 
@@ -190,10 +190,61 @@ fn the_right_model_agrees_and_a_wrong_one_does_not() {
 }
 
 #[test]
+fn entropies_are_their_sums() {
+    let exact = exact(6);
+    let log_z = BlockMean {
+        value: exact.log_z(),
+        standard_error: 0.0,
+    };
+    let model = Moments::exact(&exact);
+    let found = Entropies::new(exact.couplings(), log_z, &model).unwrap();
+    let p = exact.probabilities();
+    let entropy: f64 = p.iter().map(|p| -p * p.ln()).sum();
+    assert!((found.entropy.value - entropy).abs() < 1e-12);
+    let single: f64 = exact
+        .means()
+        .iter()
+        .map(|m| -m * m.ln() - (1.0 - m) * (1.0 - m).ln())
+        .sum();
+    assert!((found.independent.value - single).abs() < 1e-12);
+    // Multi-information is the divergence from independent units with the same means.
+    let divergence: f64 = p
+        .iter()
+        .enumerate()
+        .map(|(x, p)| {
+            let q: f64 = exact
+                .means()
+                .iter()
+                .enumerate()
+                .map(|(i, m)| if bit(x, i) == 1.0 { *m } else { 1.0 - m })
+                .product();
+            p * (p / q).ln()
+        })
+        .sum();
+    assert!((found.multi_information.value - divergence).abs() < 1e-12);
+    assert_eq!(found.entropy.standard_error, 0.0);
+    // Draws: within the errors that it claims.
+    let draws = Moments::of_states(&exact.draw(20_000, seed()), 1).unwrap();
+    let log_z = BlockMean {
+        standard_error: 0.02,
+        ..log_z
+    };
+    let sampled = Entropies::new(exact.couplings(), log_z, &draws).unwrap();
+    let off = (sampled.entropy.value - entropy).abs();
+    // Correlations between moments are neglected, so that the error is a guide: twice as wide.
+    assert!(off < 8.0 * sampled.entropy.standard_error && sampled.entropy.standard_error >= 0.02);
+}
+
+#[test]
 fn other_sizes_are_errors() {
     let model = Moments::exact(&exact(4));
     let states = States::from_binary(ndarray::Array2::<u8>::zeros((10, 5)).view()).unwrap();
     let data = Moments::of_states(&states, 1).unwrap();
-    assert!(GoodnessOfFit::new(model, data).is_err());
+    assert!(GoodnessOfFit::new(model.clone(), data).is_err());
+    let log_z = BlockMean {
+        value: 0.0,
+        standard_error: 0.0,
+    };
+    assert!(Entropies::new(&Couplings::zeros(5).unwrap(), log_z, &model).is_err());
     assert!(Moments::of_states(&states, 6).is_err());
 }
