@@ -396,8 +396,8 @@ impl Trial<'_> {
         3.0 * self.evaluation < self.most && !self.cancel.is_cancelled()
     }
 
-    /// Returns the options of a trial.
-    fn options(&self, method: &dyn Method, options: &MethodOptions) -> MethodOptions {
+    /// Returns the options of a trial of so many seconds.
+    fn options(&self, method: &dyn Method, options: &MethodOptions, seconds: f64) -> MethodOptions {
         let mut options = options.clone();
         if method.describe().takes.contains(&Takes::Penalties) {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
@@ -406,9 +406,9 @@ impl Trial<'_> {
         if options.potential.is_some() {
             // The potential is completed after the steps, which alone are cut short.
             options.minimizer.cancel = self.cancel.clone();
-            options.minimizer.max_seconds = TRIAL_SECONDS;
+            options.minimizer.max_seconds = seconds;
         } else {
-            options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
+            options.minimizer.cancel = self.cancel.within(seconds);
         }
         options
     }
@@ -504,7 +504,9 @@ impl Trial<'_> {
             return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
         }
         let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
-        let options = self.options(method, options);
+        // Few iterations of many units say nothing: they get the time for some.
+        let most = TRIAL_SECONDS.max(TRIED * self.evaluation / scale);
+        let options = self.options(method, options, most);
         let mut trace = Vec::new();
         let clock = Instant::now();
         let fit = method.fit(part.into(), &options, &mut |at| trace.push(Point::new(at)));
@@ -640,7 +642,7 @@ impl Trial<'_> {
             support: self.recipe.options.support.clone(),
             ..Default::default()
         };
-        let options = self.options(method, &options);
+        let options = self.options(method, &options, TRIAL_SECONDS);
         let clock = Instant::now();
         let _ = method.fit((&part).into(), &options, &mut |_| {});
         self.check()?;
