@@ -30,6 +30,9 @@ const STATE: usize = 100;
 const TRIED_CHAINS: usize = 4;
 const TRIED_DRAWS: usize = 300;
 const TRIED_SECONDS: f64 = 0.2;
+/// A trial of fewer seconds is repeated with so many times the draws.
+const TELLING_SECONDS: f64 = 0.02;
+const TRIED_MORE: usize = 8;
 
 /// The argument of `--sampler`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -330,17 +333,29 @@ impl Drawing<'_> {
                 ..Default::default()
             },
         };
-        let few = ChainOptions {
+        let mut few = ChainOptions {
             cancel: chains.cancel.within(TRIED_SECONDS),
             ..few
         };
-        let (n_chains, start) = (few.n_chains, Instant::now());
-        let run = ChainRunner::new(few)?.run(sampler)?;
-        let drawing = start.elapsed().as_secs_f64();
-        let draws = run.pooled().n_samples().max(1) as f64;
-        let start = Instant::now();
-        let _ = self.diagnose(&run);
-        let diagnosing = start.elapsed().as_secs_f64();
+        // Of a moment, most is the start of the threads.
+        let (drawing, diagnosing, draws) = loop {
+            let start = Instant::now();
+            let run = ChainRunner::new(few.clone())?.run(sampler)?;
+            let drawing = start.elapsed().as_secs_f64();
+            let draws = run.pooled().n_samples().max(1) as f64;
+            let start = Instant::now();
+            let _ = self.diagnose(&run);
+            let diagnosing = start.elapsed().as_secs_f64();
+            let (tried, most) = match is_short {
+                true => (&mut few.n_chains, chains.n_chains),
+                false => (&mut few.n_draws, steps as usize),
+            };
+            if drawing.max(diagnosing) >= TELLING_SECONDS || *tried >= most || run.cancelled {
+                break (drawing, diagnosing, draws);
+            }
+            *tried = tried.saturating_mul(TRIED_MORE).min(most);
+        };
+        let n_chains = few.n_chains;
         let threads = rayon::current_num_threads();
         // Chains run in parallel, as many as there are threads.
         let rounds = |n: usize| n.div_ceil(threads) as f64;

@@ -30,6 +30,8 @@ const MERGED: u64 = 40;
 const CHUNK: u64 = 512;
 /// Matrices of d × d numbers that a model takes while it becomes a text: itself, its rows, and the text.
 const WRITTEN: u64 = 6;
+/// Those of a fit that minimises nothing.
+const UNMINIMISED: u64 = 4;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 9;
 
@@ -113,6 +115,9 @@ impl FitArgs {
         }
         let takes = last.describe().takes;
         let square = product(&[8, d as u64, d as u64]);
+        if n_parameters == 0 {
+            bytes.working = product(&[UNMINIMISED, square]);
+        }
         if takes.contains(&Takes::Updates) {
             // Moments of every chunk of chains, and the states that these reach.
             let chunks = (samples.n_distinct() as u64).div_ceil(CHUNK);

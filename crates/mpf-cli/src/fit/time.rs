@@ -25,7 +25,7 @@ use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason};
 use mpf_ising::internal::unpenalised;
 use mpf_ising::{
     Couplings, Exact, FitProgress, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States,
-    Support, Warning,
+    Support,
 };
 use mpf_samplers::{AnnealedOptions, Gibbs, Sampler, annealed_log_z};
 use ndarray::Array2;
@@ -121,7 +121,7 @@ impl Expected {
         // The state of a path is kept after every λ.
         if let Some((every, bytes)) = keeps.filter(|_| recipe.choose.is_none()) {
             let write = KEPT + KEPT_BYTE * bytes as f64;
-            let share = write / every.max(trial.evaluation).max(f64::MIN_POSITIVE);
+            let share = write / every.max(fits.iteration).max(f64::MIN_POSITIVE);
             fits.all *= 1.0 + share;
             fits.again *= 1.0 + share;
         }
@@ -226,8 +226,9 @@ struct Fits {
     /// How far the last one got, and whether that is a step of all units.
     model: Option<Couplings>,
     has_all_units: bool,
-    /// Whether some of its couplings run away.
-    runs_away: bool,
+    /// An iteration of it, and whether a unit by itself did not get to its end in those that it has.
+    iteration: f64,
+    is_stuck: bool,
 }
 
 impl Fits {
@@ -238,7 +239,8 @@ impl Fits {
             again: seconds,
             model: None,
             has_all_units: false,
-            runs_away: false,
+            iteration: seconds / PLAIN as f64,
+            is_stuck: false,
         }
     }
 }
@@ -394,8 +396,8 @@ impl Trial<'_> {
         3.0 * self.evaluation < self.most && !self.cancel.is_cancelled()
     }
 
-    /// Returns the options of a trial.
-    fn options(&self, method: &dyn Method, options: &MethodOptions) -> MethodOptions {
+    /// Returns the options of a trial of so many seconds.
+    fn options(&self, method: &dyn Method, options: &MethodOptions, seconds: f64) -> MethodOptions {
         let mut options = options.clone();
         if method.describe().takes.contains(&Takes::Penalties) {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
@@ -404,9 +406,9 @@ impl Trial<'_> {
         if options.potential.is_some() {
             // The potential is completed after the steps, which alone are cut short.
             options.minimizer.cancel = self.cancel.clone();
-            options.minimizer.max_seconds = TRIAL_SECONDS;
+            options.minimizer.max_seconds = seconds;
         } else {
-            options.minimizer.cancel = self.cancel.within(TRIAL_SECONDS);
+            options.minimizer.cancel = self.cancel.within(seconds);
         }
         options
     }
@@ -463,8 +465,8 @@ impl Trial<'_> {
         Ok(drift.is_ok_and(|drift| drift.has_drifted()))
     }
 
-    /// Tries a fit without the penalty, as error bars need it. Where couplings run away, there are more of
-    /// them: as many as there may be if every unit has its own, since few rows separate at a time.
+    /// Tries a fit without the penalty, as error bars need it. There are as many of them as there may be if
+    /// rows separate, since few do at a time.
     fn without_penalty(&self, fits: &Fits) -> Result<f64, Failure> {
         let d = self.samples.n_units();
         let last = self.recipe.last(d);
@@ -481,8 +483,7 @@ impl Trial<'_> {
         options.minimizer.gradient_tolerance = unpenalised::TOLERANCE;
         options.minimizer.max_iterations = unpenalised::ITERATIONS;
         let tried = self.fit(last, &options, &self.some()?)?;
-        let is_by_node = last.steps(d, &options).0 == "units";
-        Ok(match is_by_node && tried.runs_away {
+        Ok(match tried.is_stuck {
             true => unpenalised::MOST_FITS as f64 * tried.all,
             false => tried.all,
         })
@@ -503,22 +504,24 @@ impl Trial<'_> {
             return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
         }
         let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
-        let options = self.options(method, options);
+        // Few iterations of many units say nothing: they get the time for some.
+        let most = TRIAL_SECONDS.max(TRIED * self.evaluation / scale);
+        let options = self.options(method, options, most);
         let mut trace = Vec::new();
         let clock = Instant::now();
         let fit = method.fit(part.into(), &options, &mut |at| trace.push(Point::new(at)));
         let seconds = clock.elapsed().as_secs_f64();
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
-        let runs_away = fit.as_ref().is_ok_and(|fit| {
-            let is_one = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
-            fit.warnings.iter().any(is_one)
-        });
         // What fails here fails again, with its message.
         let model = fit.ok().map(|fit| fit.couplings);
         let minimizer = &options.minimizer;
         let tolerance = minimizer.gradient_tolerance;
         let (what, total) = method.steps(d, &options);
+        if what == "units" && !is_whole {
+            // The last point counts the units that were cut short.
+            trace.pop();
+        }
         let whole = match (total, trace.last()) {
             _ if is_whole => seconds,
             (_, None) => PLAIN as f64 * self.evaluation / scale,
@@ -529,6 +532,10 @@ impl Trial<'_> {
                 end.min(at.seconds_of(minimizer.max_iterations))
             }
         };
+        let is_stuck = what == "units" && trace.iter().any(|at| at.residual > tolerance);
+        let iteration = trace
+            .last()
+            .map_or(self.evaluation, |at| scale * at.seconds_of(0));
         let completed = match trace.last() {
             Some(at) if options.potential.is_some() && !is_whole => seconds - at.seconds,
             _ => 0.0,
@@ -547,7 +554,8 @@ impl Trial<'_> {
             again: part * all,
             model,
             has_all_units: is_whole || what != "units",
-            runs_away,
+            iteration,
+            is_stuck,
         })
     }
 
@@ -634,7 +642,7 @@ impl Trial<'_> {
             support: self.recipe.options.support.clone(),
             ..Default::default()
         };
-        let options = self.options(method, &options);
+        let options = self.options(method, &options, TRIAL_SECONDS);
         let clock = Instant::now();
         let _ = method.fit((&part).into(), &options, &mut |_| {});
         self.check()?;
