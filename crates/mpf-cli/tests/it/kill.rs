@@ -58,10 +58,9 @@ enum Moment<'a> {
 fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(ExitStatus, String)> {
     let mut child = start(folder, arguments);
     let began = Instant::now();
-    let (time, pause) = match moment {
-        Moment::After(time) => (time, Duration::from_micros(200)),
-        Moment::Writing(_, time) => (time, Duration::ZERO),
-        Moment::Never => (Duration::MAX, Duration::from_millis(1)),
+    let time = match moment {
+        Moment::After(time) | Moment::Writing(_, time) => time,
+        Moment::Never => Duration::MAX,
     };
     let mut before = None;
     loop {
@@ -71,8 +70,10 @@ fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(Exit
             stderr.read_to_string(&mut said).unwrap();
             return Some((status, said));
         }
-        if began.elapsed() >= time {
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
             match moment {
+                // A write is short: nothing is waited for.
                 Moment::Writing(name, _) => {
                     let now = seen(folder, name);
                     if *before.get_or_insert(now) != now {
@@ -82,7 +83,7 @@ fn run_until(folder: &Path, arguments: &str, moment: Moment<'_>) -> Option<(Exit
                 _ => break,
             }
         }
-        std::thread::sleep(pause);
+        std::thread::sleep(left.min(Duration::from_millis(1)));
     }
     child.kill().unwrap();
     child.wait().unwrap();
