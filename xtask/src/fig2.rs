@@ -56,6 +56,9 @@ pub struct Args {
     /// Which couplings are free.
     #[arg(long, value_enum, default_value_t = Supports::Both)]
     support: Supports,
+    /// Where all methods start.
+    #[arg(long, value_enum, default_value_t = Start::Random)]
+    start: Start,
     /// Which methods to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
     methods: Vec<Learner>,
@@ -110,6 +113,15 @@ pub struct Args {
 enum Rim {
     Open,
     Periodic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Start {
+    /// Free parameters drawn from N(0, 0.01).
+    Random,
+    /// Ĵ = 0.
+    Zero,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -410,6 +422,7 @@ mod tests {
             boundary: Rim::Open,
             sampler: Samplers::Both,
             support: Supports::Both,
+            start: Start::Random,
             methods: Learner::ALL.to_vec(),
             seed: 1,
             seeds: 1,
@@ -544,12 +557,14 @@ mod tests {
     fn a_lattice_of_free_couplings_is_measured_exactly() {
         let args = Args {
             support: Supports::Lattice,
+            start: Start::Zero,
             methods: vec![Learner::Mpf, Learner::Tap],
             ..small()
         };
         let results = in_threads(2, &args);
         for method in &results.supports[0].methods {
             assert_eq!(method.eps_corr.unwrap().standard_error, 0.0);
+            assert_eq!(method.trace[0].eps_j, results.no_couplings.eps_j);
         }
     }
 

@@ -4,7 +4,7 @@ use super::figure::Figures;
 use super::path::{Path, TOLERANCES};
 use super::results::{Method, OfSupport, Paper, Results};
 use super::watch::kebab;
-use super::{Free, Source};
+use super::{Free, Source, Start};
 use crate::correlations::Estimate;
 use crate::output::{Table, digits};
 use crate::report::Page;
@@ -175,6 +175,10 @@ fn assumptions(results: &Results) -> Vec<String> {
             part.n_parameters
         ));
     }
+    let start = match s.start {
+        Start::Random => "free parameters drawn from N(0, 0.01)",
+        Start::Zero => "Ĵ = 0",
+    };
     let samplers: Vec<&str> = s.sampler.sources().iter().map(|s| s.name()).collect();
     list.extend([
         format!("Number of samples: M = {}.", s.samples),
@@ -184,7 +188,7 @@ fn assumptions(results: &Results) -> Vec<String> {
             samplers.join(" and, for MPF and PL, a ")
         ),
         format!("Boundary of the lattice: {}.", kebab(&s.boundary)),
-        "Start: free parameters drawn from N(0, 0.01), the same for all methods.".to_owned(),
+        format!("Start: {start}, the same for all methods."),
         format!(
             "Normalisation of ε_J: ‖Ĵ − J‖²_F/d² over all entries, diagonal included; Ĵ = 0 then \
              scores {}.",

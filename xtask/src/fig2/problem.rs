@@ -1,7 +1,7 @@
 //! A spin glass with its samples and true correlations, and a start for all methods.
 
 use super::results::{Data, NoCouplings, Point};
-use super::{Args, Free, Rim, Source};
+use super::{Args, Free, Rim, Source, Start};
 use crate::correlations::{Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
 use mpf_core::{Cancel, rng};
@@ -139,7 +139,11 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Self> {
         let support = support(&model.lattice, free);
-        let start = random_start(model.lattice.n_units(), &support, model.seed)?;
+        let d = model.lattice.n_units();
+        let start = match model.args.start {
+            Start::Random => random_start(d, &support, model.seed)?,
+            Start::Zero => Couplings::zeros(d)?,
+        };
         Ok(Self {
             start_eps_corr: model.eps_corr(&start, model.args.chains_on_the_way())?,
             model,

@@ -488,7 +488,7 @@ fn cut_short(part: &OfSupport) -> Vec<String> {
 mod tests {
     use super::super::methods::Learner;
     use super::super::results::{Data, NoCouplings, Point};
-    use super::super::{Args, Free, Rim, Samplers, Supports};
+    use super::super::{Args, Free, Rim, Samplers, Start, Supports};
     use super::*;
     use crate::correlations::Estimate;
     use crate::output::Settings;
@@ -536,6 +536,7 @@ mod tests {
                 boundary: Rim::Open,
                 sampler: Samplers::Exact,
                 support: Supports::Full,
+                start: Start::Random,
                 methods: Vec::new(),
                 seed: 0,
                 seeds: 1,
