@@ -169,7 +169,9 @@ impl FitRecord {
         };
         self.path_of = Some(name.into());
         let points = path.path.iter().zip(&path.scores);
+        // A point that there was no time to score has no number that a file can hold.
         self.path = points
+            .filter(|(_, score)| score.mean.is_finite() && score.standard_error.is_finite())
             .map(|(point, score)| PathRecord {
                 lambda: point.lambda,
                 n_couplings: point.n_couplings,
