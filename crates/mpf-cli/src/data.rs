@@ -43,7 +43,7 @@ pub struct Raster {
     pub file: String,
     /// What a reader should know about how the file was read.
     pub notes: Vec<String>,
-    /// The memory that there is for them.
+    /// The memory that the data may take.
     room: Room,
 }
 

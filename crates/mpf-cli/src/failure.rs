@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// Refuses the first option that is given, if any: `why` says it of the option.
+    /// Refuses the first option that is given; `why` words the message.
     pub fn given(
         options: &[(bool, &str)],
         why: impl Fn(&str) -> String,

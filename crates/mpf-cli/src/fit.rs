@@ -16,7 +16,7 @@ use crate::edges;
 use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
 use crate::methods::name_of;
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
-use crate::output::{self, Kind, Output};
+use crate::output::{self, Kind};
 use args::ErrorsName;
 use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
@@ -70,10 +70,7 @@ pub fn run(
     let mut inputs = vec![args.data.data.as_path()];
     inputs.extend(args.shards.iter().map(PathBuf::as_path));
     inputs.extend(args.support.as_deref());
-    let mut outputs = vec![Output {
-        path: &args.output,
-        kind: Kind::Model,
-    }];
+    let mut outputs = vec![Kind::Model.at(&args.output)];
     outputs.extend(args.checkpoint.output());
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
@@ -139,7 +136,6 @@ fn fit_raster(
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let mut recipe = args.recipe(methods, raster, support, cancel)?;
     recipe.options.minimizer.checkpoint = checkpoint.clone();
-    refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let made = make(args, &recipe, raster, &samples, (console, start), &|step| {
         bars.show(step);
@@ -161,7 +157,6 @@ fn run_machine(
     let settings = settings::settings(args, &raster.record(), &Support::Full);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     options.minimizer.checkpoint = checkpoint.clone();
-    refuse_shape(raster, &samples, args.force)?;
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
     let made = machine::make(args, &options, raster, &samples, (console, start), &show);
@@ -196,7 +191,6 @@ pub(crate) fn fit(
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
             let samples = raster.samples()?;
-            refuse_shape(raster, &samples, args.force)?;
             let made = machine::make(args, &options, raster, &samples, console, show)?;
             return Ok((made.model, made.findings));
         }
@@ -207,14 +201,13 @@ pub(crate) fn fit(
         }
         let samples = raster.samples()?;
         let recipe = args.recipe(methods, raster, support, cancel)?;
-        refuse_shape(raster, &samples, args.force)?;
         let made = make(args, &recipe, raster, &samples, console, show)?;
         Ok((made.model, grouped(&made.preflight.findings)))
     };
     fitted().map_err(|failure| in_time(failure, cancel, limit))
 }
 
-/// Fits, and reports on the data before. The command began at `start`.
+/// Reports on the data, then fits. The command began at `start`.
 fn make(
     args: &FitArgs,
     recipe: &Recipe,
@@ -223,6 +216,7 @@ fn make(
     (console, start): (Console, Instant),
     show: Show<'_>,
 ) -> Result<Made, Failure> {
+    refuse_shape(raster, samples, args.force)?;
     args.check_samples(recipe, samples)?;
     let states = args.states(raster)?;
     let mut needed = args.check_memory(recipe, raster, samples, states.as_ref(), true)?;
@@ -244,7 +238,7 @@ fn make(
         }),
     )?
     .within(limit);
-    if expected.seconds < args.checkpoint.seconds() {
+    if args.checkpoint.is_given() && expected.seconds < args.checkpoint.seconds() {
         needed = args.check_memory(recipe, raster, samples, states.as_ref(), false)?;
     }
     tell_preflight(console, raster, &preflight, expected, needed);
@@ -324,7 +318,7 @@ fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> 
     write(args, &model, &text, &report, made.has_failures, console)
 }
 
-/// Writes a fitted model and prints what is told of it; returns the exit code.
+/// Writes a fitted model and prints its summary; returns the exit code.
 fn write(
     args: &FitArgs,
     model: &Model,

@@ -95,7 +95,7 @@ pub fn product(factors: &[u64]) -> u64 {
 /// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
 /// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and
-/// once again, encoded, while it is written: the middle of both counts.
+/// once again, encoded, while it is written: the estimate takes the mean of the two.
 pub fn of_draws(
     n_draws: usize,
     n_units: usize,

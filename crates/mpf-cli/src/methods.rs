@@ -79,7 +79,7 @@ impl FromStr for Strength {
     }
 }
 
-/// Parses a limit. Infinity is none, and no number of a model file.
+/// Parses a limit. Infinity is refused: it limits nothing, and a model file cannot hold it.
 pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),

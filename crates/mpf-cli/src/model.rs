@@ -139,9 +139,13 @@ impl Model {
 
     /// Hashes everything but form and convention.
     fn checksum(&self) -> String {
-        let file = ModelFile::new(self, Convention::Binary);
+        Self::checksum_of(&ModelFile::new(self, Convention::Binary))
+    }
+
+    /// Hashes a file in the convention `Binary`, before it has a checksum.
+    fn checksum_of(file: &ModelFile) -> String {
         let mut hash = Fnv1a::default();
-        serde_json::to_writer(&mut hash, &file).expect("a model can be written");
+        serde_json::to_writer(&mut hash, file).expect("a model can be written");
         hash.to_string()
     }
 
@@ -159,10 +163,12 @@ impl Model {
 
     /// Returns the fields of the file, with the checksum.
     fn file(&self, convention: Convention) -> ModelFile {
-        ModelFile {
-            checksum: Some(self.checksum()),
-            ..ModelFile::new(self, convention)
-        }
+        let mut file = ModelFile::new(self, convention);
+        file.checksum = Some(match convention {
+            Convention::Binary => Self::checksum_of(&file),
+            _ => self.checksum(),
+        });
+        file
     }
 
     /// Returns the JSON form.

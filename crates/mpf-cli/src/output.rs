@@ -101,7 +101,7 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
         }
         if !force.force && !may_replace(path, output.kind) {
             return Err(Failure::input(format!(
-                "{} is already there, and no {} that mpf wrote",
+                "{} exists and is not a {} that mpf wrote",
                 path.display(),
                 match output.kind {
                     Kind::Model => "model",

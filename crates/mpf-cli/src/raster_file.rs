@@ -30,7 +30,7 @@ fn separator(path: &Path) -> Result<Option<u8>, Failure> {
         "tsv" => Ok(Some(b'\t')),
         "txt" | "dat" => Ok(Some(b' ')),
         _ => {
-            let why = "data end in .npy, .csv, .tsv or .txt";
+            let why = "a data file ends in .npy, .csv, .tsv or .txt";
             Err(Failure::at(path, why).hint("name it x.npy"))
         }
     }

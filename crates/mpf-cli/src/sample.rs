@@ -160,7 +160,7 @@ fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
     Ok((model, settings))
 }
 
-/// Draws from a model in memory; also returns what there is to warn of.
+/// Draws from a model in memory; also returns the warnings.
 ///
 /// # Errors
 /// Those of the command.

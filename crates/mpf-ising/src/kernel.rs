@@ -16,7 +16,8 @@
 //! takes one unit at a time, and `patterns` counts the patterns of few neighbours. The data and the
 //! support decide which is used. Work is cut into a fixed grid, units × chunks of samples, and
 //! partial sums are added in the grid's order, so the number of threads cannot change a digit. The
-//! only arrays of size M × d are the bits themselves and, for `sparse`, lists of the set ones.
+//! only arrays of size M × d are the bits, for `dense` once more in the order of its passes, and for
+//! `sparse` lists of the set ones.
 
 mod choice;
 mod counts;

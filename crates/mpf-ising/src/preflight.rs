@@ -32,7 +32,7 @@ const TYPICAL_EVALUATIONS: f64 = 60.0;
 const BYTES_PER_PARAMETER: usize = 400;
 /// Matrices of d × d numbers around a fit: moments, couplings in both conventions, the result.
 const MATRICES: usize = 5;
-/// The most evaluations that are timed, and the time after which no other is; the fastest counts.
+/// Evaluations are timed until there are this many, or this long; the fastest counts.
 const TIMED_EVALUATIONS: usize = 30;
 const TIMED_LONG_ENOUGH: Duration = Duration::from_millis(100);
 /// The most distinct samples on which an evaluation is timed.
@@ -251,7 +251,7 @@ pub struct Preflight {
 
 impl Preflight {
     /// Examines `samples`; `names` are those of the units, if they have some. O(M d²/64 + M d + d³)
-    /// and part of one evaluation of the flow.
+    /// and some evaluations of the flow on a part of the samples.
     ///
     /// # Errors
     /// [`Error::UnitCount`] unless there is one name per unit; [`Error::TooManyCouplings`] from

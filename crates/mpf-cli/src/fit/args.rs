@@ -14,23 +14,15 @@ use mpf_ising::internal::n_blocks;
 use mpf_ising::{ErrorBars, FoldAssignment, PathOptions, Penalty, Rule, Samples, States, Support};
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-/// The argument of `--polish`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PolishArg(pub(super) Polish);
-
-impl FromStr for PolishArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self(Polish::IfDrifting)),
-            number => number
-                .parse()
-                .map(|updates| Self(Polish::Updates(updates)))
-                .map_err(|_| "a number of updates, or `auto`".into()),
-        }
+/// Parses the argument of `--polish`.
+fn polish(text: &str) -> Result<Polish, String> {
+    match text {
+        "auto" => Ok(Polish::IfDrifting),
+        number => number
+            .parse()
+            .map(Polish::Updates)
+            .map_err(|_| "a number of updates, or `auto`".into()),
     }
 }
 
@@ -95,10 +87,11 @@ pub struct FitArgs {
     #[arg(
         long,
         value_name = "N|auto",
+        value_parser = polish,
         default_value = "auto",
         help_heading = "Method"
     )]
-    pub(super) polish: PolishArg,
+    pub(super) polish: Polish,
     /// File of the couplings that are free, two units on a line; the others are zero
     #[arg(long, value_name = "EDGES", help_heading = "Method")]
     pub(super) support: Option<PathBuf>,
@@ -229,7 +222,7 @@ impl FitArgs {
             } else {
                 self.held_out
             },
-            polish: self.polish.0,
+            polish: self.polish,
             errors: match self.errors {
                 ErrorsName::None => ErrorBarsBy::Nothing,
                 ErrorsName::Sandwich => ErrorBarsBy::Sandwich,
@@ -291,7 +284,7 @@ impl FitArgs {
         Ok(())
     }
 
-    /// Refuses a sandwich for which the penalty cannot be taken back.
+    /// Refuses more folds than samples, and a sandwich for which the penalty cannot be taken back.
     pub(super) fn check_samples(&self, recipe: &Recipe, samples: &Samples) -> Result<(), Failure> {
         if let Some(path) = &recipe.choose {
             check_folds(path.n_folds, samples.n_observed())?;

@@ -131,7 +131,7 @@ fn refuse_options(args: &FitArgs) -> Result<(), Failure> {
         ),
         (args.errors != ErrorsName::None, "--errors"),
         (
-            !matches!(args.polish.0, Polish::IfDrifting | Polish::Updates(0)),
+            !matches!(args.polish, Polish::IfDrifting | Polish::Updates(0)),
             "--polish",
         ),
         (args.checkpoint.is_given(), "--checkpoint"),

@@ -1,6 +1,6 @@
 //! `mpf fit --model rbm|srbm`: machines with hidden units.
 
-use super::messages::{grouped, held_out_in_words};
+use super::messages::{grouped, held_out_in_words, refuse_shape};
 use super::{FitArgs, Show, Step, time, write};
 use crate::console::Console;
 use crate::data::Raster;
@@ -33,7 +33,7 @@ struct Report<'a> {
 impl FitArgs {
     /// Refuses options that machines do not have.
     fn check_machine(&self, raster: &Raster) -> Result<(), Failure> {
-        let polish = !matches!(self.polish.0, Polish::IfDrifting | Polish::Updates(0));
+        let polish = !matches!(self.polish, Polish::IfDrifting | Polish::Updates(0));
         let given = [
             (self.support.is_some(), "--support"),
             (self.errors != super::args::ErrorsName::None, "--errors"),
@@ -102,6 +102,7 @@ pub(super) fn make(
     (console, start): (Console, Instant),
     show: Show<'_>,
 ) -> Result<Made, Failure> {
+    refuse_shape(raster, samples, args.force)?;
     let needed = args.check_machine_memory(options, raster, samples)?;
     let cancel = &options.minimizer.cancel;
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;

@@ -213,7 +213,7 @@ fn recipe(
     Ok(Recipe {
         choose,
         held_out: args.held_out,
-        polish: args.polish.0,
+        polish: args.polish,
         ..recipe
     })
 }

@@ -20,7 +20,7 @@ pub(super) fn settings(args: &FitArgs, record: &DataRecord, support: &Support) -
     let count = |n: Option<usize>| n.map_or("not given".to_owned(), |n| n.to_string());
     let (n_samples, n_units) = (record.n_samples, record.n_units);
     let data = format!("{n_samples} × {n_units}, {}", record.fingerprint);
-    let polish = match args.polish.0 {
+    let polish = match args.polish {
         Polish::IfDrifting => "auto".to_owned(),
         Polish::Updates(updates) => updates.to_string(),
     };

@@ -31,7 +31,7 @@ use mpf_samplers::{AnnealedOptions, Gibbs, Sampler, annealed_log_z};
 use ndarray::Array2;
 use std::time::{Duration, Instant};
 
-/// Iterations of a fit whose trial says nothing, and those that a trial should have to say something.
+/// Iterations assumed when a trial tells nothing, and the fewest that tell something.
 const PLAIN: usize = 60;
 const TELLING: usize = 12;
 /// The evaluations that a trial should have time for, and its seconds.
@@ -89,8 +89,7 @@ pub(super) struct Expected {
 
 impl Expected {
     /// Adds up the steps of `recipe`, and the `elapsed` seconds before them. Trials take a part of
-    /// `limit`. The state of a fit is written after every so many seconds that `keeps` has first; its
-    /// bytes are second.
+    /// `limit`. `keeps` is the seconds between two checkpoints and the bytes of one.
     pub(super) fn new(
         recipe: &Recipe,
         samples: &Samples,
@@ -226,7 +225,7 @@ struct Fits {
     /// How far the last one got, and whether that is a step of all units.
     model: Option<Couplings>,
     has_all_units: bool,
-    /// An iteration of it, and whether a unit by itself did not get to its end in those that it has.
+    /// Seconds per iteration, and whether some unit used up its iterations without converging.
     iteration: f64,
     is_stuck: bool,
 }
@@ -413,14 +412,14 @@ impl Trial<'_> {
         options
     }
 
-    /// Returns how many samples a trial has time for some evaluations of.
+    /// Returns how many samples leave time for some evaluations.
     fn n_tried(&self) -> usize {
         let share = TRIAL_SECONDS / (TRIED * self.evaluation);
         let wanted = (self.states.n_samples() as f64 * share) as usize;
         wanted.max(TRIAL_SAMPLES)
     }
 
-    /// Returns so many samples.
+    /// Returns that many samples, evenly spaced.
     fn some(&self) -> Result<Samples, Failure> {
         evenly_spaced(self.states, self.n_tried())
     }
@@ -465,8 +464,8 @@ impl Trial<'_> {
         Ok(drift.is_ok_and(|drift| drift.has_drifted()))
     }
 
-    /// Tries a fit without the penalty, as error bars need it. There are as many of them as there may be if
-    /// rows separate, since few do at a time.
+    /// Tries a fit without the penalty, as error bars need it. If rows separate, the
+    /// fit is repeated; the most repeats are assumed.
     fn without_penalty(&self, fits: &Fits) -> Result<f64, Failure> {
         let d = self.samples.n_units();
         let last = self.recipe.last(d);

@@ -264,7 +264,6 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Returns J, given the fields of all units and the couplings of the free pairs.
     /// Returns the spin parameters of a model, with V at the knots; 0 if it has none.
     pub(super) fn spin_params(
         &self,
@@ -294,6 +293,7 @@ impl<'a> Problem<'a> {
         self.potential.as_ref().map_or(0, |p| p.n_knots())
     }
 
+    /// Returns J, given the fields of all units and the couplings of the free pairs.
     pub(super) fn couplings(&self, fields: &[f64], couplings: &[f64]) -> Result<Couplings> {
         let (couplings, knots) = couplings.split_at(self.pairs.len());
         let pairwise = SpinCouplings::of_pairs(fields, &self.pairs, couplings);

@@ -149,7 +149,7 @@ impl Grid {
 }
 
 /// Returns the bytes that the sums hold over all units and couplings of `samples`: R and G, a part
-/// of G for every chunk of samples, and the lists of set bits if they are used.
+/// of G for every chunk of samples, and the lists of set bits or the bits and scratch of the passes.
 pub(crate) fn working_bytes(samples: &Samples) -> usize {
     let (n, d) = (samples.n_distinct(), samples.n_units());
     let (width, lists) = match choose(samples, d, d.saturating_mul(d - 1), d - 1) {

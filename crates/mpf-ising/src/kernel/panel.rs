@@ -15,10 +15,10 @@ pub(super) struct Panel<'a> {
     /// The first unit of the panel, and how many it has.
     pub(super) first: usize,
     pub(super) n_units: usize,
-    /// R by column, and c, of the [`PANEL`] units that these are among.
+    /// R by column, and c, of the whole block of [`PANEL`] units around this panel.
     pub(super) rows: &'a [[f64; PANEL]],
     pub(super) offsets: &'a [f64; PANEL],
-    /// A multiple of 64 to start from.
+    /// The samples; the first is a multiple of 64.
     pub(super) range: Range<usize>,
     /// If exponentials may be multiplied instead of margins added: how many terms fit in a product.
     pub(super) product: Option<usize>,
