@@ -191,7 +191,7 @@ pub struct Comparison {
 /// let null = Methods::default().find("independent").unwrap();
 /// let null = Contender::alone(null, Default::default());
 /// let table = Tournament::default().run(&[auto, null], &states, |_, _| {})?;
-/// assert_eq!(table.best(Criterion::LogLikelihood).unwrap().name, "auto");
+/// assert_eq!(table.best_index(Criterion::LogLikelihood), Some(0));
 /// let worse = table.difference(1, 0, Criterion::LogLikelihood)?.unwrap();
 /// assert!(worse.value < -3.0 * worse.standard_error);
 /// # Ok::<(), mpf_baselines::Error>(())
