@@ -213,8 +213,8 @@ fn machines_compete_with_other_models() {
     let found = Tournament::default()
         .run(&contenders, &states, |_, _| {})
         .unwrap();
-    let best = found.best_index(Criterion::LogLikelihood).unwrap();
-    assert_eq!(found.entrants[best].name, "RBM");
+    let best = &found.entrants[found.best_index(Criterion::LogLikelihood).unwrap()];
+    assert_eq!(best.name, "RBM");
     let log_z = machine.log_z(&AnnealedOptions::default()).unwrap().value;
     let energy: f64 = states.rows().map(|row| machine.energy(row)).sum();
     let truth = -energy / 4000.0 - log_z;
