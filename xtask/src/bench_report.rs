@@ -2,14 +2,14 @@
 
 use crate::Result;
 use crate::output::{Machine, OutputArgs, Table, digits, slope, workspace};
-use crate::plot::{self, Axes, Marks, STYLES, Series};
+use crate::plot::{self, Marks, Panel, STYLES, Series};
 use crate::report::Page;
 use mpf_ising::internal::{Vectors, flops_per_second};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -17,9 +17,6 @@ pub struct Args {
     /// Run `cargo bench` first; otherwise its last results are read.
     #[arg(long)]
     run: bool,
-    /// Folder with criterion's results [default: target/criterion]
-    #[arg(long)]
-    criterion: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -59,10 +56,7 @@ pub fn run(args: &Args) -> Result {
             return Err("cargo bench failed".into());
         }
     }
-    let folder = match &args.criterion {
-        Some(folder) => folder.clone(),
-        None => workspace().join("target/criterion"),
-    };
+    let folder = workspace().join("target/criterion");
     let groups = read_groups(&folder)?;
     if groups.is_empty() {
         let place = folder.display();
@@ -93,7 +87,7 @@ pub fn run(args: &Args) -> Result {
         "peak of this core, {vectors}: {:.1} GFLOP/s in double precision",
         report.peak_gflops
     ));
-    output.show(&table(&groups, peak), &notes)
+    output.show(&table(&groups, peak).markdown(), &notes)
 }
 
 /// Reads every `new/benchmark.json` below `folder`.
@@ -208,43 +202,34 @@ fn share_of_peak(group: &str, series: &str, point: &Point, peak: f64) -> Option<
     Some(4.0 * d * point.per_second? / peak)
 }
 
-/// What the cells of [`row`] hold.
-const HEADER: [&str; 6] = [
-    "bench",
-    "series",
-    "at",
-    "time",
-    "elements/s",
-    "plain operations, of peak",
-];
-
-/// Returns the cells of one measured point.
-fn row(group: &str, series: &str, point: &Point, peak: f64) -> Vec<String> {
-    let rate = point.per_second;
-    let share = share_of_peak(group, series, point, peak);
-    vec![
-        group.to_owned(),
-        series.to_owned(),
-        point.label.clone(),
-        format!("{} ms", digits(1e3 * point.seconds)),
-        rate.map_or(String::new(), |r| format!("{} M", digits(1e-6 * r))),
-        share.map_or(String::new(), |s| format!("{:.0} %", 100.0 * s)),
-    ]
-}
-
-/// Returns the rows of a group.
-fn rows(group: &str, series: &BTreeMap<String, Vec<Point>>, peak: f64) -> Vec<Vec<String>> {
-    let points = series
-        .iter()
-        .flat_map(|(name, all)| all.iter().map(move |p| (name, p)));
-    points.map(|(name, p)| row(group, name, p, peak)).collect()
-}
-
-fn table(groups: &Groups, peak: f64) -> String {
-    let all = groups
-        .iter()
-        .map(|(group, series)| rows(group, series, peak));
-    Table::new(HEADER, all.flatten()).markdown()
+/// Makes a table of the points of all `groups`.
+fn table<'a>(
+    groups: impl IntoIterator<Item = (&'a String, &'a BTreeMap<String, Vec<Point>>)>,
+    peak: f64,
+) -> Table {
+    let mut all = Vec::new();
+    for (group, series) in groups {
+        for (name, points) in series {
+            all.extend(points.iter().map(|point| (group, name, point)));
+        }
+    }
+    Table::of(
+        &all,
+        &[
+            ("bench", &|(group, ..)| (*group).clone()),
+            ("series", &|(_, name, _)| (*name).clone()),
+            ("at", &|(.., p)| p.label.clone()),
+            ("time", &|(.., p)| format!("{} ms", digits(1e3 * p.seconds))),
+            ("elements/s", &|(.., p)| {
+                let rate = p.per_second;
+                rate.map_or(String::new(), |r| format!("{} M", digits(1e-6 * r)))
+            }),
+            ("plain operations, of peak", &|(group, name, p)| {
+                let share = share_of_peak(group, name, p, peak);
+                share.map_or(String::new(), |s| format!("{:.0} %", 100.0 * s))
+            }),
+        ],
+    )
 }
 
 /// Returns the variable that a group is measured against, the last word of its name.
@@ -279,8 +264,7 @@ fn page(report: &Report<'_>) -> Result<String> {
         if let Some(svg) = curve(group, series)? {
             page.figure(&svg, &format!("{group}, both axes logarithmic"));
         }
-        let rows = rows(group, series, 1e9 * report.peak_gflops);
-        page.table(&Table::new(HEADER, rows));
+        page.table(&table([(group, series)], 1e9 * report.peak_gflops));
     }
     Ok(page.finish())
 }
@@ -303,24 +287,19 @@ fn curve(group: &str, series: &BTreeMap<String, Vec<Point>>) -> Result<Option<St
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
         (0.8 * low, 1.25 * high)
     };
-    let axes = Axes {
-        title: group,
+    let lines = series.iter().zip(STYLES.into_iter().cycle());
+    let panel = Panel {
+        title: group.to_owned(),
         x: variable(group),
         y: "time (ms)",
         x_range: range(|p| p.0),
         y_range: range(|p| p.1),
         log_x: true,
+        series: lines
+            .map(|((name, points), style)| Series::new(name, style, line(points), Marks::All))
+            .collect(),
     };
-    let styles = || STYLES.into_iter().cycle();
-    let lines = series.values().zip(styles());
-    let lines = lines.map(|(points, style)| Series::new(style, line(points), Marks::All));
-    let names: Vec<_> = series.keys().map(String::as_str).zip(styles()).collect();
-    let svg = plot::svg((720, 420), |root| {
-        let (chart, bottom) = root.split_vertically(380);
-        plot::panel(&chart, &axes, &lines.collect::<Vec<_>>())?;
-        plot::legend(&bottom, &names)
-    });
-    svg.map(Some)
+    plot::svg((720, 420), |root| plot::panels(root, 380, 1, &[panel])).map(Some)
 }
 
 #[cfg(test)]
@@ -359,6 +338,6 @@ mod tests {
         let page = page(&report).unwrap();
         assert!(page.contains("<svg") && page.contains("M^1.00"));
         // 2e8 flips per second and 400 operations per flip of d = 100: 8e10 per second.
-        assert!(table(&groups, 8e10).contains("100 %"));
+        assert!(table(&groups, 8e10).markdown().contains("100 %"));
     }
 }

@@ -10,8 +10,8 @@ use mpf_baselines::{Method, MethodOptions, Methods};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::internal::pairs;
 use mpf_ising::{
-    Boundary, Couplings, CrossValidation, FoldAssignment, Lattice, PathOptions, PenaltyPath, Rule,
-    SpinCouplings, States,
+    Boundary, Couplings, CrossValidation, Lattice, PathOptions, PenaltyPath, Rule, SpinCouplings,
+    States,
 };
 use mpf_samplers::ExactLattice;
 use rand::RngExt;
@@ -23,21 +23,12 @@ pub struct Args {
     /// Models per problem.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 0)]
-    first_seed: u64,
     /// Only this problem.
     #[arg(long)]
     only: Option<Problem>,
     /// Only this estimator.
     #[arg(long, value_parser = METHODS)]
     method: Option<String>,
-    /// Penalties on a path.
-    #[arg(long, default_value_t = 30)]
-    lambdas: usize,
-    /// Gradient tolerance of a fit, in standardised units.
-    #[arg(long, default_value_t = 1e-5)]
-    tolerance: f64,
     #[command(flatten)]
     #[serde(skip)]
     run: RunArgs,
@@ -93,22 +84,16 @@ fn plus_minus(lattice: &Lattice, size: f64, rng: &mut impl rand::Rng) -> Result<
 fn cross_validate(
     method: &dyn Method,
     states: &States,
-    args: &Args,
     checkpoint: &Checkpoint,
 ) -> Result<CrossValidation> {
     let mut options = MethodOptions {
         l2: Some(0.0),
         ..Default::default()
     };
-    options.minimizer.gradient_tolerance = args.tolerance;
+    options.minimizer.gradient_tolerance = 1e-5;
     options.minimizer.cancel = checkpoint.cancel();
-    let path = PenaltyPath::new(PathOptions {
-        n_lambdas: args.lambdas,
-        n_folds: 5,
-        assignment: FoldAssignment::Blocks,
-        ..Default::default()
-    })?;
-    let bar = progress::bar(args.lambdas as u64).with_prefix("penalties");
+    let path = PenaltyPath::default();
+    let bar = progress::bar(PathOptions::default().n_lambdas as u64).with_prefix("penalties");
     let found = method.cross_validate(&path, states, &options, &mut |_| bar.inc(1))?;
     bar.finish_and_clear();
     Ok(found)
@@ -128,12 +113,11 @@ fn rows(
     problem: Problem,
     method: &dyn Method,
     seed: u64,
-    args: &Args,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<Vec<String>>> {
     let (truth, states) = problem.make(seed)?;
     let clock = Instant::now();
-    let found = cross_validate(method, &states, args, checkpoint)?;
+    let found = cross_validate(method, &states, checkpoint)?;
     let seconds = clock.elapsed().as_secs_f64();
     let row = |(rule, name): (Rule, &str)| {
         let point = found.chosen_by(rule).expect("the path is of λ₁");
@@ -179,14 +163,14 @@ fn tables(args: &Args, checkpoint: &Checkpoint) -> Result<String> {
             continue;
         }
         let mut table = Vec::new();
-        for seed in args.first_seed..args.first_seed + args.seeds {
+        for seed in 0..args.seeds {
             for name in METHODS {
                 if args.method.as_ref().is_some_and(|only| only != name) {
                     continue;
                 }
                 let method = methods.find(name).expect("it is listed");
                 let name = format!("{problem:?}, seed {seed}, {}", method.describe().title);
-                let found = checkpoint.unit(name, |unit| rows(problem, method, seed, args, unit));
+                let found = checkpoint.unit(name, |unit| rows(problem, method, seed, unit));
                 checkpoint.check_cancelled()?;
                 table.extend(found?);
             }

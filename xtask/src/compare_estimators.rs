@@ -18,18 +18,9 @@ pub struct Args {
     /// Models per comparison [default: 20, 10 and 10]
     #[arg(long)]
     seeds: Option<u64>,
-    /// The first seed.
-    #[arg(long, default_value_t = 0)]
-    first_seed: u64,
     /// Only the comparison of this number.
     #[arg(long, value_parser = clap::value_parser!(u64).range(2..=4))]
     only: Option<u64>,
-    /// Most iterations of a fit.
-    #[arg(long, default_value_t = 5000)]
-    max_iterations: usize,
-    /// Gradient tolerance of a fit, in standardised units.
-    #[arg(long, default_value_t = 1e-6)]
-    tolerance: f64,
     #[command(flatten)]
     #[serde(skip)]
     run: RunArgs,
@@ -124,7 +115,7 @@ impl Found {
 }
 
 impl Comparison {
-    fn fit(&self, seed: u64, args: &Args, cancel: &Cancel) -> Result<Pair> {
+    fn fit(&self, seed: u64, cancel: &Cancel) -> Result<Pair> {
         let glass = Glass::draw(10, self.variance, self.n_samples, seed)?;
         let samples = Samples::new(&glass.states)?;
         let mut options = FitOptions {
@@ -135,8 +126,7 @@ impl Comparison {
         if self.lattice_only {
             options.support = Support::lattice(&glass.lattice);
         }
-        options.minimizer.gradient_tolerance = args.tolerance;
-        options.minimizer.max_iterations = args.max_iterations;
+        options.minimizer.max_iterations = 5000;
         options.minimizer.cancel = cancel.clone();
         let mpf = Fitter::new(Mpf::default(), options.clone())?.fit(&samples)?;
         let pl = Fitter::new(Pseudolikelihood, options)?.fit(&samples)?;
@@ -199,11 +189,11 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                 continue;
             }
             let n_seeds = args.seeds.unwrap_or(comparison.seeds);
-            let seeds: Vec<u64> = (args.first_seed..args.first_seed + n_seeds).collect();
+            let seeds: Vec<u64> = (0..n_seeds).collect();
             let prefix = format!("comparison {}", comparison.number);
             let name = |seed| format!("{prefix}, seed {seed}");
             let pairs = units(checkpoint, prefix.clone(), &seeds, name, |seed, bar| {
-                let pair = comparison.fit(seed, args, cancel)?;
+                let pair = comparison.fit(seed, cancel)?;
                 let (mpf, pl) = (digits(pair.mpf.error), digits(pair.pl.error));
                 bar.set_message(format!("ε_J MPF {mpf}, PL {pl}"));
                 Ok(pair)
@@ -277,15 +267,7 @@ mod tests {
 
     #[test]
     fn a_warm_lattice_is_recovered() {
-        let args = Args {
-            seeds: Some(1),
-            first_seed: 3,
-            only: Some(3),
-            max_iterations: 1000,
-            tolerance: 1e-6,
-            run: crate::run::parsed(Vec::new()),
-        };
-        let pair = WARM.fit(3, &args, &Cancel::new()).unwrap();
+        let pair = WARM.fit(3, &Cancel::new()).unwrap();
         for found in [&pair.mpf, &pair.pl] {
             assert!(found.stop.is_converged() && found.warnings.is_empty());
             // Ten seeds give .0014 to .0029, see `cargo xtask compare-estimators`.

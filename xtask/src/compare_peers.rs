@@ -69,37 +69,23 @@ enum Part {
     Nodes,
 }
 
-/// One comparison of evaluations.
-struct Case {
-    dim: usize,
-    active: f64,
-    kernel: Choice,
-    /// The least ratio that is expected with AVX2 and with AVX-512, of which numpy makes use too.
-    at_least: [f64; 2],
-}
+/// One comparison of evaluations: the units, the part of them that is set, the code, and the least ratio
+/// that is expected with AVX2 and with AVX-512, of which numpy makes use too.
+type Case = (usize, f64, Choice, [f64; 2]);
 
 /// Samples of every case.
 const SAMPLES: usize = 20_000;
 
 const CASES: [Case; 8] = [
-    case(40, 0.5, Choice::Auto, [7.0, 5.0]),
-    case(100, 0.5, Choice::Auto, [6.0, 5.5]),
-    case(500, 0.5, Choice::Auto, [5.0, 3.5]),
-    case(1000, 0.5, Choice::Auto, [5.0, 3.2]),
-    case(100, 0.03, Choice::Auto, [12.0, 10.0]),
-    case(500, 0.03, Choice::Auto, [11.0, 10.0]),
-    case(1000, 0.03, Choice::Auto, [11.0, 10.0]),
-    case(100, 0.5, Choice::Portable, [1.3, 1.0]),
+    (40, 0.5, Choice::Auto, [7.0, 5.0]),
+    (100, 0.5, Choice::Auto, [6.0, 5.5]),
+    (500, 0.5, Choice::Auto, [5.0, 3.5]),
+    (1000, 0.5, Choice::Auto, [5.0, 3.2]),
+    (100, 0.03, Choice::Auto, [12.0, 10.0]),
+    (500, 0.03, Choice::Auto, [11.0, 10.0]),
+    (1000, 0.03, Choice::Auto, [11.0, 10.0]),
+    (100, 0.5, Choice::Portable, [1.3, 1.0]),
 ];
-
-const fn case(dim: usize, active: f64, kernel: Choice, at_least: [f64; 2]) -> Case {
-    Case {
-        dim,
-        active,
-        kernel,
-        at_least,
-    }
-}
 
 /// Returns the ratio that is expected on this machine.
 fn expected(at_least: [f64; 2]) -> f64 {
@@ -129,16 +115,19 @@ pub fn run(args: &Args) -> Result {
         bar.set_message(what.to_owned());
         rows.push(comparison(what, vectors, times, ratio, at_least));
     };
-    for case in CASES.iter().filter(|_| wanted(Part::Evaluations)) {
+    for case in CASES.into_iter().filter(|_| wanted(Part::Evaluations)) {
         let [ours, theirs] = compare_evaluations(args, case, folder.path())?;
-        let (d, active) = (case.dim, 100.0 * case.active);
-        let portable = if case.kernel == Choice::Portable {
+        let (d, active, kernel, at_least) = case;
+        let portable = if kernel == Choice::Portable {
             ", portable"
         } else {
             ""
         };
-        let what = format!("d = {d}, M = {SAMPLES}, {active:.0} % set{portable}");
-        let (times, least) = ([ours, theirs].map(milliseconds), expected(case.at_least));
+        let what = format!(
+            "d = {d}, M = {SAMPLES}, {:.0} % set{portable}",
+            100.0 * active
+        );
+        let (times, least) = ([ours, theirs].map(milliseconds), expected(at_least));
         add(&what, times, theirs / ours, least);
     }
     if wanted(Part::Threads) {
@@ -284,14 +273,18 @@ fn path(path: &Path) -> &str {
 }
 
 /// Returns the seconds of one evaluation: ours, theirs.
-fn compare_evaluations(args: &Args, case: &Case, folder: &Path) -> Result<[f64; 2]> {
+fn compare_evaluations(
+    args: &Args,
+    (dim, active, kernel, _): Case,
+    folder: &Path,
+) -> Result<[f64; 2]> {
     let (data, couplings) = (folder.join("x.npy"), folder.join("j.npy"));
-    let states = random_states(SAMPLES, case.dim, case.active)?;
+    let states = random_states(SAMPLES, dim, active)?;
     fs::write(&data, npy::encode_states(&states))?;
-    let random = random_couplings(case.dim)?;
+    let random = random_couplings(dim)?;
     fs::write(&couplings, npy::encode(random.as_array().view().into_dyn()))?;
     let timing = time_objective::Args {
-        kernel: case.kernel,
+        kernel,
         data: Some(data.clone()),
         couplings: Some(couplings.clone()),
         ..parsed(Vec::new())

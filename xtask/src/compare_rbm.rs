@@ -12,7 +12,7 @@ use mpf_baselines::{LocalContrastiveOptions, Rbm, local_contrastive};
 use mpf_core::{
     Cancel, LocalExact, LocalFitOptions, LocalFitter, LocalLoss, SiteData, Stopwatch, rng,
 };
-use plot::{Axes, Marks, STYLES, Series};
+use plot::{Marks, Panel, STYLES, Series};
 use serde::{Deserialize, Serialize};
 
 #[derive(clap::Args, Serialize)]
@@ -172,30 +172,26 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 /// Draws the median distance from the truth against the number of samples.
 fn figure(args: &Args, all: &[Trial]) -> Result<String> {
     let mut series = Vec::new();
-    for (at, style) in STYLES.into_iter().enumerate().take(TRAINERS.len()) {
+    for (at, (trainer, style)) in TRAINERS.into_iter().zip(STYLES).enumerate() {
         let points = args.samples.iter().map(|&n| {
             let of = all.iter().filter(|t| t.n_samples == n);
             let below = Spread::of(of.map(|t| t.truth - t.log_likelihood[at]).collect());
             (n as f64, below.median)
         });
-        series.push(Series::new(style, points.collect(), Marks::All));
+        series.push(Series::new(trainer, style, points.collect(), Marks::All));
     }
     let heights = series.iter().flat_map(|s| s.points.iter().map(|p| p.1));
     let widths = args.samples.iter().map(|&n| n as f64);
-    let axes = Axes {
-        title: "RBMs: nats per sample below the truth",
+    let panel = Panel {
+        title: "RBMs: nats per sample below the truth".into(),
         x: "samples",
         y: "Kullback-Leibler divergence",
         x_range: plot::decades(widths),
         y_range: plot::decades(heights),
         log_x: true,
+        series,
     };
-    plot::svg((640, 480), |area| {
-        let (top, bottom) = area.split_vertically(440);
-        plot::panel(&top, &axes, &series)?;
-        let entries: Vec<_> = TRAINERS.into_iter().zip(STYLES).collect();
-        plot::legend(&bottom, &entries)
-    })
+    plot::svg((640, 480), |area| plot::panels(area, 440, 1, &[panel]))
 }
 
 #[cfg(test)]
@@ -207,13 +203,13 @@ mod tests {
         let args = Args {
             visible: 5,
             hidden: 3,
-            samples: vec![3000],
+            samples: vec![1500],
             seeds: 1,
             starts: 2,
-            updates: 2000,
+            updates: 1000,
             run: crate::run::parsed(Vec::new()),
         };
-        let found = trial(&args, 1, 3000, &Cancel::new()).unwrap();
+        let found = trial(&args, 1, 1500, &Cancel::new()).unwrap();
         for (trainer, ll) in TRAINERS.iter().zip(&found.log_likelihood) {
             // 5 ln 2 = 3.5 nats are what no model at all would cost.
             let below = found.truth - ll;

@@ -14,12 +14,13 @@ mod results;
 
 pub use data::{patches, with_checksum};
 
-use crate::output::{Entry, Experiment, Machine};
+use crate::output::{self, Entry, Experiment};
 use crate::run::{RunArgs, settings};
 use crate::{Result, npy, progress};
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ica::{
-    Alternating, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer, match_filters,
+    Alternating, DeadLeaves, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer,
+    match_filters,
 };
 use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed, Settings};
 use serde::Serialize;
@@ -44,9 +45,6 @@ pub struct Args {
     /// How MPF is trained.
     #[arg(long, value_enum, default_value_t = Training::Stochastic)]
     pub trainer: Training,
-    /// Leave out the stochastic trainer's last phase, which draws neighbours by Metropolis.
-    #[arg(long)]
-    pub no_metropolis: bool,
     /// Steps of the stochastic trainer, all phases together, or rounds of the paper's [default:
     /// 1300 or 60]
     #[arg(long)]
@@ -60,6 +58,10 @@ pub struct Args {
     /// Number of seeds to run, from `--seed` on. The figures show the first.
     #[arg(long, default_value_t = 1)]
     pub seeds: u64,
+    /// The dead leaves; tests draw smaller ones.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub leaves: DeadLeaves,
     #[command(flatten)]
     #[serde(skip)]
     pub run: RunArgs,
@@ -102,12 +104,9 @@ impl Args {
                     steady_steps: share(all.steady_steps),
                     falling_steps: share(all.falling_steps),
                     averaged_steps: share(all.averaged_steps).max(1),
-                    metropolis: (!self.no_metropolis).then(|| {
-                        let metropolis = Metropolis::default();
-                        Metropolis {
-                            steps: share(metropolis.steps),
-                            ..metropolis
-                        }
+                    metropolis: all.metropolis.map(|metropolis| Metropolis {
+                        steps: share(metropolis.steps),
+                        ..metropolis
                     }),
                     ..all
                 })
@@ -207,21 +206,11 @@ fn compute_one(args: &Args, seed: u64, checkpoint: &Checkpoint) -> Result<(Resul
     };
     let results = Results {
         settings: Settings {
-            machine: Machine::this(),
-            images: match &args.images {
-                Some(folder) => folder.display().to_string(),
-                None => "dead leaves".to_owned(),
-            },
+            given: output::Settings::of(&Args {
+                steps: Some(args.mpf().n_steps()),
+                ..args.clone()
+            }),
             n_images: patches.n_images,
-            normalise: args.normalise,
-            patches: args.patches,
-            size: args.size,
-            trainer: args.trainer,
-            metropolis: args.trainer == Training::Stochastic && !args.no_metropolis,
-            steps: args.mpf().n_steps(),
-            iterations: args.iterations,
-            seed: args.seed,
-            seeds: args.seeds,
         },
         log_likelihood,
         paper: PAPER,
@@ -261,11 +250,15 @@ mod tests {
             patches: 3000,
             size: 4,
             trainer: Training::Stochastic,
-            no_metropolis: false,
             steps: Some(130),
             iterations: 40,
             seed: 1,
             seeds: 2,
+            leaves: DeadLeaves {
+                n_images: 4,
+                size: 96,
+                ..Default::default()
+            },
             run: crate::run::parsed(Vec::new()),
         }
     }

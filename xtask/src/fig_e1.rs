@@ -8,7 +8,7 @@
 use crate::Result;
 use crate::glass::Glass;
 use crate::output::{self, Entry, Experiment, Table, digits, slope};
-use crate::plot::{self, Axes, Marks, STYLES, Series};
+use crate::plot::{self, Marks, Panel, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, units};
 use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason};
@@ -231,31 +231,30 @@ fn draw(results: &Results) -> Result<String> {
         }),
         ("a whole fit", slopes.fit_slope, |p| p.fit_seconds),
     ];
-    plot::svg((1000, 420), |root| {
-        let (charts, bottom) = root.split_vertically(380);
-        let areas = charts.split_evenly((1, 2));
-        for ((area, letter), (name, slope, seconds)) in areas.iter().zip(["a", "b"]).zip(measured) {
-            let points = points.iter().map(|p| (p.samples as f64, seconds(p)));
-            let line: Vec<(f64, f64)> = points.collect();
-            // The line of slope one through the last point.
-            let (m, s) = line[line.len() - 1];
-            let linear = line.iter().map(|p| (p.0, s * p.0 / m));
-            let axes = Axes {
-                title: &format!("({letter}) {name}: M^{slope:.2}"),
-                x: "samples M",
-                y: "time (s)",
-                x_range,
-                y_range: plot::decades(line.iter().map(|p| p.1)),
-                log_x: true,
-            };
-            let linear = linear.filter(|p| p.1 >= axes.y_range.0).collect();
-            let linear = Series::new(STYLES[5], linear, Marks::Nothing);
-            let measured = Series::new(STYLES[0], line, Marks::All);
-            plot::panel(area, &axes, &[measured, linear])?;
+    let panels = ["a", "b"].into_iter().zip(measured);
+    let panels = panels.map(|(letter, (name, slope, seconds))| {
+        let points = points.iter().map(|p| (p.samples as f64, seconds(p)));
+        let line: Vec<(f64, f64)> = points.collect();
+        // The line of slope one through the last point.
+        let (m, s) = line[line.len() - 1];
+        let linear = line.iter().map(|p| (p.0, s * p.0 / m));
+        let y_range = plot::decades(line.iter().map(|p| p.1));
+        let linear = linear.filter(|p| p.1 >= y_range.0).collect();
+        Panel {
+            title: format!("({letter}) {name}: M^{slope:.2}"),
+            x: "samples M",
+            y: "time (s)",
+            x_range,
+            y_range,
+            log_x: true,
+            series: vec![
+                Series::new("measured", STYLES[0], line, Marks::All),
+                Series::new("proportional to M", STYLES[5], linear, Marks::Nothing),
+            ],
         }
-        let entries = [("measured", STYLES[0]), ("proportional to M", STYLES[5])];
-        plot::legend(&bottom, &entries)
-    })
+    });
+    let panels: Vec<Panel<'_>> = panels.collect();
+    plot::svg((1000, 420), |root| plot::panels(root, 380, 1, &panels))
 }
 
 fn page(results: &Results, svg: &str) -> String {

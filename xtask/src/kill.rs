@@ -116,12 +116,12 @@ fn kill<T: PartialEq + std::fmt::Debug>(
 
 #[test]
 fn killed_at_random_moments_figure_2_has_the_same_numbers() {
-    kill(FIG2, 25, 0.4, |folder, _| results(folder));
+    kill(FIG2, 8, 0.4, |folder, _| results(folder));
 }
 
 #[test]
 fn killed_at_random_moments_a_check_says_the_same() {
-    kill(ERRORS, 8, 0.8, |_, ended| {
+    kill(ERRORS, 5, 0.8, |_, ended| {
         assert_eq!(ended.status.code(), Some(1));
         String::from_utf8(ended.stdout.clone()).unwrap()
     });
@@ -131,7 +131,7 @@ fn killed_at_random_moments_a_check_says_the_same() {
 fn a_signal_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (stopped, whole) = (folder.path().join("a"), folder.path().join("b"));
-    let longer = format!("{FIG2} --seeds 8 --checkpoint-every 0.1").replace("--seeds 2 ", "");
+    let longer = format!("{FIG2} --seeds 4 --checkpoint-every 0.1").replace("--seeds 2 ", "");
     let run = start(&longer, &stopped);
     let clock = Instant::now();
     while !has_checkpoint(&stopped) && clock.elapsed() < Duration::from_secs(60) {

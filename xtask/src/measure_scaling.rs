@@ -17,7 +17,7 @@ use crate::run::parsed;
 use crate::time_objective::{self, random_states};
 use crate::{Result, npy, plot, program};
 use mpf_core::TreeSum;
-use plot::{Axes, Marks, STYLES, Series};
+use plot::{Marks, Panel, STYLES, Series};
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -382,40 +382,33 @@ fn table(args: &Args, streams: &[Streamed], fits: &[Timed], computed: &[Predicte
 /// Draws the predicted time against the ranks, a panel for every M, with a dot where communication
 /// takes over.
 fn figure(computed: &[Predicted]) -> Result<String> {
-    plot::svg((1200, 480), |root| {
-        let (charts, bottom) = root.split_vertically(430);
-        for (area, samples) in charts.split_evenly((1, SAMPLES.len())).iter().zip(SAMPLES) {
-            let of = |dim: usize| {
-                let points = computed
-                    .iter()
-                    .filter(move |p| p.dim == dim && p.samples == samples);
-                points.copied().collect::<Vec<Predicted>>()
+    let times = || computed.iter().map(|p| p.compute + p.communicate);
+    let panels = SAMPLES.map(|samples| {
+        let mut series = Vec::new();
+        for (dim, style) in DIMS.into_iter().zip(STYLES) {
+            let of = || {
+                let points = computed.iter();
+                points.filter(move |p| p.dim == dim && p.samples == samples)
             };
-            let mut series = Vec::new();
-            for (dim, style) in DIMS.into_iter().zip(STYLES) {
-                let point = |p: &Predicted| (p.ranks as f64, p.compute + p.communicate);
-                let line = of(dim).iter().map(point).collect();
-                series.push(Series::new(style, line, Marks::Nothing));
-                let mut taken = of(dim).into_iter().filter(|p| p.communicate > p.compute);
-                if let Some(first) = taken.next() {
-                    series.push(Series::new(style, vec![point(&first)], Marks::All));
-                }
+            let point = |p: &Predicted| (p.ranks as f64, p.compute + p.communicate);
+            let line = of().map(point).collect();
+            let name = format!("d = {dim}");
+            series.push(Series::new(name, style, line, Marks::Nothing));
+            if let Some(first) = of().find(|p| p.communicate > p.compute) {
+                series.push(Series::new("", style, vec![point(first)], Marks::All));
             }
-            let times = computed.iter().map(|p| p.compute + p.communicate);
-            let axes = Axes {
-                title: &format!("M = {samples:.0e}"),
-                x: "ranks (dot: communication takes over)",
-                y: "seconds an evaluation, computed",
-                x_range: (1.0, 1024.0),
-                y_range: plot::decades(times),
-                log_x: true,
-            };
-            plot::panel(area, &axes, &series)?;
         }
-        let names = DIMS.map(|dim| format!("d = {dim}"));
-        let names = names.iter().map(String::as_str);
-        plot::legend(&bottom, &names.zip(STYLES).collect::<Vec<_>>())
-    })
+        Panel {
+            title: format!("M = {samples:.0e}"),
+            x: "ranks (dot: communication takes over)",
+            y: "seconds an evaluation, computed",
+            x_range: (1.0, 1024.0),
+            y_range: plot::decades(times()),
+            log_x: true,
+            series,
+        }
+    });
+    plot::svg((1200, 480), |root| plot::panels(root, 430, 1, &panels))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
 use mpf_core::Cancel;
 use mpf_potts::{
-    Alignment, ContactRule, Distances, FitOptions, Loss, Mode, ReadOptions, Scores, Sequences, fit,
-    judged, precision, sequence_weights,
+    Alignment, ContactRule, Distances, FitOptions, Loss, ReadOptions, Scores, fit, judged,
+    precision,
 };
 use plotters::prelude::*;
 use serde::Serialize;
@@ -30,20 +30,6 @@ pub struct Args {
     /// Only families whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Fit every site on its own, which is faster for large families.
-    #[arg(long)]
-    node_wise: bool,
-    /// Take one in this many sequences: how well it does with fewer.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    one_in: u32,
-    /// Multiples of the default penalty to try.
-    #[arg(
-        long,
-        value_name = "FACTORS",
-        value_delimiter = ',',
-        default_value = "1"
-    )]
-    scale: Vec<f64>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -86,24 +72,10 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let alignment = Alignment::read(&text, &ReadOptions::default())?;
         let list = args.folder.join(format!("{family}_distances.dat"));
         let distances = Distances::from_list(&fs::read_to_string(list)?)?;
-        let (n, one_in) = (alignment.sites.len(), args.one_in as usize);
-        let kept = alignment.codes.chunks_exact(n).step_by(one_in);
-        let codes = kept.collect::<Vec<_>>().concat();
-        let weights = sequence_weights(&codes, n, 0.2);
-        let n_states = alignment.alphabet.len();
-        let sequences = Sequences::new(&codes, n, n_states, &weights)?;
-        let methods = [("PL", Loss::Pseudolikelihood), ("MPF", Loss::Flow)];
-        let fits = methods
-            .iter()
-            .flat_map(|method| args.scale.iter().map(move |scale| (method, scale)));
-        for (&(method, loss), scale) in fits {
+        let n = alignment.sites.len();
+        let sequences = alignment.sequences(&alignment.weights(0.2), false)?;
+        for (method, loss) in [("PL", Loss::Pseudolikelihood), ("MPF", Loss::Flow)] {
             let mut options = FitOptions::new(loss, &sequences);
-            options.penalties.couplings *= scale;
-            options.mode = if args.node_wise {
-                Mode::NodeWise
-            } else {
-                Mode::Joint
-            };
             options.minimizer.cancel = cancel.clone();
             let fit = fit(&sequences, &options, |_| {})?;
             if cancel.is_cancelled() {
@@ -119,7 +91,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
                 family: family.clone(),
                 method,
                 lambda: options.penalties.couplings,
-                sequences: weights.len(),
+                sequences: alignment.n_sequences(),
                 effective: sequences.total_weight(),
                 sites: n,
                 precision: [n / 5, n / 2, n, 2 * n].map(|rank| precision(&judged, rank)),
@@ -194,7 +166,7 @@ fn figure(family: &str, rows: &[Row]) -> Result<String> {
             let points: Vec<_> = ranks
                 .map(|rank| (rank as f64, row.curve[rank - 1]))
                 .collect();
-            style.draw(&mut chart, &points, row.method)?;
+            style.draw(&mut chart, &points, 0, row.method)?;
         }
         key(&mut chart, SeriesLabelPosition::MiddleRight)
     })

@@ -92,9 +92,7 @@ impl Drift {
                 let mut rng = substream(seed, chain as u64);
                 let mut state = gibbs.state(states.row(start))?;
                 for _ in 0..sweeps {
-                    if cancel.is_cancelled() {
-                        return Err(mpf_ising::Error::Cancelled.into());
-                    }
+                    cancel.check()?;
                     gibbs.step(&mut state, &mut rng);
                 }
                 Ok((active(states.row(start)), active(state.row())))

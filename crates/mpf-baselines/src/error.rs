@@ -120,6 +120,19 @@ pub enum Error {
     Sampler(#[from] mpf_samplers::Error),
 }
 
+impl Error {
+    /// Returns whether the work was stopped, by whoever asked for it or by a time limit.
+    pub fn is_cancelled(&self) -> bool {
+        use mpf_core::Error::Cancelled;
+        matches!(
+            self,
+            Self::Core(Cancelled)
+                | Self::Ising(mpf_ising::Error::Core(Cancelled))
+                | Self::Sampler(mpf_samplers::Error::Core(Cancelled))
+        )
+    }
+}
+
 /// Checks that `mean` and its error are finite, naming `what` when they are not.
 pub(crate) fn check_mean(what: &'static str, mean: &mpf_ising::BlockMean) -> Result<(), Error> {
     let both = [mean.value, mean.standard_error];

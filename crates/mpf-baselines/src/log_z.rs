@@ -32,6 +32,8 @@ pub struct LogZ {
 }
 
 impl LogZ {
+    /// The most units for which annealing is quick enough to be done unasked.
+    pub const MAX_ANNEALED_UNITS: usize = 400;
     /// Fewer effective chains than this, and the standard error means nothing.
     const MIN_EFFECTIVE_CHAINS: f64 = 10.0;
 

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::log_z::{LogZ, LogZSource};
 use crate::rbm::Rbm;
-use crate::recipe::{MAX_ANNEALED_UNITS, Measure, log_probabilities};
+use crate::recipe::{Measure, log_probabilities};
 use mpf_core::{At, Cancel, EnergyModel, LocalExact, LocalLoss, LocalModel, SiteData, check_count};
 use mpf_ising::internal::pairs;
 use mpf_ising::{Couplings, Samples, States, get_bit};
@@ -191,7 +191,7 @@ impl Machine {
             cancel: cancel.clone(),
             ..Default::default()
         };
-        let is_quick = self.n_units() <= MAX_ANNEALED_UNITS;
+        let is_quick = self.n_units() <= LogZ::MAX_ANNEALED_UNITS;
         let log_z = is_quick.then(|| self.log_z(&annealed)).transpose()?;
         Ok(log_probabilities(&self.scores(states), log_z))
     }

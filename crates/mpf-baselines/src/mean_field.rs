@@ -102,7 +102,7 @@ impl MeanField {
     /// its own, to no purpose, until it ends or the program does.
     ///
     /// # Errors
-    /// Also [`mpf_ising::Error::Cancelled`].
+    /// Also [`mpf_core::Error::Cancelled`].
     pub fn fit_cancellable(&self, samples: &Samples, cancel: &Cancel) -> Result<MeanFieldFit> {
         let clock = Stopwatch::start();
         let d = samples.n_units();
@@ -228,7 +228,7 @@ fn until_cancelled<T: Send + 'static>(
         match result.recv_timeout(PATIENCE) {
             Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                return Err(mpf_ising::Error::Cancelled.into());
+                return Err(mpf_core::Error::Cancelled.into());
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => match worker.join() {

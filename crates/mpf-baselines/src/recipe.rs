@@ -29,7 +29,7 @@ use mpf_ising::{
 };
 
 pub use held_out::{HeldOut, Measure, log_scores};
-pub(crate) use held_out::{MAX_ANNEALED_UNITS, MIN_HELD_OUT, log_probabilities, score_held_out};
+pub(crate) use held_out::{MIN_HELD_OUT, log_probabilities, score_held_out};
 pub use polish::{Polish, Polishing, Verdict};
 pub(crate) use trained::or_time_limit;
 pub use trained::{Stage, StepFailure, Trained};
@@ -222,7 +222,7 @@ impl Recipe {
     /// time of its [`Cancel`] does not suffice.
     ///
     /// # Errors
-    /// [`mpf_ising::Error::Cancelled`]; [`Error::NoStates`] for a penalty to choose; those of the
+    /// [`mpf_core::Error::Cancelled`]; [`Error::NoStates`] for a penalty to choose; those of the
     /// methods and of [`PenaltyPath`].
     pub fn run(&self, data: TrainingData<'_>, observer: Observer<'_>) -> Result<Trained> {
         self.run_steps(StepData::Held(data), observer, true)
@@ -316,7 +316,8 @@ impl Recipe {
             Ok(())
         };
         if trained.path.is_some() {
-            attempt(&mut trained, "the choice of the penalty", check(cancel))?;
+            let in_time = cancel.check().map_err(Error::from);
+            attempt(&mut trained, "the choice of the penalty", in_time)?;
         }
         let outcome = self.judge_and_polish(&mut trained, data, observer, with_report);
         attempt(&mut trained, "the check on held-out samples", outcome)?;
@@ -439,8 +440,8 @@ impl Recipe {
         let cancel = &options.minimizer.cancel;
         check_asked(cancel)?;
         let mut stages = vec![Stage::new(first, &start)];
-        if let Err(error) = check(cancel) {
-            let failure = StepFailure::new("the refinement", error)?;
+        if let Err(error) = cancel.check() {
+            let failure = StepFailure::new("the refinement", error.into())?;
             return Ok((start, stages, Some(failure)));
         }
         let fine = MethodOptions {
@@ -470,7 +471,7 @@ impl Recipe {
     ) -> Result<()> {
         let checkpoint = &self.options.minimizer.checkpoint;
         let cancel = &self.options.minimizer.cancel;
-        check(cancel)?;
+        cancel.check()?;
         let drift = |couplings: &Couplings| {
             let seed = self.options.seed;
             Drift::measure_cancellable(couplings, data.held(), Drift::SWEEPS, seed, cancel)
@@ -590,9 +591,9 @@ impl Recipe {
                 }
                 let cancel = &options.minimizer.cancel;
                 bootstrap(data.states()?, &resampling, |resample| {
-                    check(cancel)?;
+                    cancel.check()?;
                     let fit = method.fit(resample.into(), &options, &mut |_| {})?;
-                    check(cancel)?;
+                    cancel.check()?;
                     observer(&RecipeProgress::Resample);
                     Ok::<_, Error>(fit.couplings)
                 })?
@@ -612,14 +613,7 @@ fn with_checkpoint(options: &MethodOptions, checkpoint: Checkpoint) -> MethodOpt
 /// Returns an error if a stop was asked for; a time limit is none.
 fn check_asked(cancel: &Cancel) -> Result<()> {
     match cancel.reason() {
-        Some(StopReason::Cancelled) => Err(mpf_ising::Error::Cancelled.into()),
+        Some(StopReason::Cancelled) => Err(mpf_core::Error::Cancelled.into()),
         _ => Ok(()),
     }
-}
-
-fn check(cancel: &Cancel) -> Result<()> {
-    if cancel.is_cancelled() {
-        return Err(mpf_ising::Error::Cancelled.into());
-    }
-    Ok(())
 }

@@ -212,7 +212,7 @@ impl Tournament {
     ///
     /// # Errors
     /// [`mpf_ising::Error::Folds`], [`mpf_ising::Error::BlockLength`], and
-    /// [`mpf_ising::Error::Cancelled`]. A method that fails, or whose likelihoods are not finite, is
+    /// [`mpf_core::Error::Cancelled`]. A method that fails, or whose likelihoods are not finite, is
     /// a [`Dropout`], not an error.
     pub fn run(
         &self,
@@ -234,15 +234,11 @@ impl Tournament {
             dropouts: Vec::new(),
             block_length: options.block_length,
         };
-        let go_on = || match options.cancel.is_cancelled() {
-            true => Err(mpf_ising::Error::Cancelled),
-            false => Ok(()),
-        };
         for (at, contender) in contenders.iter().enumerate() {
             let mut compete = || -> Result<Entrant> {
                 let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
                 for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
-                    go_on()?;
+                    options.cancel.check()?;
                     let found = match &contender.plan {
                         Plan::Recipe(recipe) => {
                             let mut recipe = recipe.clone();
@@ -253,7 +249,7 @@ impl Tournament {
                                 states: Some(training),
                             };
                             let trained = recipe.deliver(data)?;
-                            go_on()?;
+                            options.cancel.check()?;
                             self.judge_trained(&trained, &entry, held_out)?
                         }
                         Plan::Machine(options) => {
@@ -268,7 +264,7 @@ impl Tournament {
             match compete() {
                 Ok(entrant) => comparison.entrants.push(entrant),
                 Err(_) if options.cancel.reason() == Some(StopReason::Cancelled) => {
-                    return Err(mpf_ising::Error::Cancelled.into());
+                    return Err(mpf_core::Error::Cancelled.into());
                 }
                 Err(error) => comparison.dropouts.push(Dropout {
                     name: contender.name.clone(),

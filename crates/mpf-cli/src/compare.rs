@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Bytes of a page while it is made.
-const PAGE: u64 = 3_000_000;
+const PAGE: u64 = 2_000_000;
 
 /// Options of `mpf compare`.
 #[derive(Args, Clone, Debug)]
@@ -165,8 +165,7 @@ fn compare(
         let preflight = Preflight::cancellable(&samples, None, cancel)?;
         let (seconds, more) = of_comparison(
             &contenders,
-            &samples,
-            &states,
+            (&samples, &states),
             args.folds,
             &preflight,
             start.elapsed().as_secs_f64(),

@@ -29,8 +29,8 @@ use std::time::Instant;
 /// The iterations that fits usually take, for the estimate of the time.
 fn usual_iterations(loss: Loss) -> f64 {
     match loss {
-        Loss::Pseudolikelihood => 50.0,
-        Loss::Flow => 60.0,
+        Loss::Pseudolikelihood => 35.0,
+        Loss::Flow => 42.0,
     }
 }
 
@@ -163,6 +163,7 @@ fn explore<T>(
     let distances = distances
         .map(|path| read_distances(path, args))
         .transpose()?;
+    let begun = Instant::now();
     let alignment = read_alignment(args, cancel)?;
     let start = Instant::now();
     let weights = alignment.weights(args.theta);
@@ -172,7 +173,7 @@ fn explore<T>(
         .map_err(wrong)?;
     console.stage("weights", start.elapsed());
     let options = fit_options(args, &sequences, cancel)?;
-    announce(&alignment, &sequences, &options, console);
+    announce(&alignment, &sequences, &options, (console, begun));
 
     let fit = run_fit(&sequences, &options, console)?;
     if fit.stop == StopReason::Cancelled {
@@ -238,6 +239,8 @@ fn read_distances(path: &Path, args: &DcaArgs) -> Result<Distances, Failure> {
 
 /// Bytes of a sequence while it is read, beside its letters: twice a name and a list.
 const SEQUENCE: u64 = 180;
+/// Those of a sequence that is kept.
+const NAMED: u64 = 100;
 
 /// Returns how many sequences a text has at most: its names or, if it has none, its lines.
 fn most_sequences(text: &[u8]) -> u64 {
@@ -346,10 +349,7 @@ fn fit_options(
     options.minimizer.gradient_tolerance = args.tolerance;
     options.minimizer.max_iterations = args.max_iterations;
     options.minimizer.cancel = cancel.clone();
-    let bytes = |mode| {
-        let (n, q) = (sequences.n_sites(), sequences.n_states());
-        bytes_of_fit(n, q, mode, options.minimizer.memory) as u64
-    };
+    let bytes = |mode| bytes_of(sequences, mode, &options);
     let room = Room::new(args.memory.bytes());
     let (joint, node_wise) = (bytes(Mode::Joint), bytes(Mode::NodeWise));
     options.mode = match args.mode {
@@ -373,7 +373,21 @@ fn fit_options(
     Ok(options)
 }
 
-fn announce(alignment: &Alignment, sequences: &Sequences, options: &FitOptions, console: Console) {
+/// Returns the bytes of the program with sequences, their names, and a fit of them.
+fn bytes_of(sequences: &Sequences, mode: Mode, options: &FitOptions) -> u64 {
+    let (n, q) = (sequences.n_sites(), sequences.n_states());
+    let held = product(&[sequences.n_distinct() as u64, NAMED + 2 * n as u64]);
+    let fit = bytes_of_fit(n, q, mode, options.minimizer.memory) as u64;
+    memory::PROGRAM.saturating_add(held).saturating_add(fit)
+}
+
+/// Announces the fit of a command that began at `begun`.
+fn announce(
+    alignment: &Alignment,
+    sequences: &Sequences,
+    options: &FitOptions,
+    (console, begun): (Console, Instant),
+) {
     if console.json || console.quiet {
         return;
     }
@@ -389,8 +403,9 @@ fn announce(alignment: &Alignment, sequences: &Sequences, options: &FitOptions, 
         Mode::Joint => "joint",
         Mode::NodeWise => "node-wise",
     };
-    let bytes = bytes_of_fit(n, q, options.mode, options.minimizer.memory) as u64;
-    let seconds = usual_iterations(options.loss) * seconds_of_iteration(sequences, options);
+    let bytes = bytes_of(sequences, options.mode, options);
+    let seconds = usual_iterations(options.loss) * seconds_of_iteration(sequences, options)
+        + begun.elapsed().as_secs_f64();
     console.note(&format!(
         "{} sequences ({} effective) × {n} sites × {q} states; {mode} fit: about {}, {}",
         alignment.n_sequences(),

@@ -94,7 +94,7 @@ impl Failure {
         Self::system(format!(
             "--max-seconds {seconds} passed before there was a result: nothing was written"
         ))
-        .hint("give it more time; with --checkpoint the work is kept")
+        .hint("give it more time, or less to do; where there is --checkpoint, it keeps the work")
     }
 
     /// Ctrl-C or SIGTERM.
@@ -123,9 +123,7 @@ impl From<mpf_baselines::Error> for Failure {
     fn from(error: mpf_baselines::Error) -> Self {
         use mpf_baselines::Error;
         match error {
-            Error::Ising(mpf_ising::Error::Cancelled)
-            | Error::Core(mpf_core::Error::Cancelled)
-            | Error::Sampler(mpf_samplers::Error::Cancelled) => Self::interrupted(),
+            error if error.is_cancelled() => Self::interrupted(),
             Error::Ising(mpf_ising::Error::Unreadable { what }) => {
                 Self::system(what).hint("the samples before it are whole; pack the data again")
             }

@@ -14,7 +14,7 @@ use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
 use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
-use crate::methods::name_of;
+use crate::methods::{ModelName, name_of};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind};
 use args::ErrorsName;
@@ -30,7 +30,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use time::Expected;
+use time::{Expected, Trials};
 
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
@@ -38,7 +38,7 @@ pub use progress::{Show, Step};
 pub(crate) use time::{SYNCED, of_comparison};
 
 /// Seconds to write one coupling of a model, roughly.
-const WRITING: f64 = 1.5e-7;
+const WRITING: f64 = 2e-7;
 /// An expected time that is off by more than this factor is announced again.
 const OFF: f64 = 1.5;
 
@@ -117,7 +117,11 @@ fn fit_raster(
     console.stage("reading", start.elapsed());
     // The model is written within the limit, too.
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let writing = WRITING * (raster.states.n_units() as f64).powi(2);
+    let mut writing = WRITING * (raster.states.n_units() as f64).powi(2);
+    if args.options.model == ModelName::KPairwise {
+        // So is its potential completed.
+        writing *= 2.0;
+    }
     let left = limit - start.elapsed().as_secs_f64() - writing.min(0.5 * limit);
     let cancel = &cancel.within(left.max(0.0));
     let support = match &args.support {
@@ -225,19 +229,13 @@ fn make(
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", clock.elapsed());
     let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let expected = Expected::new(
-        recipe,
-        samples,
-        states.as_deref(),
-        &preflight,
-        start.elapsed().as_secs_f64(),
-        limit,
-        (args.checkpoint.is_given()).then(|| {
-            let bytes = memory::bytes_of_state(recipe, samples.n_units());
-            (args.checkpoint.seconds(), bytes)
-        }),
-    )?
-    .within(limit);
+    let keeps = (args.checkpoint.is_given()).then(|| {
+        let bytes = memory::bytes_of_state(recipe, samples.n_units());
+        (args.checkpoint.seconds(), bytes)
+    });
+    let expected = Trials::new(recipe, samples, states.as_deref(), &preflight, limit)
+        .expect(start.elapsed().as_secs_f64(), keeps)?
+        .within(limit);
     if args.checkpoint.is_given() && expected.seconds < args.checkpoint.seconds() {
         needed = args.check_memory(recipe, raster, samples, states.as_ref(), false)?;
     }

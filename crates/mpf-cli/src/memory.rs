@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Bytes of the program without data: its code and its threads.
-const PROGRAM: u64 = 12_000_000;
+pub(crate) const PROGRAM: u64 = 11_000_000;
 /// The same where nothing is fitted.
 const SAMPLER: u64 = 10_000_000;
 /// Bytes per draw that the diagnostics of a series need.

@@ -1,5 +1,7 @@
 //! A stop button for long computations.
 
+use crate::Result;
+use crate::error::Error;
 use crate::minimize::StopReason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +40,17 @@ impl Cancel {
     /// Returns whether to stop: it was asked for, or the time is over.
     pub fn is_cancelled(&self) -> bool {
         self.reason().is_some()
+    }
+
+    /// Returns an error if the work is to stop.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn check(&self) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
     }
 
     /// Returns why to stop: [`StopReason::Cancelled`] or [`StopReason::TimeLimit`].

@@ -286,10 +286,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::Cancelled`].
     pub fn check_cancelled(&self) -> Result<()> {
-        if self.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        Ok(())
+        self.cancel().check()
     }
 
     /// Returns the entry `name` below this one.

@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::connectivity::DenseConnectivity;
 use crate::energy::boltzmann;
-use crate::error::{Error, check_entries, check_length};
+use crate::error::{Error, check_count, check_entries};
 use crate::linalg::{Eigen, symmetric_eigen};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 
@@ -28,11 +28,11 @@ impl Dynamics {
     /// Sets the dynamics up over states with `energies`, connected by `connectivity`. O(n³).
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Entry`] for an energy that is not finite or so far above the
+    /// [`Error::Count`], [`Error::Entry`] for an energy that is not finite or so far above the
     /// lowest that its state has no probability in `f64`, [`Error::Decomposition`] without states.
     pub fn new(energies: &[f64], connectivity: &DenseConnectivity) -> Result<Self> {
         let n = connectivity.n_states();
-        check_length("energies", n, energies.len())?;
+        check_count("energies", n, energies.len())?;
         check_entries("energies", energies, "finite", f64::is_finite)?;
         let equilibrium = boltzmann(energies);
         if let Some(index) = equilibrium.iter().position(|p| *p < f64::MIN_POSITIVE) {

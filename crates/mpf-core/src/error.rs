@@ -4,17 +4,7 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A slice has another length than its counterpart.
-    #[error("{what} has length {found}, expected {expected}")]
-    Length {
-        /// The name of the slice.
-        what: &'static str,
-        /// The length needed.
-        expected: usize,
-        /// The length found.
-        found: usize,
-    },
-    /// A number of things that does not match another.
+    /// A number of things, or the length of a list, that does not match another.
     #[error("{what}: found {found}, expected {expected}")]
     Count {
         /// The things.
@@ -177,19 +167,6 @@ pub fn check_count(what: &'static str, expected: usize, found: usize) -> Result<
     })
 }
 
-/// Checks that `what` has the `expected` length.
-pub(crate) fn check_length(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(Error::Length {
-            what,
-            expected,
-            found,
-        })
-    }
-}
-
 /// Checks weights or penalties, which must be finite and not negative.
 pub(crate) fn check_weights<'a>(
     what: &'static str,
@@ -200,7 +177,10 @@ pub(crate) fn check_weights<'a>(
 }
 
 /// Checks every entry of the array `what`; the error names the first that does not hold.
-pub(crate) fn check_entries<'a>(
+///
+/// # Errors
+/// [`Error::Entry`].
+pub fn check_entries<'a>(
     what: &'static str,
     values: impl IntoIterator<Item = &'a f64>,
     requirement: &'static str,

@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_length, check_weights};
+use crate::error::{Error, check_count, check_weights};
 use crate::objective::Objective;
 use std::borrow::{Borrow, BorrowMut};
 
@@ -73,10 +73,10 @@ where
     /// Weighs state j by `weights[j]`; only their ratios matter.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Entry`] for a weight that is negative or not finite,
+    /// [`Error::Count`], [`Error::Entry`] for a weight that is negative or not finite,
     /// [`Error::Empty`] when all are zero, and [`Error::Overflow`] when their sum is not finite.
     pub fn weighted(mut self, weights: &'a [f64]) -> Result<Self> {
-        check_length("weights", self.states.len(), weights.len())?;
+        check_count("weights", self.states.len(), weights.len())?;
         check_weights("weights", weights)?;
         self.total_weight = weights.iter().sum();
         if self.total_weight == 0.0 {

@@ -95,7 +95,9 @@ pub use stopwatch::Stopwatch;
 // Sums over several processes.
 pub use ranks::{Node, OneProcess, Ranks, TreeSum, share};
 
-pub use error::{Error, check_count, check_not_negative, check_option, check_positive};
+pub use error::{
+    Error, check_count, check_entries, check_not_negative, check_option, check_positive,
+};
 
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -122,7 +122,7 @@ pub fn positive_definite_inverse_until(
     // By symmetry, columns of the lower triangle are rows of the upper one.
     let panels = inverse.par_chunks_mut((PANEL * n).max(1)).enumerate();
     panels.try_for_each(|(panel, rows)| {
-        check(cancel)?;
+        cancel.check()?;
         let first = PANEL * panel;
         let columns = factor.inverse_columns(first);
         for (lane, row) in rows.chunks_mut(n).enumerate() {
@@ -151,13 +151,6 @@ pub const PANEL: usize = 16;
 /// One number for every column of a panel.
 pub type Lane = [f64; PANEL];
 
-fn check(cancel: &Cancel) -> Result<()> {
-    if cancel.is_cancelled() {
-        return Err(Error::Cancelled);
-    }
-    Ok(())
-}
-
 /// Returns the factor of A.
 fn cholesky(a: ArrayView2<'_, f64>, cancel: &Cancel) -> Result<Cholesky> {
     // Zero up to rounding.
@@ -165,7 +158,7 @@ fn cholesky(a: ArrayView2<'_, f64>, cancel: &Cancel) -> Result<Cholesky> {
     let all: Vec<usize> = (0..a.nrows()).collect();
     let mut factor = Cholesky::default();
     for step in all.chunks(Cholesky::STEP) {
-        check(cancel)?;
+        cancel.check()?;
         let dependent = factor.extend(step, least, |i, j| a[[i, j]]);
         if let Some(&(pivot, _)) = dependent.first() {
             return Err(Error::NotPositiveDefinite { pivot });

@@ -22,11 +22,12 @@ mod unbounded;
 use crate::Result;
 use crate::cancel::Cancel;
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, check_entries, check_length, check_option};
+use crate::error::{Error, check_count, check_entries, check_option};
 use crate::objective::Objective;
 use search::Search;
 use serde::{Deserialize, Serialize};
 use snapshot::Snapshot;
+use std::ops::Deref;
 
 /// Why a minimisation stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,32 +173,32 @@ pub struct Minimizer {
 /// Where a minimisation is after an iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
+    /// Its numbers, which are also those of the progress itself: `progress.value`.
+    pub point: TracePoint,
+    /// The parameters.
+    pub theta: &'a [f64],
+}
+
+impl Deref for Progress<'_> {
+    type Target = TracePoint;
+
+    fn deref(&self) -> &TracePoint {
+        &self.point
+    }
+}
+
+/// The numbers of an iteration; the trace keeps them all.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracePoint {
     /// Iterations so far; 0 is the starting point.
     pub iteration: usize,
     /// Evaluations of the objective so far.
     pub evaluations: usize,
-    /// The parameters.
-    pub theta: &'a [f64],
     /// The objective with its penalties.
     pub value: f64,
     /// The KKT residual: without ℓ1, the largest entry of the gradient.
     pub gradient_norm: f64,
     /// Learning time in seconds, without observers.
-    pub seconds: f64,
-}
-
-/// A [`Progress`] without its parameters, kept for every iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TracePoint {
-    /// Iterations so far.
-    pub iteration: usize,
-    /// Evaluations so far.
-    pub evaluations: usize,
-    /// The objective with its penalties.
-    pub value: f64,
-    /// The KKT residual.
-    pub gradient_norm: f64,
-    /// Learning time in seconds.
     pub seconds: f64,
 }
 
@@ -258,7 +259,7 @@ impl Minimizer {
     /// bits as if the earlier run had not stopped. Limits count from its beginning.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Entry`] for a start that is not finite or a λ that is negative
+    /// [`Error::Count`], [`Error::Entry`] for a start that is not finite or a λ that is negative
     /// or not finite, [`Error::NonFiniteStart`] when the objective, with its penalties, is not
     /// finite at the start, and [`Error::Checkpoint`] for the state of another minimisation.
     pub fn minimize_l1(
@@ -269,7 +270,7 @@ impl Minimizer {
         mut observer: impl FnMut(&Progress<'_>),
     ) -> Result<Minimum> {
         let n = objective.n_params();
-        check_length("start", n, start.len())?;
+        check_count("entries of the start", n, start.len())?;
         check_entries("start", start, "finite", f64::is_finite)?;
         check_penalties(n, lambda)?;
         let search = Search::new(objective, lambda, &self.options, &mut observer);
@@ -287,7 +288,7 @@ fn check_penalties(n: usize, lambda: &[f64]) -> Result<()> {
     if lambda.is_empty() {
         return Ok(());
     }
-    check_length("lambda", n, lambda.len())?;
+    check_count("entries of lambda", n, lambda.len())?;
     check_entries("lambda", lambda, "finite and not negative", |v| {
         v >= 0.0 && v.is_finite()
     })

@@ -3,7 +3,7 @@
 //! The ℓ1 penalty is not smooth and belongs to the [`Minimizer`](crate::Minimizer).
 
 use crate::Result;
-use crate::error::{check_length, check_weights};
+use crate::error::{check_count, check_weights};
 
 /// A function of θ with its gradient. Always minimised.
 pub trait Objective {
@@ -72,10 +72,10 @@ impl<O: Objective> Ridge<O> {
     /// Adds the penalty with weights `lambda` to `inner`.
     ///
     /// # Errors
-    /// [`Error::Length`](crate::Error::Length), or [`Error::Entry`](crate::Error::Entry) for a
+    /// [`Error::Count`](crate::Error::Count), or [`Error::Entry`](crate::Error::Entry) for a
     /// weight that is negative or not finite.
     pub fn new(inner: O, lambda: Vec<f64>) -> Result<Self> {
-        check_length("lambda", inner.n_params(), lambda.len())?;
+        check_count("entries of lambda", inner.n_params(), lambda.len())?;
         check_weights("lambda", &lambda)?;
         Ok(Self { inner, lambda })
     }

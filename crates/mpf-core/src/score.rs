@@ -19,7 +19,7 @@
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_entries, check_length, check_option};
+use crate::error::{Error, check_count, check_entries, check_option};
 use crate::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
 use crate::objective::Objective;
 use ndarray::{Array1, Array2, ArrayView1};
@@ -52,7 +52,7 @@ impl<'a, M: StateDerivatives> ScoreMatching<'a, M> {
     /// Sets up score matching of `model` to `states`.
     ///
     /// # Errors
-    /// [`Error::Empty`] without states, [`Error::Length`] for states of different lengths,
+    /// [`Error::Empty`] without states, [`Error::Count`] for states of different lengths,
     /// [`Error::Entry`] for one that is not finite.
     pub fn new(model: &'a M, states: &'a [Vec<f64>]) -> Result<Self> {
         let n_dims = check_states(states)?;
@@ -204,7 +204,7 @@ pub fn score_closed_form(family: &impl ExponentialFamily, states: &[Vec<f64>]) -
 fn check_states(states: &[Vec<f64>]) -> Result<usize> {
     let first = states.first().ok_or(Error::Empty { what: "states" })?;
     for x in states {
-        check_length("a state", first.len(), x.len())?;
+        check_count("entries of a state", first.len(), x.len())?;
         check_entries("a state", x, "finite", f64::is_finite)?;
     }
     Ok(first.len())

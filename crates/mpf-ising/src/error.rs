@@ -367,10 +367,7 @@ pub enum Error {
         /// What is wrong, and where.
         what: String,
     },
-    /// A computation of many fits was cancelled before it had a result.
-    #[error("cancelled before all fits were done")]
-    Cancelled,
-    /// An error of `mpf-core`: of the minimiser, an option, or a checkpoint.
+    /// An error of `mpf-core`: of the minimiser, an option or a checkpoint, or a stop that was asked for.
     #[error(transparent)]
     Core(#[from] mpf_core::Error),
 }

@@ -249,7 +249,7 @@ impl PenaltyPath {
     /// each.
     ///
     /// # Errors
-    /// Those of [`PenaltyPath::lambdas`] and [`Fitter::fit`]; [`Error::Cancelled`].
+    /// Those of [`PenaltyPath::lambdas`] and [`Fitter::fit`]; [`mpf_core::Error::Cancelled`].
     pub fn fit<E: Estimator>(
         &self,
         fitter: &Fitter<E>,
@@ -280,7 +280,7 @@ impl PenaltyPath {
     ///
     /// # Errors
     /// [`Error::Folds`] for more folds than samples, or fewer than two; those of
-    /// [`PenaltyPath::lambdas`] and [`Fitter::fit`]; [`Error::Cancelled`].
+    /// [`PenaltyPath::lambdas`] and [`Fitter::fit`]; [`mpf_core::Error::Cancelled`].
     pub fn cross_validate<E: Estimator>(
         &self,
         fitter: &Fitter<E>,
@@ -366,9 +366,7 @@ impl PenaltyPath {
         let mut n_above = 0;
         if let Some(earlier) = checkpoint.resume::<PathState>()? {
             // The fit that the λ's come from may have been cut short.
-            if fitter.options().minimizer.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
+            fitter.options().minimizer.cancel.check()?;
             let known = [&larger[..], &lambdas[..], &smaller[..]].concat();
             n_above = earlier.check(all.data().n_units(), &known, larger.len(), parts.len())?;
             all.options.start = earlier.found.path.last().map(|p| p.fit.couplings.clone());
@@ -412,14 +410,14 @@ impl PenaltyPath {
                 if is_late() && is_first {
                     fit = all.stay(fitter, begun.take())?.or(fit);
                 } else if is_late() {
-                    return Err(Error::Cancelled);
+                    return Err(mpf_core::Error::Cancelled.into());
                 }
                 let fit = fit.map_or_else(|| all.step(lambda), Ok)?;
                 self.point(fitter, &all, lambda, fit)
             };
             let score = |(walker, held_out): &mut (Walker<E>, Held)| {
                 if is_late() {
-                    return Err(Error::Cancelled);
+                    return Err(mpf_core::Error::Cancelled.into());
                 }
                 let fit = walker.step(lambda)?;
                 fitter.objective_value(&fit.couplings, held_out.data())

@@ -41,6 +41,7 @@ use mpf_core::Cancel;
 use mpf_core::rng::{Xoshiro256PlusPlus, substream};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
+use std::f64::consts::LN_2;
 
 /// How V is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -311,7 +312,12 @@ impl CountKnots {
                 0.0 => 0.5f64.powi(beyond as i32) * 0.5 / n_effective,
                 share => share,
             };
-            let level = constant + log_z[n] - wanted.ln();
+            // Far beyond the knots it is no number any more, but its logarithm is.
+            let log_wanted = match wanted >= f64::MIN_POSITIVE {
+                true => wanted.ln(),
+                false => (0.5 / n_effective).ln() - beyond as f64 * LN_2,
+            };
+            let level = constant + log_z[n] - log_wanted;
             let is_enough = wanted * n_effective >= ENOUGH;
             let too_often = level - *v > 2f64.ln();
             let too_rarely = is_enough && *v - level > 2f64.ln();

@@ -25,8 +25,6 @@ use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The assumed number of evaluations of a fit.
-const TYPICAL_EVALUATIONS: f64 = 60.0;
 /// Bytes that a minimisation holds per parameter: the ten corrections of L-BFGS (two numbers each),
 /// its iterates and bounds, and the indices of the parameter.
 const BYTES_PER_PARAMETER: usize = 400;
@@ -250,6 +248,9 @@ pub struct Preflight {
 }
 
 impl Preflight {
+    /// The assumed number of evaluations of a fit.
+    pub const EVALUATIONS: usize = 60;
+
     /// Examines `samples`; `names` are those of the units, if they have some. O(M d²/64 + M d + d³)
     /// and some evaluations of the flow on a part of the samples.
     ///
@@ -264,7 +265,7 @@ impl Preflight {
     /// are left out: they are no reason to lose a fit.
     ///
     /// # Errors
-    /// Also [`Error::Cancelled`].
+    /// Also [`mpf_core::Error::Cancelled`].
     pub fn cancellable(
         samples: &Samples,
         names: Option<&[String]>,
@@ -308,7 +309,7 @@ impl Preflight {
             match cancel.reason() {
                 None => {}
                 Some(StopReason::TimeLimit) => break,
-                Some(_) => return Err(Error::Cancelled),
+                Some(_) => return Err(mpf_core::Error::Cancelled.into()),
             }
             for &j in &varies[k + 1..] {
                 for (first, second, relation) in relations(samples.joint_values(i, j), i, j) {
@@ -360,7 +361,7 @@ impl Preflight {
             silent_fraction,
             flips_into_data,
             bytes: bytes_of_fit(samples, n_parameters),
-            seconds: TYPICAL_EVALUATIONS * seconds_per_evaluation(samples)?,
+            seconds: Self::EVALUATIONS as f64 * seconds_per_evaluation(samples)?,
             findings,
         })
     }

@@ -138,14 +138,15 @@ pub fn bytes_of_fit(n_sites: usize, n_states: usize, mode: Mode, memory: usize) 
         Mode::NodeWise => {
             let site = 8 * n_states * n_states * n_sites;
             let threads = rayon::current_num_threads();
-            // The fitted couplings of all sites, then those of all pairs.
-            (3 * params).saturating_add(site.saturating_mul(vectors * threads))
+            // The fitted couplings of all sites, twice those of a pair each; then those of all pairs.
+            (5 * params).saturating_add(site.saturating_mul(vectors * threads))
         }
     }
 }
 
-/// The seconds that L-BFGS takes for one parameter in one step, as measured from 10⁵ parameters on.
-const SECONDS_OF_STEP: f64 = 1e-7;
+/// The seconds that L-BFGS takes for one parameter in one step: between those of 10⁵ parameters, half of
+/// them, and those of 10⁷, which are in no cache.
+const SECONDS_OF_STEP: f64 = 7e-8;
 
 /// Returns about how many seconds an iteration over all sites takes: its evaluation, measured by
 /// evaluating one site, and the step itself. Nodes take their steps side by side, and in the cache.

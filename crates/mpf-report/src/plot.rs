@@ -42,11 +42,12 @@ impl Style {
         Self { colour, dash }
     }
 
-    /// Draws a line with a dot at every point, and its entry in the legend.
+    /// Draws a line with a dot at every point from the number `first` on, and its entry in the legend.
     pub fn draw<'a, 'b: 'a, X, Y>(
         self,
         chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>,
         points: &[(f64, f64)],
+        first: usize,
         label: &str,
     ) -> Result
     where
@@ -54,25 +55,25 @@ impl Style {
         Y: Ranged<ValueType = f64>,
     {
         let line = self.colour.stroke_width(2);
-        let points = points.iter().copied();
+        let all = points.iter().copied();
         let series = match self.dash {
-            None => chart.draw_series(LineSeries::new(points.clone(), line))?,
-            Some((on, off)) => {
-                chart.draw_series(DashedLineSeries::new(points.clone(), on, off, line))?
-            }
+            None => chart.draw_series(LineSeries::new(all, line))?,
+            Some((on, off)) => chart.draw_series(DashedLineSeries::new(all, on, off, line))?,
         };
         let (on, off) = self.dash.unwrap_or((26, 1));
         series
             .label(label)
             .legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 26, y)], on, off, line));
-        let dots = points.map(|point| Circle::new(point, 3, self.colour.filled()));
-        chart.draw_series(dots)?;
+        let dot = |point: &(f64, f64)| Circle::new(*point, 3, self.colour.filled());
+        chart.draw_series(points[first..].iter().map(dot))?;
         Ok(())
     }
 }
 
-/// One line of a [`panel`].
+/// One line of a [`Panel`].
 pub struct Series {
+    /// Its name in the legend; empty for a line that the legend leaves out.
+    pub name: String,
     /// Its colour and dashes.
     pub style: Style,
     /// Its points, x increasing.
@@ -82,9 +83,15 @@ pub struct Series {
 }
 
 impl Series {
-    /// Makes a line of its three parts.
-    pub fn new(style: Style, points: Vec<(f64, f64)>, marks: Marks) -> Self {
+    /// Makes a line of its parts.
+    pub fn new(
+        name: impl Into<String>,
+        style: Style,
+        points: Vec<(f64, f64)>,
+        marks: Marks,
+    ) -> Self {
         Self {
+            name: name.into(),
             style,
             points,
             marks,
@@ -103,10 +110,10 @@ pub enum Marks {
     Nothing,
 }
 
-/// The axes of a [`panel`]; y is always logarithmic.
-pub struct Axes<'a> {
-    /// The title above the panel.
-    pub title: &'a str,
+/// A chart; y is always logarithmic.
+pub struct Panel<'a> {
+    /// The title above it.
+    pub title: String,
     /// The label of the x axis, with its unit.
     pub x: &'a str,
     /// The label of the y axis.
@@ -117,6 +124,8 @@ pub struct Axes<'a> {
     pub y_range: (f64, f64),
     /// Whether x is logarithmic too.
     pub log_x: bool,
+    /// Its lines.
+    pub series: Vec<Series>,
 }
 
 /// Where a drawing goes.
@@ -134,25 +143,28 @@ pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result) -> Result<S
     Ok(svg)
 }
 
-/// Draws a chart without a legend: the panels of a figure share one.
-pub fn panel(area: &Area<'_>, axes: &Axes<'_>, series: &[Series]) -> Result {
-    let mut builder = ChartBuilder::on(area);
-    builder
-        .caption(axes.title, TITLE.into_font())
-        .margin(10)
-        .x_label_area_size(44)
-        .y_label_area_size(72);
-    let (x0, x1) = axes.x_range;
-    let y = (axes.y_range.0..axes.y_range.1).log_scale();
-    if axes.log_x {
-        fill(
-            builder.build_cartesian_2d((x0..x1).log_scale(), y)?,
-            axes,
-            series,
-        )
-    } else {
-        fill(builder.build_cartesian_2d(x0..x1, y)?, axes, series)
+/// Draws `rows` of panels into the upper `height` pixels, and the legend that they share, with the
+/// names of the first one's lines, below.
+pub fn panels(area: &Area<'_>, height: u32, rows: usize, panels: &[Panel<'_>]) -> Result {
+    let (charts, bottom) = area.split_vertically(height);
+    let areas = charts.split_evenly((rows, panels.len() / rows));
+    for (area, panel) in areas.iter().zip(panels) {
+        let mut builder = ChartBuilder::on(area);
+        builder
+            .caption(&panel.title, TITLE.into_font())
+            .margin(10)
+            .x_label_area_size(44)
+            .y_label_area_size(72);
+        let (x0, x1) = panel.x_range;
+        let y = (panel.y_range.0..panel.y_range.1).log_scale();
+        if panel.log_x {
+            let x = (x0..x1).log_scale();
+            fill(builder.build_cartesian_2d(x, y)?, panel)?;
+        } else {
+            fill(builder.build_cartesian_2d(x0..x1, y)?, panel)?;
+        }
     }
+    legend(&bottom, &panels[0].series)
 }
 
 /// Starts a chart with its title and space for labels, `left` pixels for those of the y axis.
@@ -220,35 +232,23 @@ where
     Ok(())
 }
 
-fn fill<X>(
-    mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, LogCoord<f64>>>,
-    axes: &Axes<'_>,
-    series: &[Series],
+fn fill<'a, 'b: 'a, X>(
+    mut chart: ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, LogCoord<f64>>>,
+    panel: &Panel<'_>,
 ) -> Result
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let x_labels = if axes.log_x { 8 } else { 5 };
-    mesh(&mut chart, (axes.x, x_labels), (axes.y, 11))?;
-    for one in series {
-        let points = within(&one.points, axes.x_range);
-        let line = one.style.colour.stroke_width(2);
-        match one.style.dash {
-            None => chart.draw_series(LineSeries::new(points.iter().copied(), line))?,
-            Some((on, off)) => {
-                chart.draw_series(DashedLineSeries::new(points.iter().copied(), on, off, line))?
-            }
-        };
+    let x_labels = if panel.log_x { 8 } else { 5 };
+    mesh(&mut chart, (panel.x, x_labels), (panel.y, 11))?;
+    for one in &panel.series {
+        let points = within(&one.points, panel.x_range);
         let first = match one.marks {
             Marks::All => 0,
             Marks::Last => points.len().saturating_sub(1),
             Marks::Nothing => points.len(),
         };
-        chart.draw_series(
-            points[first..]
-                .iter()
-                .map(|point| Circle::new(*point, 3, one.style.colour.filled())),
-        )?;
+        one.style.draw(&mut chart, &points, first, &one.name)?;
     }
     Ok(())
 }
@@ -277,25 +277,18 @@ fn within(points: &[(f64, f64)], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Draws the styles and names of all lines side by side.
-pub fn legend(area: &Area<'_>, entries: &[(&str, Style)]) -> Result {
+/// Draws the styles and names of the lines that have one side by side.
+fn legend(area: &Area<'_>, series: &[Series]) -> Result {
+    let named: Vec<&Series> = series.iter().filter(|s| !s.name.is_empty()).collect();
     let (width, height) = area.dim_in_pixel();
-    let step = width as i32 / entries.len().max(1) as i32;
-    for (at, (name, style)) in entries.iter().enumerate() {
+    let step = width as i32 / named.len().max(1) as i32;
+    for (at, Series { name, style, .. }) in named.into_iter().enumerate() {
         let (x, y) = (at as i32 * step + 20, height as i32 / 2);
         let (on, off) = style.dash.unwrap_or((34, 1));
         let line = style.colour.stroke_width(2);
-        area.draw(&DashedPathElement::new(
-            [(x, y), (x + 34, y)],
-            on,
-            off,
-            line,
-        ))?;
-        area.draw(&Text::new(
-            (*name).to_owned(),
-            (x + 42, y - 8),
-            TEXT.into_font(),
-        ))?;
+        let path = [(x, y), (x + 34, y)];
+        area.draw(&DashedPathElement::new(path, on, off, line))?;
+        area.draw(&Text::new(name.clone(), (x + 42, y - 8), TEXT.into_font()))?;
     }
     Ok(())
 }
@@ -369,31 +362,17 @@ mod tests {
     #[test]
     fn lines_of_reference_have_no_dots() {
         let dots = |marks: Marks| {
-            let mut svg = String::new();
-            {
-                let area = SVGBackend::with_string(&mut svg, (300, 200)).into_drawing_area();
-                let axes = Axes {
-                    title: "",
-                    x: "",
-                    y: "",
-                    x_range: (0.0, 3.0),
-                    y_range: (0.5, 2.0),
-                    log_x: false,
-                };
-                let points = vec![(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)];
-                let style = STYLES[5];
-                panel(
-                    &area,
-                    &axes,
-                    &[Series {
-                        style,
-                        points,
-                        marks,
-                    }],
-                )
-                .unwrap();
-                area.present().unwrap();
-            }
+            let points = vec![(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)];
+            let panel = Panel {
+                title: String::new(),
+                x: "",
+                y: "",
+                x_range: (0.0, 3.0),
+                y_range: (0.5, 2.0),
+                log_x: false,
+                series: vec![Series::new("", STYLES[5], points, marks)],
+            };
+            let svg = svg((300, 200), |area| panels(area, 200, 1, &[panel])).unwrap();
             svg.matches("<circle").count()
         };
         assert_eq!(

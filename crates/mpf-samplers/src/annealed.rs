@@ -13,7 +13,6 @@
 //! lattices [`ExactLattice`](crate::ExactLattice), have no error at all.
 
 use crate::Result;
-use crate::error::Error;
 use crate::gibbs::{Gibbs, Scan};
 use crate::sampler::Heated;
 use mpf_core::rng::substream;
@@ -74,8 +73,9 @@ pub struct AnnealedEstimate {
 /// ```
 ///
 /// # Errors
-/// [`mpf_core::Error::Option`] for fewer than two chains or no levels, [`Error::CouplingsTooLarge`],
-/// [`Error::Cancelled`].
+/// [`mpf_core::Error::Option`] for fewer than two chains or no levels,
+/// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge),
+/// [`mpf_core::Error::Cancelled`].
 pub fn annealed_log_z(
     couplings: &Couplings,
     options: &AnnealedOptions,
@@ -106,9 +106,7 @@ pub fn annealed_log_z_of<G: Heated>(
     let hottest = level(0.0)?;
     let mut chains = (0..n as u64)
         .map(|chain| {
-            if options.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
+            options.cancel.check()?;
             let mut rng = substream(options.seed, chain);
             let state = hottest.random_start(&mut rng)?;
             Ok((rng, state, 0.0))
@@ -116,9 +114,7 @@ pub fn annealed_log_z_of<G: Heated>(
         .collect::<Result<Vec<_>>>()?;
     // Levels in the outer loop: only one sampler is held at a time.
     for k in 1..=levels {
-        if options.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
+        options.cancel.check()?;
         let gibbs = level(beta(k))?;
         let rise = beta(k) - beta(k - 1);
         chains.par_iter_mut().for_each(|(rng, state, log_weight)| {

@@ -92,16 +92,6 @@ pub enum Error {
         /// The chain, from 0.
         chain: usize,
     },
-    /// A position or momentum that is NaN or infinite.
-    #[error("entry {index} of the {what} is {value}: it must be finite")]
-    NotFinite {
-        /// The list with the entry.
-        what: &'static str,
-        /// The entry, from 0.
-        index: usize,
-        /// The value found.
-        value: f64,
-    },
     /// A starting point where E or ∇E is not finite.
     #[error(
         "the energy is {energy} at the starting point{}: start where it is finite",
@@ -133,9 +123,6 @@ pub enum Error {
         /// The value found.
         value: f64,
     },
-    /// [`Cancel::cancel`](mpf_core::Cancel::cancel) stopped the work before it had a result.
-    #[error("cancelled before all levels were done")]
-    Cancelled,
     /// An error of the Ising model or its states.
     #[error(transparent)]
     Ising(#[from] mpf_ising::Error),
@@ -146,14 +133,12 @@ pub enum Error {
 
 /// Checks that all `values` are finite, naming the first that is not.
 pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<(), Error> {
-    match values.iter().position(|v| !v.is_finite()) {
-        None => Ok(()),
-        Some(index) => Err(Error::NotFinite {
-            what,
-            index,
-            value: values[index],
-        }),
-    }
+    Ok(mpf_core::check_entries(
+        what,
+        values,
+        "finite",
+        f64::is_finite,
+    )?)
 }
 
 /// Checks that no energy of these couplings overflows at β.

@@ -161,7 +161,7 @@ impl<E: SmoothEnergy> Hmc<E> {
     /// Makes a chain's state at `position`.
     ///
     /// # Errors
-    /// [`mpf_core::Error::Count`] for a wrong length; [`NotFinite`](crate::Error::NotFinite) for a
+    /// [`mpf_core::Error::Count`] for a wrong length; [`Entry`](mpf_core::Error::Entry) for a
     /// position that is not finite, [`NonFiniteStart`](crate::Error::NonFiniteStart) where E or ∇E
     /// is not.
     pub fn state(&self, position: &[f64]) -> Result<HmcState> {

@@ -80,7 +80,7 @@ impl<'a, M: LocalModel> LocalGibbs<'a, M> {
     ///
     /// # Errors
     /// [`mpf_core::Error::Count`] for another number of parameters,
-    /// [`Error::NotFinite`](crate::Error::NotFinite) for a parameter,
+    /// [`mpf_core::Error::Entry`] for a parameter,
     /// [`mpf_core::Error::Option`] for a β that is negative or not finite.
     pub fn new(model: &'a M, theta: &[f64], beta: f64) -> Result<Self> {
         check_count("parameters", model.n_params(), theta.len())?;

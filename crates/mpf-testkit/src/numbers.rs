@@ -21,11 +21,13 @@ pub fn finite() -> impl Strategy<Value = f64> {
     number().prop_map(|v| if v.is_finite() { v } else { -1e300 })
 }
 
-/// Configures proptest to run `cases` cases, the same every time; others with another `MPF_TEST_SEED`.
+/// Configures proptest to run `cases` cases, the same every time; others with another `MPF_TEST_SEED`, and
+/// `MPF_TEST_CASES` times as many.
 pub fn few(cases: u32) -> ProptestConfig {
     let seed = crate::seed_or(0);
+    let times = std::env::var("MPF_TEST_CASES").map_or(1, |n| n.parse().expect("a number"));
     ProptestConfig {
-        cases,
+        cases: cases * times,
         rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()
     }

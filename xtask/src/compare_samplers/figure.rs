@@ -2,7 +2,7 @@
 
 use super::{Measured, Results};
 use crate::Result;
-use crate::plot::{self, Area, Axes, Marks, STYLES, Series, TITLE};
+use crate::plot::{self, Marks, Panel, STYLES, Series, TITLE};
 use plotters::style::IntoFont;
 
 pub(super) fn draw(results: &Results) -> Result<String> {
@@ -11,24 +11,18 @@ pub(super) fn draw(results: &Results) -> Result<String> {
         "{0}×{0} spin glass, variance {1}: error of the correlations, {2} chains",
         settings.lattice, settings.variance, settings.chains
     );
+    let seconds = |s: &Measured, states: f64| states / s.steps_per_second;
+    let panels = [
+        panel(results, "states drawn", |_, states| states),
+        panel(results, "seconds on one core", seconds),
+    ];
     plot::svg((1300, 500), |root| {
         let root = root.titled(&caption, TITLE.into_font())?;
-        let (charts, bottom) = root.split_vertically(440);
-        let (left, right) = charts.split_horizontally(650);
-        panel(&left, results, "states drawn", |_, states| states)?;
-        let seconds = |s: &Measured, states: f64| states / s.steps_per_second;
-        panel(&right, results, "seconds on one core", seconds)?;
-        let names = results.samplers.iter().map(|s| s.name.as_str());
-        plot::legend(&bottom, &names.zip(STYLES).collect::<Vec<_>>())
+        plot::panels(&root, 440, 1, &panels)
     })
 }
 
-fn panel(
-    area: &Area<'_>,
-    results: &Results,
-    x_label: &str,
-    x: impl Fn(&Measured, f64) -> f64,
-) -> Result {
+fn panel<'a>(results: &Results, x_label: &'a str, x: impl Fn(&Measured, f64) -> f64) -> Panel<'a> {
     let line = |s: &Measured| {
         let points = s.curve.iter().map(|p| (x(s, p.states as f64), p.mse));
         points.collect()
@@ -37,16 +31,16 @@ fn panel(
         .samplers
         .iter()
         .zip(STYLES)
-        .map(|(sampler, style)| Series::new(style, line(sampler), Marks::Nothing))
+        .map(|(sampler, style)| Series::new(&sampler.name, style, line(sampler), Marks::Nothing))
         .collect();
     let points = || series.iter().flat_map(|s| &s.points);
-    let axes = Axes {
-        title: "",
+    Panel {
+        title: String::new(),
         x: x_label,
         y: "mean square error of ⟨s_i s_j⟩",
         x_range: plot::decades(points().map(|p| p.0)),
         y_range: plot::decades(points().map(|p| p.1)),
         log_x: true,
-    };
-    plot::panel(area, &axes, &series)
+        series,
+    }
 }

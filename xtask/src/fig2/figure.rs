@@ -3,7 +3,7 @@
 use super::Free;
 use super::results::{Method, OfSupport, Point, Results};
 use crate::Result;
-use crate::plot::{self, Axes, Marks, STYLES, Series, Style};
+use crate::plot::{self, Marks, Panel, STYLES, Series, Style};
 
 /// The most points of a line, to keep the file small.
 const MOST_POINTS: usize = 250;
@@ -99,40 +99,33 @@ fn logarithmic(part: &OfSupport, title: &'static str, x: Axis) -> Column {
 
 /// Draws two rows of panels and the legend.
 fn grid(part: &OfSupport, columns: &[Column], height: u32) -> Result<String> {
-    plot::svg((1180, height + 44), |root| {
-        let (charts, bottom) = root.split_vertically(height);
-        for (at, area) in charts.split_evenly((2, columns.len())).iter().enumerate() {
-            let y = [COUPLINGS, CORRELATIONS][at / columns.len()];
-            let column = &columns[at % columns.len()];
-            let letter = char::from(b'a' + at as u8);
+    let mut panels = Vec::new();
+    for y in [COUPLINGS, CORRELATIONS] {
+        for column in columns {
+            let letter = char::from(b'a' + panels.len() as u8);
             let values = part.methods.iter().flat_map(|m| &m.trace).filter_map(y.1);
-            let axes = Axes {
-                title: &format!("({letter}) {}", column.title),
+            let methods = part.methods.iter().zip(STYLES.into_iter().cycle());
+            panels.push(Panel {
+                title: format!("({letter}) {}", column.title),
                 x: column.x.0,
                 y: y.0,
                 x_range: column.range,
                 y_range: plot::decades(values),
                 log_x: column.log,
-            };
-            let methods = part.methods.iter().enumerate();
-            let lines: Vec<Series> = methods.map(|(at, m)| line(at, m, column, y)).collect();
-            plot::panel(area, &axes, &lines)?;
+                series: methods
+                    .map(|(m, style)| line(m, style, column, y))
+                    .collect(),
+            });
         }
-        let methods = part.methods.iter().enumerate();
-        let entries: Vec<_> = methods
-            .map(|(at, m)| (m.name.as_str(), style(at)))
-            .collect();
-        plot::legend(&bottom, &entries)
+    }
+    plot::svg((1180, height + 44), |root| {
+        plot::panels(root, height, 2, &panels)
     })
-}
-
-fn style(at: usize) -> Style {
-    STYLES[at % STYLES.len()]
 }
 
 /// Returns the line of a method, with marks where values are few. A closed form is a horizontal
 /// line to the end of the panel.
-fn line(at: usize, method: &Method, column: &Column, y: Axis) -> Series {
+fn line(method: &Method, style: Style, column: &Column, y: Axis) -> Series {
     let trace = method.trace.iter();
     let points = trace.filter_map(|p| Some(((column.x.1)(p)?, (y.1)(p)?)));
     let mut points = thinned(points.collect());
@@ -142,15 +135,12 @@ fn line(at: usize, method: &Method, column: &Column, y: Axis) -> Series {
             points.push((column.range.1, error));
         }
     }
-    Series {
-        style: style(at),
-        marks: if points.len() < 20 {
-            Marks::All
-        } else {
-            Marks::Last
-        },
-        points,
-    }
+    let marks = if points.len() < 20 {
+        Marks::All
+    } else {
+        Marks::Last
+    };
+    Series::new(&method.name, style, points, marks)
 }
 
 /// Keeps at most [`MOST_POINTS`] points, including the first and the last; early ones are closer

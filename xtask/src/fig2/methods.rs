@@ -4,6 +4,7 @@ use super::penalised::penalised;
 use super::problem::Problem;
 use super::results::{Method, Paper};
 use super::watch::Watch;
+use super::{CD_LAST_RATE, TAP_LAMBDA};
 use crate::Result;
 use mpf_baselines::{
     ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField, Pseudolikelihood,
@@ -103,7 +104,6 @@ pub(super) fn fit_options(problem: &Problem<'_>, checkpoint: Checkpoint) -> FitO
         minimizer: MinimizerOptions {
             max_iterations: problem.model.args.iterations,
             gradient_tolerance: problem.model.args.tolerance,
-            max_seconds: problem.model.args.budget.unwrap_or(f64::INFINITY),
             cancel: problem.model.cancel.clone(),
             checkpoint,
             ..Default::default()
@@ -133,13 +133,12 @@ fn contrastive(
         sweeps,
         updates,
         learning_rate: LearningRate {
-            first: problem.cd_first_rate(),
-            last: problem.model.args.cd_last_rate,
+            first: problem.free.cd_first_rate(),
+            last: CD_LAST_RATE,
         },
         support: problem.support.clone(),
         start: Some(problem.start.clone()),
         seed: problem.model.seed,
-        max_seconds: problem.model.args.budget.unwrap_or(f64::INFINITY),
         cancel: problem.model.cancel.clone(),
         checkpoint: unit.entry("fit"),
         ..Default::default()
@@ -149,8 +148,7 @@ fn contrastive(
 
 /// Inverts one matrix, and sets couplings to zero outside the support.
 fn mean_field(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
-    let found = MeanField::new(Expansion::Tap, problem.model.args.tap_lambda)?
-        .fit(&problem.model.samples)?;
+    let found = MeanField::new(Expansion::Tap, TAP_LAMBDA)?.fit(&problem.model.samples)?;
     if !found.clipped.is_empty() {
         watch.warnings.push(format!(
             "the TAP equation of {:.1} % of the pairs has no solution and was clipped",

@@ -3,8 +3,7 @@
 use super::figure::Figures;
 use super::path::{Path, TOLERANCES};
 use super::results::{Method, OfSupport, Paper, Results};
-use super::watch::kebab;
-use super::{Free, Source, Start};
+use super::{CD_LAST_RATE, Free, Source, Start, TAP_LAMBDA};
 use crate::correlations::Estimate;
 use crate::output::{Table, digits};
 use crate::report::Page;
@@ -187,7 +186,7 @@ fn assumptions(results: &Results) -> Vec<String> {
              give (here a tenth of the chain).",
             samplers.join(" and, for MPF and PL, a ")
         ),
-        format!("Boundary of the lattice: {}.", kebab(&s.boundary)),
+        "Boundary of the lattice: open.".to_owned(),
         format!("Start: {start}, the same for all methods."),
         format!(
             "Normalisation of ε_J: ‖Ĵ − J‖²_F/d² over all entries, diagonal included; Ĵ = 0 then \
@@ -208,12 +207,9 @@ fn assumptions(results: &Results) -> Vec<String> {
         ),
         format!(
             "Learning rate of CD: from {}; the paper's falls from 3 to 0.1.",
-            of_supports(&|free| format!("{} to {}", s.cd_first_rate(free), s.cd_last_rate))
+            of_supports(&|free| format!("{} to {CD_LAST_RATE}", free.cd_first_rate()))
         ),
-        format!(
-            "Regulariser of the pseudo-inverse in MFT+TAP: λ = {:e}.",
-            s.tap_lambda
-        ),
+        format!("Regulariser of the pseudo-inverse in MFT+TAP: λ = {TAP_LAMBDA:e}."),
         format!(
             "Ridge, not in the paper: λ₂ = 1/M = {:e} on spin couplings and fields.",
             s.ridge()

@@ -108,7 +108,7 @@ impl Path {
             l2: ridge,
             l2_on_fields: true,
             minimizer: MinimizerOptions {
-                max_iterations: problem.path_iterations(),
+                max_iterations: problem.model.args.path_iterations(problem.free),
                 ..defaults.minimizer
             },
             ..defaults

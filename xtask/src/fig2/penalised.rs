@@ -92,8 +92,7 @@ pub(super) fn penalised(
             iteration: before.iteration + p.iteration,
             evaluations: before.evaluations + p.evaluations,
             seconds: before.seconds + p.seconds,
-            value: p.value,
-            gradient_norm: p.gradient_norm,
+            ..p.point
         };
         watch.see(&FitProgress::new(now, &|| p.couplings()));
     })?;

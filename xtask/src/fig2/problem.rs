@@ -1,7 +1,7 @@
 //! A spin glass with its samples and true correlations, and a start for all methods.
 
 use super::results::{Data, NoCouplings, Point};
-use super::{Args, Free, Rim, Source, Start};
+use super::{Args, Free, Source, Start};
 use crate::correlations::{Estimate, PairMeans, mean_square_spin_error};
 use crate::{Result, progress};
 use mpf_core::{Cancel, rng};
@@ -26,7 +26,7 @@ pub(super) struct Model<'a> {
 
 impl<'a> Model<'a> {
     pub(super) fn new(args: &'a Args, seed: u64, cancel: Cancel) -> Result<Self> {
-        let lattice = lattice(args)?;
+        let lattice = Lattice::new(args.lattice, args.lattice, Boundary::Open)?;
         let truth = lattice.spin_glass(args.variance, &mut rng::stream(seed, 0))?;
         let bar = progress::spinner(&format!("model {seed}: samples and true correlations"));
         let sampling = rng::next_seed(seed);
@@ -130,7 +130,7 @@ impl<'a> Model<'a> {
 /// A model to learn with one choice of free parameters.
 pub(super) struct Problem<'a> {
     pub(super) model: &'a Model<'a>,
-    free: Free,
+    pub(super) free: Free,
     pub(super) support: Support,
     pub(super) start: Couplings,
     pub(super) start_eps_corr: Estimate,
@@ -151,14 +151,6 @@ impl<'a> Problem<'a> {
             support,
             start,
         })
-    }
-
-    pub(super) fn cd_first_rate(&self) -> f64 {
-        self.model.args.cd_first_rate(self.free)
-    }
-
-    pub(super) fn path_iterations(&self) -> usize {
-        self.model.args.path_iterations(self.free)
     }
 
     /// Returns the first point of every trace, without ε_corr.
@@ -185,26 +177,11 @@ impl<'a> Problem<'a> {
     }
 }
 
-fn lattice(args: &Args) -> Result<Lattice> {
-    let boundary = match args.boundary {
-        Rim::Open => Boundary::Open,
-        Rim::Periodic => Boundary::Periodic,
-    };
-    Ok(Lattice::new(args.lattice, args.lattice, boundary)?)
-}
-
 fn support(lattice: &Lattice, free: Free) -> Support {
     match free {
         Free::Full => Support::Full,
         Free::Lattice => Support::lattice(lattice),
     }
-}
-
-/// Counts the free couplings and the biases.
-pub(super) fn n_parameters(args: &Args, free: Free) -> Result<usize> {
-    let lattice = lattice(args)?;
-    let d = lattice.n_units();
-    Ok(d + support(&lattice, free).pairs(d)?.len())
 }
 
 /// Draws free parameters from N(0, .01).

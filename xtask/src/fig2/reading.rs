@@ -1,8 +1,8 @@
 //! Says in sentences what the numbers show, and where they contradict the paper.
 
-use super::Source;
 use super::path::{BEST, CONVERGED, Path};
 use super::results::{Data, Method, OfSupport, Point, Results};
+use super::{CD_LAST_RATE, Source, TAP_LAMBDA};
 use crate::output::{Spread, digits};
 use mpf_report::text::duration;
 
@@ -33,7 +33,7 @@ fn of(results: &Results, part: &OfSupport) -> Vec<String> {
     lines.extend(best_at_the_end(results, part));
     lines.extend(overfitted(part));
     lines.extend(run_away(part));
-    lines.extend(rates(results, part));
+    lines.extend(rates(part));
     lines.extend(cut_short(part));
     lines
 }
@@ -378,9 +378,8 @@ fn against_the_paper(results: &Results, part: &OfSupport) -> Vec<String> {
             Some(tap.eps_j > results.no_couplings.eps_j),
             "where MFT+TAP does worse than random parameters in this cold glass",
             format!(
-                "here it has {} with λ = {:e}, and no couplings have {}",
+                "here it has {} with λ = {TAP_LAMBDA:e}, and no couplings have {}",
                 digits(tap.eps_j),
-                results.settings.args.tap_lambda,
                 digits(results.no_couplings.eps_j)
             ),
         );
@@ -446,14 +445,13 @@ fn independence(source: Source, data: &Data, samples: usize) -> String {
 }
 
 /// Compares the schedule and the time of CD with the paper's, whose rate falls from 3 to 0.1.
-fn rates(results: &Results, part: &OfSupport) -> Vec<String> {
+fn rates(part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
-    let args = &results.settings.args;
-    let (first, last) = (args.cd_first_rate(part.support), args.cd_last_rate);
+    let first = part.support.cd_first_rate();
     let cd = || part.methods.iter().filter(|m| m.name.starts_with("CD"));
-    if cd().next().is_some() && (first, last) != (3.0, 0.1) {
+    if cd().next().is_some() && first != 3.0 {
         lines.push(format!(
-            "CD's learning rate fell from {first} to {last}, not from the paper's 3 to 0.1."
+            "CD's learning rate fell from {first} to {CD_LAST_RATE}, not from the paper's 3 to 0.1."
         ));
     }
     for m in cd() {
@@ -470,25 +468,21 @@ fn rates(results: &Results, part: &OfSupport) -> Vec<String> {
 
 /// Names the methods that did not come to their end.
 fn cut_short(part: &OfSupport) -> Vec<String> {
-    let mut lines = Vec::new();
-    for m in &part.methods {
-        let (name, n) = (&m.name, m.iterations);
-        match m.stop.as_str() {
-            "cancelled" => lines.push(format!("{name} was interrupted after {n} iterations.")),
-            "time-limit" => lines.push(format!(
-                "{name} was stopped by the time budget: its result depends on this machine."
-            )),
-            _ => {}
-        }
-    }
-    lines
+    let cut = part.methods.iter().filter(|m| m.stop == "cancelled");
+    cut.map(|m| {
+        format!(
+            "{} was interrupted after {} iterations.",
+            m.name, m.iterations
+        )
+    })
+    .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::methods::Learner;
     use super::super::results::{Data, NoCouplings, Point};
-    use super::super::{Args, Free, Rim, Samplers, Start, Supports};
+    use super::super::{Args, Free, Samplers, Start, Supports};
     use super::*;
     use crate::correlations::Estimate;
     use crate::output::Settings;
@@ -533,7 +527,6 @@ mod tests {
                 samples: 100,
                 variance: 1.0,
                 lattice: 3,
-                boundary: Rim::Open,
                 sampler: Samplers::Exact,
                 support: Supports::Full,
                 start: Start::Random,
@@ -545,11 +538,7 @@ mod tests {
                 tolerance: 1e-6,
                 cd1_updates: 1,
                 cd10_updates: 1,
-                cd_first_rate: Some(3.0),
-                cd_last_rate: 0.1,
-                tap_lambda: 1e-5,
                 lambdas: 1,
-                budget: None,
                 correlation_draws: 100,
                 run: crate::run::parsed(Vec::new()),
             }),

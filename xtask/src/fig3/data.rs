@@ -3,7 +3,7 @@
 use super::Args;
 use crate::Result;
 use mpf_core::{Fnv1a, Settings, rng};
-use mpf_ica::{DeadLeaves, Image, Whitening, draw_patches, prepare_patches, read_image_folder};
+use mpf_ica::{Image, Whitening, draw_patches, prepare_patches, read_image_folder};
 use ndarray::Array2;
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub fn patches(args: &Args, seed: u64) -> Result<Patches> {
             .iter()
             .map(Image::halved)
             .collect(),
-        None => DeadLeaves::default().draw(seed)?,
+        None => args.leaves.draw(seed)?,
     };
     let patches = draw_patches(&images, args.size, args.patches, rng::next_seed(seed))?;
     let (white, whitenings) = prepare_patches(patches.view(), args.normalise)?;

@@ -48,7 +48,7 @@ pub(super) fn curves(results: &Results) -> Result<String> {
             for ((name, points), style) in lines.iter().zip(STYLES) {
                 let inside: Vec<(f64, f64)> =
                     points.iter().copied().filter(|p| p.1 >= low).collect();
-                style.draw(&mut chart, &inside, name)?;
+                style.draw(&mut chart, &inside, 0, name)?;
             }
             if k == 0 {
                 plot::key(&mut chart, SeriesLabelPosition::LowerRight)?;

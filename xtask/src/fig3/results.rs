@@ -1,7 +1,7 @@
 //! The results of Figure 3, as they are written to `results.json`.
 
-use super::Training;
-use crate::output::Machine;
+use super::Args;
+use crate::output;
 use mpf_core::StopReason;
 use mpf_ica::{Filters, Fit, LastPhase, Rescue, TracePoint, Whitening};
 use serde::Serialize;
@@ -40,19 +40,9 @@ pub(super) const PAPER: LogLikelihood = LogLikelihood {
 
 #[derive(Serialize)]
 pub(super) struct Settings {
-    pub(super) machine: Machine,
-    /// `dead leaves`, or the folder.
-    pub(super) images: String,
+    #[serde(flatten)]
+    pub(super) given: output::Settings<Args>,
     pub(super) n_images: usize,
-    pub(super) normalise: bool,
-    pub(super) patches: usize,
-    pub(super) size: usize,
-    pub(super) trainer: Training,
-    pub(super) metropolis: bool,
-    pub(super) steps: usize,
-    pub(super) iterations: usize,
-    pub(super) seed: u64,
-    pub(super) seeds: u64,
 }
 
 #[derive(Serialize)]

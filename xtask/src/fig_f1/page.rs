@@ -4,7 +4,7 @@ use super::{Curve, Results};
 use crate::Result;
 use crate::correlations::Estimate;
 use crate::output::{Table, digits};
-use crate::plot::{self, Axes, Marks, STYLES, Series};
+use crate::plot::{self, Marks, Panel, STYLES, Series};
 use crate::report::Page;
 
 pub(super) const TITLE: &str = "Figure F-1: forty units, all connected";
@@ -113,30 +113,28 @@ pub(super) fn draw(results: &Results) -> Result<String> {
         .map(|c| c.seconds)
         .fold(1e-3, f64::max);
     let values = results.curves.iter().flat_map(points).map(|p| p.1);
-    plot::svg((760, 460), |root| {
-        let (chart, bottom) = root.split_vertically(420);
-        let axes = Axes {
-            title: &format!(
-                "{} units, all connected, {} samples",
-                results.settings.args.units, results.settings.args.samples
-            ),
-            x: "learning time (s)",
-            y: "mean absolute error of correlations",
-            x_range: (0.0, 1.02 * longest),
-            y_range: plot::decades(values.chain([results.noise_floor])),
-            log_x: false,
-        };
-        let curves = || results.curves.iter().zip(STYLES);
-        let mut series: Vec<Series> = curves()
-            .map(|(curve, style)| Series::new(style, points(curve), Marks::All))
-            .collect();
-        let floor = [0.0, axes.x_range.1].map(|x| (x, results.noise_floor));
-        series.push(Series::new(STYLES[5], floor.to_vec(), Marks::Nothing));
-        plot::panel(&chart, &axes, &series)?;
-        let mut entries: Vec<_> = curves().map(|(c, s)| (c.name.as_str(), s)).collect();
-        entries.push(("noise of the samples", STYLES[5]));
-        plot::legend(&bottom, &entries)
-    })
+    let x_range = (0.0, 1.02 * longest);
+    let y_range = plot::decades(values.chain([results.noise_floor]));
+    let curves = results.curves.iter().zip(STYLES);
+    let mut series: Vec<Series> = curves
+        .map(|(curve, style)| Series::new(&curve.name, style, points(curve), Marks::All))
+        .collect();
+    let floor = [0.0, x_range.1].map(|x| (x, results.noise_floor)).to_vec();
+    let name = "noise of the samples";
+    series.push(Series::new(name, STYLES[5], floor, Marks::Nothing));
+    let panel = Panel {
+        title: format!(
+            "{} units, all connected, {} samples",
+            results.settings.args.units, results.settings.args.samples
+        ),
+        x: "learning time (s)",
+        y: "mean absolute error of correlations",
+        x_range,
+        y_range,
+        log_x: false,
+        series,
+    };
+    plot::svg((760, 460), |root| plot::panels(root, 420, 1, &[panel]))
 }
 
 pub(super) fn page(results: &Results, svg: &str) -> String {

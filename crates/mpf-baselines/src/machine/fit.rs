@@ -372,9 +372,7 @@ impl MachineOptions {
         let held_out = states.slice(n - n_held_out..n);
         let checkpoint = self.minimizer.checkpoint.entry("fit of a part");
         let part = self.fit_from(&training, fit.best..fit.best + 1, &checkpoint, &mut |_| {})?;
-        if self.minimizer.cancel.is_cancelled() {
-            return Err(mpf_core::Error::Cancelled.into());
-        }
+        self.minimizer.cancel.check()?;
         let log_z = part.machine.log_z(&AnnealedOptions {
             seed: self.seed,
             cancel: self.minimizer.cancel.clone(),

@@ -26,8 +26,6 @@ use std::f64::consts::LN_2;
 pub(crate) const MIN_HELD_OUT: usize = 20;
 /// The most samples of a stream that are scored: they are spread over the held-out ones.
 const MAX_SCORED: usize = 20_000;
-/// The most units for which annealing is quick enough to be done unasked.
-pub(crate) const MAX_ANNEALED_UNITS: usize = 400;
 
 /// What the bits of a [`HeldOut`] measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +93,7 @@ fn log_z(couplings: &Couplings, seed: u64, cancel: &Cancel) -> Result<Option<Log
         cancel: cancel.clone(),
         ..Default::default()
     };
-    let is_quick = couplings.n_units() <= MAX_ANNEALED_UNITS;
+    let is_quick = couplings.n_units() <= LogZ::MAX_ANNEALED_UNITS;
     LogZ::of(couplings, None, is_quick.then_some(&annealed))
 }
 
@@ -317,6 +315,6 @@ fn fit_part(recipe: &Recipe, trained: &Trained, part: Data<'_>) -> Result<Coupli
             .fit(part, &options, &mut |_| {})?;
         Ok::<_, Error>(fit.couplings)
     })?;
-    super::check(&options.minimizer.cancel)?;
+    options.minimizer.cancel.check()?;
     Ok(couplings)
 }

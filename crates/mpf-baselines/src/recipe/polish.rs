@@ -14,8 +14,6 @@ const RATE: LearningRate = LearningRate {
     first: 1.0,
     last: 0.05,
 };
-/// Chains that one update moves.
-const CHAINS: usize = 4000;
 /// The part of the updates whose couplings are averaged, as one in this many.
 const AVERAGED: usize = 3;
 
@@ -31,6 +29,8 @@ pub enum Polish {
 }
 
 impl Polish {
+    /// Chains that one update moves.
+    pub const CHAINS: usize = 4000;
     /// The updates of [`Polish::IfDrifting`].
     pub const DEFAULT_UPDATES: usize = 200;
 
@@ -98,7 +98,7 @@ pub(super) fn polish(
     let learner = ContrastiveDivergence::new(ContrastiveOptions {
         updates,
         persistent: true,
-        batch_size: Some(CHAINS),
+        batch_size: Some(Polish::CHAINS),
         learning_rate: RATE,
         l1: options.l1,
         l2: trained.l2,
@@ -111,6 +111,6 @@ pub(super) fn polish(
         ..Default::default()
     })?;
     let polished = learner.fit_observed(samples, observer)?;
-    super::check(&options.minimizer.cancel)?;
+    options.minimizer.cancel.check()?;
     Ok(polished)
 }

@@ -100,10 +100,8 @@ pub struct Trained {
 /// Returns the error of a step that nobody asked to stop: one that the time limit stops reports itself
 /// as cancelled.
 pub(crate) fn or_time_limit(error: Error) -> Error {
-    match error {
-        Error::Ising(mpf_ising::Error::Cancelled)
-        | Error::Core(mpf_core::Error::Cancelled)
-        | Error::Sampler(mpf_samplers::Error::Cancelled) => Error::TimeLimit,
-        other => other,
+    match error.is_cancelled() {
+        true => Error::TimeLimit,
+        false => error,
     }
 }

@@ -98,7 +98,7 @@ fn varies(samples: &Samples) -> bool {
 }
 
 proptest! {
-    #![proptest_config(few(2000))]
+    #![proptest_config(few(700))]
 
     #[test]
     fn moments_entropies_and_objectives_of_any_model(
@@ -152,7 +152,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(1500))]
+    #![proptest_config(few(500))]
 
     #[test]
     fn fits_are_finite_or_refused(
@@ -250,7 +250,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(300))]
+    #![proptest_config(few(70))]
 
     #[test]
     fn drift_error_bars_and_paths(
@@ -349,7 +349,7 @@ fn methods(number: f64) -> Vec<(&'static dyn Method, MethodOptions)> {
 }
 
 proptest! {
-    #![proptest_config(few(250))]
+    #![proptest_config(few(60))]
 
     #[test]
     fn every_method_is_finite_or_refused_and_resumes_from_its_end(
@@ -448,7 +448,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(150))]
+    #![proptest_config(few(30))]
 
     #[test]
     fn tournaments_are_finite_but_for_k(

@@ -206,7 +206,7 @@ fn methods_that_fail_drop_out_and_bad_options_are_errors() {
     ));
     assert!(matches!(
         run(|o| o.cancel.cancel()),
-        Error::Ising(mpf_ising::Error::Cancelled)
+        Error::Core(mpf_core::Error::Cancelled)
     ));
 }
 

@@ -358,7 +358,7 @@ fn a_recipe_that_was_stopped_resumes_to_the_same_bits() {
             let file = StopAfter::new(writes);
             match data.run(&recipe(file.checkpoint(), file.cancel())) {
                 Ok(_) => break,
-                Err(error) => assert_eq!(error, mpf_ising::Error::Cancelled.into()),
+                Err(error) => assert!(error.is_cancelled(), "{error}"),
             }
             stops += 1;
             let resumed = data.run(&recipe(file.resumed().1, &Cancel::new())).unwrap();
@@ -454,7 +454,7 @@ fn a_recipe_that_runs_out_of_time_keeps_its_fit() {
         // A stop that was asked for is another thing.
         recipe.options.minimizer.cancel.cancel();
         let error = data.run(&recipe).unwrap_err();
-        assert_eq!(error, mpf_ising::Error::Cancelled.into());
+        assert!(error.is_cancelled(), "{error}");
     }
     let mut tap = Recipe::alone(find("tap"), MethodOptions::default());
     tap.options.minimizer.cancel = Cancel::new().within(1e6);

@@ -3,7 +3,7 @@
 //! ```text
 //! fit       raster + samples + working + what a checkpoint copies
 //! writing   6 matrices of d × d, half of them as text
-//! held out  beside the data, a fit to a part of them
+//! held out  beside the data and the model, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
 //! sandwich  joint: 2½ matrices of p × p;  node-wise: two Hessians per unit
 //!           then the inverse, scores of 64 blocks on every thread, and the sums of 64 of these
@@ -30,10 +30,12 @@ const MERGED: u64 = 40;
 const CHUNK: u64 = 512;
 /// Matrices of d × d numbers that a model takes while it becomes a text: itself, its rows, and the text.
 const WRITTEN: u64 = 6;
+/// Those of a model that waits for the check on held-out samples.
+const WAITING: u64 = 3;
 /// Those of a fit that minimises nothing.
 const UNMINIMISED: u64 = 4;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
-const DECOMPOSITION: u64 = 9;
+const DECOMPOSITION: u64 = 11;
 
 impl FitArgs {
     /// Returns the bytes of the largest step; refuses what does not fit into memory. A fit that ends
@@ -64,9 +66,11 @@ impl FitArgs {
              every row by itself with --nodewise; --memory-limit sets another limit",
         )?;
         let held_out = if recipe.held_out > 0.0 {
-            // The first part in both forms, and a fit to it.
+            // The first part in both forms, and a fit to it, while the model waits.
             let part = (bytes.samples as f64 * (1.0 - recipe.held_out)) as u64;
-            fit.saturating_add(part)
+            let waiting = product(&[WAITING, 8, d, d]);
+            fit.max(bytes.total().saturating_add(waiting))
+                .saturating_add(part)
         } else {
             0
         };

@@ -67,10 +67,21 @@ pub(super) fn tell_preflight(
         more => format!(" ({} more if it needs polishing)", duration(more)),
     };
     console.note(&format!(
-        "this fit takes about {}{polishing} and {}",
+        "this fit takes {} {}{polishing} and {}",
+        if expected.is_least {
+            "at least"
+        } else {
+            "about"
+        },
         duration(expected.seconds),
         memory::in_words(needed)
     ));
+    if expected.is_least {
+        console.note(
+            "note: couplings run away without the penalty: the error bars repeat their fit until none \
+             does, up to 20 times",
+        );
+    }
     if preflight.n_units > preflight.n_samples {
         console.warning(&format!(
             "{} has more units ({}) than samples ({}): are rows samples? otherwise --transpose",

@@ -39,6 +39,8 @@ const SUMS: u64 = 12;
 const TILES: u64 = 6;
 /// The bytes of a tile of samples, with lists of their set bits.
 const TILE: u64 = 8 << 20;
+/// The bytes that tiles take at most for each byte of the samples.
+const LISTED: u64 = 16;
 /// The bytes of the samples that chains start from and that are scored.
 const SPREAD: u64 = 24 << 20;
 
@@ -108,7 +110,7 @@ pub(super) fn run(
         if files.n_units() <= FEW_UNITS {
             return job.end(Ok(0));
         }
-        let room = room(args, &recipe, &files)?;
+        let (_, room) = room(args, &recipe, &files)?;
         let served = serve(files.clone(), job.ranks.clone(), room);
         let served = served.map(|()| bytes_read(&files, &*job.ranks));
         return job.end(served.map(|_| 0).map_err(Failure::from));
@@ -253,7 +255,8 @@ fn make(
         };
         recipe.run(data, &show)
     } else {
-        let room = room(args, recipe, files)?;
+        let (bytes, room) = room(args, recipe, files)?;
+        console.note(&format!("this fit takes about {}", memory::in_words(bytes)));
         let stream = Stream::new(files.clone(), job.ranks.clone(), room)?;
         refuse_constant(&record_of_data, &stream.means())?;
         let trained = recipe.run_stream(&stream, &show);
@@ -340,8 +343,8 @@ fn merged(source: &dyn RowSource) -> Result<Samples, Failure> {
     distinct.ok_or_else(|| Failure::input("there are no samples"))
 }
 
-/// Returns the bytes that are left for samples beside what the fit takes.
-fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<usize, Failure> {
+/// Returns the bytes that the command takes, and those that are left for samples beside the fit.
+fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<(u64, usize), Failure> {
     let d = files.n_units();
     let n_couplings = recipe.options.support.most_pairs(d);
     let n_parameters = recipe.last(d).n_parameters(d, n_couplings, &recipe.options);
@@ -351,7 +354,8 @@ fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<usize, F
     read.map_err(Failure::system)?;
     let some = Samples::new(&states)?;
     let fit = (bytes_of_fit(&some, n_parameters) - some.bytes()) as u64;
-    let needed = fit + SUMS * 8 * n_parameters as u64 + TILES * TILE + SPREAD;
+    let tiles = TILES * TILE + SPREAD;
+    let needed = fit + SUMS * 8 * n_parameters as u64 + tiles;
     let wanted = args.stream_memory.map(|megabytes| (1e6 * megabytes) as u64);
     let room = Room::new(None);
     room.check(
@@ -368,5 +372,10 @@ fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<usize, F
         .hint("allow more, or give the couplings that may differ from zero with --support"));
     }
     let limit = wanted.unwrap_or(DEFAULT_MEMORY).min(room.bytes);
-    Ok(limit.saturating_sub(needed) as usize)
+    let room = limit.saturating_sub(needed);
+    // Few samples fill no tile; what is left keeps others, a bit an entry.
+    let bits = (files.n_samples() * d.div_ceil(8)) as u64;
+    let unused = tiles.saturating_sub(LISTED * bits);
+    let bytes = memory::PROGRAM + needed - unused + bits.min(room);
+    Ok((bytes, room as usize))
 }

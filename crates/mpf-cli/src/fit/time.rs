@@ -1,4 +1,4 @@
-//! The time that the steps of a fit take: they are tried on these data and this machine for a moment, and
+//! The time that the steps of a fit take: each is tried on these data and this machine for a moment, and
 //! extrapolated.
 //!
 //! ```text
@@ -6,75 +6,79 @@
 //! penalty      a path of few λ's and two folds is tried: its scores say where the best λ is
 //! fit again    (held out, a resample) from the answer to other samples: a residual of 1/√M
 //! ln Z         annealing at few temperatures, or a sum over 2^d states
-//! polishing    updates of 4000 chains, for all data and for the part, if the model of the trial drifts
-//! sandwich     fits without the penalty, and three Hessians: a product and an inverse each
+//! polishing    two updates of some chains, if the model of the trial drifts
+//! sandwich     a fit without the penalty, and three Hessians: a product and an inverse each
 //! checkpoint   a write after every interval, or after every iteration that is longer
 //! ```
 //!
-//! Sweeps, updates, products, inverses and sums are timed. When the fit has ended, the steps that are fits are
-//! known better: [`Expected::update`].
+//! When the fit has ended, the steps that are fits are known better: [`Expected::update`].
+
+mod steps;
+mod trace;
 
 use crate::failure::Failure;
 use mpf_baselines::{
-    Contender, Drift, ErrorBarsBy, MachineOptions, MachineTrainer, Method, MethodOptions, Methods,
-    Plan, Polish, Recipe, Takes,
+    Contender, ContrastiveDivergence, ContrastiveOptions, Drift, ErrorBarsBy, LogZ, MachineOptions,
+    MachineTrainer, Method, MethodOptions, Plan, Polish, Recipe, Takes,
 };
-use mpf_core::linalg::{positive_definite_inverse, symmetric_eigen};
-use mpf_core::rng::stream;
-use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason};
+use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::internal::unpenalised;
 use mpf_ising::{
-    Couplings, Exact, FitProgress, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States,
-    Support,
+    Couplings, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States, Support, Warning,
 };
-use mpf_samplers::{AnnealedOptions, Gibbs, Sampler, annealed_log_z};
-use ndarray::Array2;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use steps::{
+    HESSIANS, determined, seconds_of_annealing, seconds_of_decomposition, seconds_of_log_z,
+    seconds_per_hessian, timed, weak_model,
+};
+use trace::{Point, part_of_fit, seconds_of_trace};
 
-/// Iterations assumed when a trial tells nothing, and the fewest that tell something.
-const PLAIN: usize = 60;
-const TELLING: usize = 12;
+pub(super) use steps::n_determined;
+
+/// Iterations of a fit for each decade of its tolerance, if its trial says nothing.
+const PER_DECADE: f64 = 20.0;
 /// The evaluations that a trial should have time for, and its seconds.
 const TRIED: f64 = 30.0;
 const TRIAL_SECONDS: f64 = 0.3;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
+/// The fewest samples of a trial.
+const TRIAL_SAMPLES: usize = 256;
 /// One in this many samples is in the trial of a machine; its seconds, and the iterations of one that says
 /// nothing.
 const MACHINE_PART: usize = 4;
 const MACHINE_SECONDS: f64 = 1.0;
-const MACHINE_PLAIN: usize = 300;
-/// The fewest samples of a trial.
-const TRIAL_SAMPLES: usize = 256;
-/// The λ's of the path that is tried, and its most seconds.
+const MACHINE_ITERATIONS: usize = 300;
+/// The most seconds that the potential of a K-pairwise model gets in a trial, and those that it takes if
+/// they do not suffice: for many units its work is limited.
+const COMPLETING: f64 = 0.3;
+const COMPLETED: f64 = 2.0;
+/// The λ's and folds of the path that is tried, and its most seconds.
 const FEW_LAMBDAS: usize = 9;
+const FEW_FOLDS: usize = 2;
 const PATH_SECONDS: f64 = 2.0;
 /// The time of a step to the next of many λ's, as a part of that to the next of few.
 const SHORTER: f64 = 0.8;
 /// The part of the λ's that a path has before its best one, if the trial does not get there.
 const BEST: f64 = 0.7;
-/// Chains that polishing sweeps in an update, and those that are tried.
-const POLISHED: usize = 4000;
-const POLISHING_TRIED: usize = 1024;
-/// Temperatures at which annealing is tried, of the 1000 that it has, and the chains of many units.
-const ANNEALING_TRIED: usize = 10;
-const FEW_CHAINS: usize = 8;
-/// The most units whose states are enumerated, and that are annealed.
-const ENUMERATED: usize = 24;
-const ANNEALED: usize = 400;
+/// Chains and updates of polishing that are tried, and sweeps of a drift.
+const FEW_CHAINS: usize = 1024;
+const FEW_UPDATES: usize = 2;
+const FEW_SWEEPS: usize = 5;
 /// Seconds until a file is on the disk, as seen on one.
 pub(crate) const SYNCED: f64 = 0.03;
 /// Seconds to write a checkpoint, and those of every byte in it, as seen on that disk.
 const KEPT: f64 = 0.005;
 const KEPT_BYTE: f64 = 3.5e-9;
-/// Hessians of the sandwich with and without a penalty.
-const HESSIANS: f64 = 3.0;
 
 /// The seconds that a fit is expected to take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Expected {
     /// Without polishing that only a drifting model gets.
     pub seconds: f64,
+    /// Whether couplings of the trial run away without the penalty: each that does so is another fit, and
+    /// nobody knows how many do.
+    pub is_least: bool,
     /// Those of that polishing; 0 if it cannot happen, or is among `seconds`.
     pub polishing: f64,
     /// Whether the model of the trial drifts, so that it will probably be polished.
@@ -88,108 +92,11 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// Adds up the steps of `recipe`, and the `elapsed` seconds before them. Trials take a part of
-    /// `limit`. `keeps` is the seconds between two checkpoints and the bytes of one.
-    pub(super) fn new(
-        recipe: &Recipe,
-        samples: &Samples,
-        states: Option<&States>,
-        preflight: &Preflight,
-        elapsed: f64,
-        limit: f64,
-        keeps: Option<(f64, u64)>,
-    ) -> Result<Self, Failure> {
-        let d = samples.n_units();
-        let clock = Instant::now();
-        let trial = Trial {
-            recipe,
-            samples,
-            states: states.unwrap_or(samples.states()),
-            evaluation: preflight.seconds / PLAIN as f64,
-            cancel: recipe
-                .options
-                .minimizer
-                .cancel
-                .within(TRIAL_OF_LIMIT * limit),
-            most: TRIAL_OF_LIMIT * limit,
-        };
-        let mut fits = match &recipe.choose {
-            Some(path) => trial.path(path)?,
-            None => trial.fits()?,
-        };
-        // The state of a path is kept after every λ.
-        if let Some((every, bytes)) = keeps.filter(|_| recipe.choose.is_none()) {
-            let write = KEPT + KEPT_BYTE * bytes as f64;
-            let share = write / every.max(fits.iteration).max(f64::MIN_POSITIVE);
-            fits.all *= 1.0 + share;
-            fits.again *= 1.0 + share;
-        }
-        let threads = rayon::current_num_threads() as f64;
-        let (sweep, log_z) = match trial.has_time() {
-            true => {
-                let model = weak_model(samples, &recipe.options.support)?;
-                let sweep = seconds_per_sweep(&model, samples)? / threads;
-                // A fit anneals no more units.
-                let is_scored = recipe.held_out > 0.0 && d <= ANNEALED;
-                let log_z = match is_scored {
-                    true => seconds_of_log_z(&model)?,
-                    false => 0.0,
-                };
-                (sweep, log_z)
-            }
-            false => (0.0, 0.0),
-        };
-        let is_judged = recipe.held_out > 0.0;
-        let (judged, scored) = if is_judged {
-            ((1.0 - recipe.held_out) * fits.again, log_z)
-        } else {
-            (0.0, 0.0)
-        };
-        let updates = |n: usize| -> Result<f64, Failure> {
-            let once = n as f64 * trial.seconds_per_update()?;
-            Ok(if is_judged { 2.0 * once + log_z } else { once })
-        };
-        let drift = (Drift::n_chains(d) * Drift::SWEEPS) as f64 * sweep;
-        let may_drift = recipe.polish == Polish::IfDrifting && recipe.last(d).describe().is_local;
-        let drifts = may_drift && drift < TRIAL_SECONDS && trial.drifts(&fits)?;
-        let (polished, polishing) = match recipe.polish {
-            Polish::Updates(0) => (0.0, 0.0),
-            Polish::Updates(n) => (updates(n)?, 0.0),
-            Polish::IfDrifting if drifts => (updates(Polish::DEFAULT_UPDATES)?, 0.0),
-            Polish::IfDrifting if may_drift => (0.0, updates(Polish::DEFAULT_UPDATES)?),
-            Polish::IfDrifting => (0.0, 0.0),
-        };
-        let (refitted, computed) = match recipe.errors {
-            ErrorBarsBy::Nothing => (0.0, 0.0),
-            ErrorBarsBy::Bootstrap(resamples) => {
-                // A resample has fewer distinct rows.
-                let rows = samples.n_distinct() as f64;
-                let share = -(-(samples.n_observed() as f64) / rows).exp_m1();
-                (resamples as f64 * share * fits.again, 0.0)
-            }
-            ErrorBarsBy::Sandwich if has_penalty(recipe) => {
-                let plain = trial.without_penalty(&fits)?;
-                (plain, HESSIANS * seconds_per_hessian(recipe, samples)?)
-            }
-            ErrorBarsBy::Sandwich => (0.0, seconds_per_hessian(recipe, samples)?),
-        };
-        let fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
-        let again = judged + refitted;
-        let seconds = fit + again + drift + scored + polished + computed + SYNCED;
-        Ok(Self {
-            seconds,
-            polishing,
-            drifts,
-            fit,
-            again,
-            checked: judged + scored,
-        })
-    }
-
     /// Returns the same of a fit that ends after `limit` seconds.
     pub(super) fn within(self, limit: f64) -> Self {
         Self {
             seconds: self.seconds.min(limit),
+            is_least: self.is_least && self.seconds < limit,
             polishing: self.polishing.min((limit - self.seconds).max(0.0)),
             ..self
         }
@@ -208,39 +115,390 @@ impl Expected {
     }
 }
 
+/// Short tries of the steps of a recipe.
+pub(super) struct Trials<'a> {
+    recipe: &'a Recipe,
+    samples: &'a Samples,
+    /// All samples, or the distinct ones.
+    states: &'a States,
+    /// Seconds of an evaluation, roughly.
+    evaluation: f64,
+    /// The end of all trials, and their most seconds.
+    cancel: Cancel,
+    most: f64,
+}
+
+/// The seconds of fits.
+#[derive(Default)]
+struct Fits {
+    /// Until there is a model.
+    all: f64,
+    /// One like the last, of other samples.
+    again: f64,
+    /// Per iteration.
+    iteration: f64,
+    /// The model that the last one got to, if that has taken a step of all units.
+    model: Option<Couplings>,
+    /// Whether couplings run away, or some unit used up its iterations.
+    runs_away: bool,
+}
+
+impl<'a> Trials<'a> {
+    /// Trials take a part of `limit`.
+    pub(super) fn new(
+        recipe: &'a Recipe,
+        samples: &'a Samples,
+        states: Option<&'a States>,
+        preflight: &Preflight,
+        limit: f64,
+    ) -> Self {
+        let most = TRIAL_OF_LIMIT * limit;
+        Self {
+            recipe,
+            samples,
+            states: states.unwrap_or(samples.states()),
+            evaluation: preflight.seconds / Preflight::EVALUATIONS as f64,
+            cancel: recipe.options.minimizer.cancel.within(most),
+            most,
+        }
+    }
+
+    /// Adds up the steps, and the `elapsed` seconds before them. `keeps` is the seconds between two
+    /// checkpoints and the bytes of one.
+    pub(super) fn expect(
+        &self,
+        elapsed: f64,
+        keeps: Option<(f64, u64)>,
+    ) -> Result<Expected, Failure> {
+        let (recipe, samples, clock) = (self.recipe, self.samples, Instant::now());
+        let mut fits = match &recipe.choose {
+            Some(path) => self.path(path)?,
+            None => self.fits()?,
+        };
+        // The state of a path is kept after every λ.
+        if let Some((every, bytes)) = keeps.filter(|_| recipe.choose.is_none()) {
+            let write = KEPT + KEPT_BYTE * bytes as f64;
+            let share = write / every.max(fits.iteration).max(f64::MIN_POSITIVE);
+            fits.all *= 1.0 + share;
+            fits.again *= 1.0 + share;
+        }
+        let mut expected = Expected::default();
+        let [mut drift, mut log_z, mut update] = [0.0; 3];
+        let is_judged = recipe.held_out > 0.0;
+        let may_drift = recipe.polish == Polish::IfDrifting
+            && recipe.last(samples.n_units()).describe().is_local;
+        if self.has_time() {
+            let model = match &fits.model {
+                Some(model) => model,
+                None => &weak_model(samples, &recipe.options.support)?,
+            };
+            let measure = |sweeps| Drift::measure(model, samples, sweeps, self.recipe.options.seed);
+            drift = timed(|| measure(FEW_SWEEPS)) * (Drift::SWEEPS / FEW_SWEEPS) as f64;
+            // What fails here fails again, with its message.
+            expected.drifts = may_drift
+                && fits.model.is_some()
+                && drift < TRIAL_SECONDS
+                && measure(Drift::SWEEPS).is_ok_and(|drift| drift.has_drifted());
+            // A fit anneals no more units.
+            if is_judged && samples.n_units() <= LogZ::MAX_ANNEALED_UNITS {
+                log_z = seconds_of_log_z(model)?;
+            }
+            if may_drift || !matches!(recipe.polish, Polish::IfDrifting | Polish::Updates(0)) {
+                update = self.seconds_per_update(model)?;
+            }
+            self.check()?;
+        }
+        let polished = |updates: usize| match is_judged {
+            true => 2.0 * updates as f64 * update + log_z,
+            false => updates as f64 * update,
+        };
+        let mut rest = drift + SYNCED;
+        match recipe.polish {
+            Polish::Updates(updates) => rest += polished(updates),
+            Polish::IfDrifting if expected.drifts => rest += polished(Polish::DEFAULT_UPDATES),
+            Polish::IfDrifting if may_drift => {
+                expected.polishing = polished(Polish::DEFAULT_UPDATES);
+            }
+            Polish::IfDrifting => {}
+        }
+        if is_judged {
+            expected.again = (1.0 - recipe.held_out) * fits.again;
+            expected.checked = expected.again + log_z;
+            rest += log_z;
+        }
+        match recipe.errors {
+            ErrorBarsBy::Nothing => {}
+            ErrorBarsBy::Bootstrap(resamples) => {
+                // A resample has fewer distinct rows.
+                let rows = samples.n_distinct() as f64;
+                let share = -(-(samples.n_observed() as f64) / rows).exp_m1();
+                expected.again += resamples as f64 * share * fits.again;
+            }
+            ErrorBarsBy::Sandwich => {
+                let mut hessians = 1.0;
+                if has_penalty(recipe) {
+                    let plain = self.without_penalty(&fits)?;
+                    expected.again += plain.all;
+                    expected.is_least = plain.runs_away;
+                    hessians = HESSIANS;
+                }
+                rest += hessians * seconds_per_hessian(recipe, samples)?;
+            }
+        }
+        expected.fit = elapsed + clock.elapsed().as_secs_f64() + fits.all;
+        expected.seconds = expected.fit + expected.again + rest;
+        if recipe.choose.is_some() {
+            // A path says nothing about a fit of one λ.
+            expected.again = 0.0;
+        }
+        Ok(expected)
+    }
+
+    /// Returns whether a trial has time for more than setting up and, of a potential, completing.
+    fn has_time(&self) -> bool {
+        let evaluations = match self.recipe.options.potential {
+            Some(_) => 10.0,
+            None => 3.0,
+        };
+        evaluations * self.evaluation < self.most && !self.cancel.is_cancelled()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        check(&self.cancel)
+    }
+
+    /// Returns samples that leave time for some evaluations, evenly spaced.
+    fn some(&self) -> Result<States, Failure> {
+        let share = TRIAL_SECONDS / (TRIED * self.evaluation);
+        let wanted = (self.states.n_samples() as f64 * share) as usize;
+        evenly_spaced(self.states, wanted.max(TRIAL_SAMPLES))
+    }
+
+    /// Tries the fits of a recipe without a path.
+    fn fits(&self) -> Result<Fits, Failure> {
+        let (recipe, options) = (self.recipe, &self.recipe.options);
+        let last = recipe.last(self.samples.n_units());
+        let some = Samples::new(&self.some()?)?;
+        if std::ptr::addr_eq(last, recipe.method) {
+            return self.fit(last, options, &some);
+        }
+        let first = self.fit(recipe.method, &Recipe::rough(options), &some)?;
+        let refining = MethodOptions {
+            start: first.model,
+            ..options.clone()
+        };
+        let last = self.fit(last, &refining, &some)?;
+        Ok(Fits {
+            all: first.all + last.all,
+            ..last
+        })
+    }
+
+    /// Tries a fit without the penalty, as error bars need it.
+    fn without_penalty(&self, fits: &Fits) -> Result<Fits, Failure> {
+        let mut options = MethodOptions {
+            l1: 0.0,
+            l2: Some(0.0),
+            start: fits.model.clone(),
+            support: Support::Edges(determined(self.recipe, self.samples)?),
+            ..self.recipe.options.clone()
+        };
+        options.minimizer.gradient_tolerance = unpenalised::TOLERANCE;
+        options.minimizer.max_iterations = unpenalised::ITERATIONS;
+        let last = self.recipe.last(self.samples.n_units());
+        self.fit(last, &options, &Samples::new(&self.some()?)?)
+    }
+
+    /// Tries one fit of a part of the samples.
+    fn fit(
+        &self,
+        method: &dyn Method,
+        options: &MethodOptions,
+        part: &Samples,
+    ) -> Result<Fits, Failure> {
+        let d = self.samples.n_units();
+        let tolerance = options.minimizer.gradient_tolerance;
+        let usual = (-PER_DECADE * tolerance.log10()).max(PER_DECADE) as usize;
+        let usual = usual.min(options.minimizer.max_iterations);
+        let is_decomposition = method.describe().takes.contains(&Takes::Damping);
+        if is_decomposition || !self.has_time() {
+            let all = match is_decomposition {
+                true => seconds_of_decomposition(d),
+                false => usual as f64 * self.evaluation,
+            };
+            return Ok(Fits {
+                all,
+                again: all,
+                iteration: self.evaluation,
+                ..Default::default()
+            });
+        }
+        let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
+        // Few iterations of many units say nothing: they get the time for some.
+        let most = TRIAL_SECONDS.max(TRIED * self.evaluation / scale);
+        let mut options = options.clone();
+        if method.describe().takes.contains(&Takes::Penalties) {
+            options.l2 = Some(options.l2_of(self.samples.n_effective()));
+        }
+        let minimizer = &mut options.minimizer;
+        minimizer.checkpoint = Checkpoint::default();
+        if options.potential.is_some() {
+            // The potential is completed after the steps.
+            minimizer.cancel = self.cancel.within(most + COMPLETING);
+            minimizer.max_seconds = most;
+        } else {
+            minimizer.cancel = self.cancel.within(most);
+        }
+        let mut trace = Vec::new();
+        let clock = Instant::now();
+        let fit = method.fit(part.into(), &options, &mut |at| {
+            trace.push(Point {
+                iteration: at.iteration,
+                seconds: at.seconds,
+                residual: at.gradient_norm,
+            });
+        });
+        let seconds = clock.elapsed().as_secs_f64();
+        self.check()?;
+        let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
+        let (what, total) = method.steps(d, &options);
+        if what == "units" && !is_whole {
+            // The last point counts the units that were cut short.
+            trace.pop();
+        }
+        let last = trace.last();
+        let steps = total.unwrap_or(options.minimizer.max_iterations);
+        let completed = match last {
+            Some(at) if options.potential.is_some() => seconds - at.seconds,
+            _ => 0.0,
+        };
+        let stepped = seconds - completed;
+        let whole = match last {
+            _ if is_whole => stepped,
+            None => usual as f64 * self.evaluation / scale,
+            Some(at) if total.is_some() => at.seconds_of(steps),
+            Some(_) => seconds_of_trace(&trace, tolerance, usual, steps),
+        };
+        let completed = match completed < COMPLETING {
+            true => completed,
+            false => COMPLETED * (d as f64 / 1000.0).powi(2).max(1.0),
+        };
+        let all = scale * whole.max(stepped) + completed;
+        // Of fits that do not go down to a tolerance, the start does not matter.
+        let again = match (what, trace.first()) {
+            ("iterations", Some(first)) if options.potential.is_none() => {
+                part_of_fit(tolerance, first.residual, self.samples.n_effective())
+            }
+            _ => 1.0,
+        };
+        let is_stuck = what == "units" && trace.iter().any(|at| at.residual > tolerance);
+        let run_away = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
+        // What fails here fails again, with its message.
+        let fit = fit.ok();
+        Ok(Fits {
+            all,
+            again: again * all,
+            iteration: last.map_or(self.evaluation, |at| scale * at.seconds_of(0)),
+            runs_away: is_stuck || fit.iter().any(|fit| fit.warnings.iter().any(run_away)),
+            model: fit
+                .filter(|_| is_whole || what != "units")
+                .map(|fit| fit.couplings),
+        })
+    }
+
+    /// Tries a path of few λ's and two folds. The best λ₁ goes with 1/√M, and the best λ₂ with 1/M: the
+    /// whole path has its own further down, and ends some λ's after it. Fits of all data and of the folds,
+    /// of which each leaves out one part, are as much work as one of all data for every fold.
+    fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
+        let method = self.recipe.last(self.samples.n_units());
+        let mut options = self.recipe.options.clone();
+        let part = self.some()?;
+        let some = Samples::new(&part)?;
+        if !self.has_time() {
+            return self.fit(method, &options, &some);
+        }
+        let path = PathOptions {
+            n_lambdas: FEW_LAMBDAS,
+            n_folds: FEW_FOLDS,
+            patience: 1,
+            ..choose.clone()
+        };
+        let mut trial = options.clone();
+        trial.minimizer.cancel = self.cancel.within(PATH_SECONDS);
+        trial.minimizer.checkpoint = Checkpoint::default();
+        let (clock, mut ends) = (Instant::now(), vec![0.0]);
+        let found = method.cross_validate(&PenaltyPath::new(path)?, &part, &trial, &mut |_| {
+            ends.push(clock.elapsed().as_secs_f64());
+        });
+        self.check()?;
+        let steps: Vec<f64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
+        // What fails here fails again, with its message.
+        let scores = found.as_ref().map_or(&[][..], |found| &found.scores);
+        let best = (0..scores.len()).min_by(|a, b| scores[*a].mean.total_cmp(&scores[*b].mean));
+        let intervals = (choose.n_lambdas as f64 - 1.0).max(1.0);
+        // Steps of the whole path to one of the trial.
+        let finer = intervals / (FEW_LAMBDAS - 1) as f64;
+        let trained = |folds: usize, n: usize| n as f64 * (1.0 - 1.0 / folds as f64);
+        let more =
+            trained(choose.n_folds, self.states.n_samples()) / trained(FEW_FOLDS, part.n_samples());
+        let lambda = match (best, &found) {
+            (Some(best), Ok(found)) => found.path[best].lambda,
+            _ => 0.0,
+        };
+        let below = match choose.penalty {
+            Penalty::L1 => 0.5 * more.ln(),
+            Penalty::L2 => more.ln(),
+        };
+        match choose.penalty {
+            Penalty::L1 => options.l1 = lambda * (-below).exp(),
+            Penalty::L2 => options.l2 = Some(lambda * (-below).exp()),
+        }
+        let best = match best.filter(|best| best + 1 < steps.len()) {
+            Some(best) => finer * best as f64 - below * intervals / choose.smallest.ln(),
+            None => BEST * choose.n_lambdas as f64,
+        };
+        let n_lambdas = best as usize + 1 + choose.patience;
+        // The first is without couplings; beyond the trial, steps go on as its last one.
+        let step = |k: usize| ((k as f64 / finer) as usize).max(k.min(1));
+        let seconds: f64 = (0..n_lambdas)
+            .filter_map(|k| steps.get(step(k)).or(steps.last()))
+            .sum();
+        let scale = self.samples.n_distinct() as f64 / some.n_distinct() as f64;
+        Ok(Fits {
+            all: scale * SHORTER * seconds * choose.n_folds as f64 / FEW_FOLDS as f64,
+            ..self.fit(method, &options, &some)?
+        })
+    }
+
+    /// Tries updates of polishing.
+    fn seconds_per_update(&self, model: &Couplings) -> Result<f64, Failure> {
+        let chains = Polish::CHAINS.min(self.states.n_samples());
+        let part = Samples::new(&evenly_spaced(self.states, chains.min(FEW_CHAINS))?)?;
+        let learner = ContrastiveDivergence::new(ContrastiveOptions {
+            updates: FEW_UPDATES,
+            persistent: true,
+            support: self.recipe.options.support.clone(),
+            start: Some(model.clone()),
+            cancel: self.cancel.within(TRIAL_SECONDS),
+            ..Default::default()
+        })?;
+        let clock = Instant::now();
+        let _ = learner.fit(&part);
+        let tried = (FEW_UPDATES * part.n_observed()) as f64;
+        Ok(clock.elapsed().as_secs_f64() * chains as f64 / tried)
+    }
+}
+
 pub(super) fn has_penalty(recipe: &Recipe) -> bool {
     let options = &recipe.options;
     recipe.choose.is_some() || options.l1 > 0.0 || options.l2 != Some(0.0)
 }
 
-/// The seconds of fits.
-#[derive(Clone)]
-struct Fits {
-    /// Until there is a model.
-    all: f64,
-    /// The last of them.
-    last: f64,
-    /// One like the last, of other samples.
-    again: f64,
-    /// How far the last one got, and whether that is a step of all units.
-    model: Option<Couplings>,
-    has_all_units: bool,
-    /// Seconds per iteration, and whether some unit used up its iterations without converging.
-    iteration: f64,
-    is_stuck: bool,
-}
-
-impl Fits {
-    fn equal(seconds: f64) -> Self {
-        Self {
-            all: seconds,
-            last: seconds,
-            again: seconds,
-            model: None,
-            has_all_units: false,
-            iteration: seconds / PLAIN as f64,
-            is_stuck: false,
-        }
+/// Returns an error if a stop was asked for; a time limit is none.
+fn check(cancel: &Cancel) -> Result<(), Failure> {
+    match cancel.reason() {
+        Some(StopReason::Cancelled) => Err(Failure::interrupted()),
+        _ => Ok(()),
     }
 }
 
@@ -252,25 +510,22 @@ pub(super) fn of_machine(
     held_out: f64,
     limit: f64,
 ) -> Result<(f64, f64), Failure> {
-    let mut trial = MachineOptions {
-        starts: 1,
-        ..options.clone()
-    };
-    let minimizer = &mut trial.minimizer;
-    let cancel = minimizer.cancel.clone();
-    let most = MACHINE_SECONDS.min(TRIAL_OF_LIMIT * limit);
-    minimizer.cancel = cancel.within(most);
-    minimizer.checkpoint = Checkpoint::default();
+    let mut trial = options.clone();
+    trial.starts = 1;
+    trial.minimizer.checkpoint = Checkpoint::default();
+    trial.minimizer.cancel =
+        (trial.minimizer.cancel).within(MACHINE_SECONDS.min(TRIAL_OF_LIMIT * limit));
     // Steps of the minimiser are many and long: those of a part of the samples show how they go on.
-    let part = match options.trainer {
-        MachineTrainer::Pseudolikelihood | MachineTrainer::Mpf => {
-            let n = samples.n_distinct();
-            let fewer = (n / MACHINE_PART).max(TRIAL_SAMPLES).min(n);
-            evenly_spaced(samples.states(), fewer)?
-        }
-        MachineTrainer::Contrastive | MachineTrainer::Persistent => samples.clone(),
+    let is_minimised = matches!(
+        options.trainer,
+        MachineTrainer::Pseudolikelihood | MachineTrainer::Mpf
+    );
+    let n = samples.n_distinct();
+    let tried = match is_minimised {
+        true => (n / MACHINE_PART).max(TRIAL_SAMPLES).min(n),
+        false => n,
     };
-    let scale = samples.n_distinct() as f64 / part.n_distinct() as f64;
+    let part = Samples::new(&evenly_spaced(samples.states(), tried)?)?;
     let mut trace = Vec::new();
     let clock = Instant::now();
     let fit = trial.fit(&part, &mut |at| {
@@ -281,27 +536,24 @@ pub(super) fn of_machine(
         });
     });
     let seconds = clock.elapsed().as_secs_f64();
-    if cancel.reason() == Some(StopReason::Cancelled) {
-        return Err(Failure::interrupted());
-    }
+    check(&options.minimizer.cancel)?;
     let is_whole = fit
         .as_ref()
         .is_ok_and(|fit| fit.stop != StopReason::TimeLimit);
-    let has_objective = trace.last().is_some_and(|at| !at.residual.is_nan());
-    let (starts, most) = match has_objective {
+    let (starts, most) = match is_minimised {
         true => (options.starts, options.minimizer.max_iterations),
         false => (1, options.updates),
     };
     let whole = match trace.last().filter(|_| !is_whole) {
         None => seconds,
-        Some(at) if has_objective => {
-            let end = seconds_to(options.minimizer.gradient_tolerance, &trace);
-            let end = end.unwrap_or_else(|| at.seconds_of(MACHINE_PLAIN));
-            end.min(at.seconds_of(most))
+        Some(_) if is_minimised => {
+            let tolerance = options.minimizer.gradient_tolerance;
+            seconds_of_trace(&trace, tolerance, MACHINE_ITERATIONS, most)
         }
         Some(at) => at.seconds_of(most),
     };
     let again = if held_out > 0.0 { 1.0 - held_out } else { 0.0 };
+    let scale = n as f64 / part.n_distinct() as f64;
     let all = seconds + scale * whole * (starts as f64 + again);
     let log_z = match fit {
         Ok(fit) if may_anneal(samples.n_units(), limit) => {
@@ -319,8 +571,7 @@ pub(super) fn of_machine(
 /// takes in addition if every model that may be polished is.
 pub(crate) fn of_comparison(
     contenders: &[Contender],
-    samples: &Samples,
-    states: &States,
+    (samples, states): (&Samples, &States),
     n_folds: usize,
     preflight: &Preflight,
     elapsed: f64,
@@ -340,10 +591,8 @@ pub(crate) fn of_comparison(
         let (fit, log_z) = match &contender.plan {
             Plan::Machine(options) => of_machine(options, samples, 0.0, limit_of_each)?,
             Plan::Recipe(recipe) => {
-                let states = Some(states);
-                let elapsed = 0.0;
-                let limit = limit_of_each;
-                let of = Expected::new(recipe, samples, states, preflight, elapsed, limit, None)?;
+                let of = Trials::new(recipe, samples, Some(states), preflight, limit_of_each)
+                    .expect(0.0, None)?;
                 // Only a model that may be polished is checked.
                 if of.polishing > 0.0 {
                     more += whole * (of.checked + of.polishing);
@@ -360,11 +609,7 @@ pub(crate) fn of_comparison(
 }
 
 /// Returns `wanted` of the samples, or all of them: evenly spaced.
-fn evenly_spaced(states: &States, wanted: usize) -> Result<Samples, Failure> {
-    Ok(Samples::new(&evenly_spaced_states(states, wanted)?)?)
-}
-
-fn evenly_spaced_states(states: &States, wanted: usize) -> Result<States, Failure> {
+fn evenly_spaced(states: &States, wanted: usize) -> Result<States, Failure> {
     let n = states.n_samples();
     let wanted = wanted.clamp(1, n);
     let mut part = States::new(states.n_units())?;
@@ -375,481 +620,9 @@ fn evenly_spaced_states(states: &States, wanted: usize) -> Result<States, Failur
     Ok(part)
 }
 
-/// A short try of the fits of a recipe.
-struct Trial<'a> {
-    recipe: &'a Recipe,
-    samples: &'a Samples,
-    /// All samples, or the distinct ones.
-    states: &'a States,
-    /// Seconds of an evaluation, roughly.
-    evaluation: f64,
-    /// The end of all trials.
-    cancel: Cancel,
-    /// Their most seconds.
-    most: f64,
-}
-
-impl Trial<'_> {
-    /// Returns whether a trial has time for more than setting up.
-    fn has_time(&self) -> bool {
-        3.0 * self.evaluation < self.most && !self.cancel.is_cancelled()
-    }
-
-    /// Returns the options of a trial of so many seconds.
-    fn options(&self, method: &dyn Method, options: &MethodOptions, seconds: f64) -> MethodOptions {
-        let mut options = options.clone();
-        if method.describe().takes.contains(&Takes::Penalties) {
-            options.l2 = Some(options.l2_of(self.samples.n_effective()));
-        }
-        options.minimizer.checkpoint = Checkpoint::default();
-        if options.potential.is_some() {
-            // The potential is completed after the steps, which alone are cut short.
-            options.minimizer.cancel = self.cancel.clone();
-            options.minimizer.max_seconds = seconds;
-        } else {
-            options.minimizer.cancel = self.cancel.within(seconds);
-        }
-        options
-    }
-
-    /// Returns how many samples leave time for some evaluations.
-    fn n_tried(&self) -> usize {
-        let share = TRIAL_SECONDS / (TRIED * self.evaluation);
-        let wanted = (self.states.n_samples() as f64 * share) as usize;
-        wanted.max(TRIAL_SAMPLES)
-    }
-
-    /// Returns that many samples, evenly spaced.
-    fn some(&self) -> Result<Samples, Failure> {
-        evenly_spaced(self.states, self.n_tried())
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        match self.cancel.reason() {
-            Some(StopReason::Cancelled) => Err(Failure::interrupted()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Tries the fits of a recipe without a path.
-    fn fits(&self) -> Result<Fits, Failure> {
-        let (recipe, options) = (self.recipe, &self.recipe.options);
-        let last = recipe.last(self.samples.n_units());
-        let some = self.some()?;
-        if std::ptr::addr_eq(last, recipe.method) {
-            return self.fit(last, options, &some);
-        }
-        let first = self.fit(recipe.method, &Recipe::rough(options), &some)?;
-        let refining = MethodOptions {
-            start: first.model,
-            ..options.clone()
-        };
-        let last = self.fit(last, &refining, &some)?;
-        Ok(Fits {
-            all: first.all + last.all,
-            ..last
-        })
-    }
-
-    /// Returns whether the model of the trial drifts off the data.
-    fn drifts(&self, fits: &Fits) -> Result<bool, Failure> {
-        let is_fair = fits.has_all_units && self.has_time();
-        let Some(model) = fits.model.as_ref().filter(|_| is_fair) else {
-            return Ok(false);
-        };
-        let seed = self.recipe.options.seed;
-        let drift = Drift::measure(model, self.samples, Drift::SWEEPS, seed);
-        self.check()?;
-        // What fails here fails again, with its message.
-        Ok(drift.is_ok_and(|drift| drift.has_drifted()))
-    }
-
-    /// Tries a fit without the penalty, as error bars need it. If rows separate, the
-    /// fit is repeated; the most repeats are assumed.
-    fn without_penalty(&self, fits: &Fits) -> Result<f64, Failure> {
-        let d = self.samples.n_units();
-        let last = self.recipe.last(d);
-        if !last.describe().takes.contains(&Takes::Penalties) {
-            return Ok(fits.last);
-        }
-        let mut options = MethodOptions {
-            l1: 0.0,
-            l2: Some(0.0),
-            start: fits.model.clone(),
-            support: Support::Edges(determined(self.recipe, self.samples)?),
-            ..self.recipe.options.clone()
-        };
-        options.minimizer.gradient_tolerance = unpenalised::TOLERANCE;
-        options.minimizer.max_iterations = unpenalised::ITERATIONS;
-        let tried = self.fit(last, &options, &self.some()?)?;
-        Ok(match tried.is_stuck {
-            true => unpenalised::MOST_FITS as f64 * tried.all,
-            false => tried.all,
-        })
-    }
-
-    /// Tries one fit.
-    fn fit(
-        &self,
-        method: &dyn Method,
-        options: &MethodOptions,
-        part: &Samples,
-    ) -> Result<Fits, Failure> {
-        let d = self.samples.n_units();
-        if method.describe().takes.contains(&Takes::Damping) {
-            return Ok(Fits::equal(seconds_of_decomposition(d)));
-        }
-        if !self.has_time() {
-            return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
-        }
-        let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
-        // Few iterations of many units say nothing: they get the time for some.
-        let most = TRIAL_SECONDS.max(TRIED * self.evaluation / scale);
-        let options = self.options(method, options, most);
-        let mut trace = Vec::new();
-        let clock = Instant::now();
-        let fit = method.fit(part.into(), &options, &mut |at| trace.push(Point::new(at)));
-        let seconds = clock.elapsed().as_secs_f64();
-        self.check()?;
-        let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
-        // What fails here fails again, with its message.
-        let model = fit.ok().map(|fit| fit.couplings);
-        let minimizer = &options.minimizer;
-        let tolerance = minimizer.gradient_tolerance;
-        let (what, total) = method.steps(d, &options);
-        if what == "units" && !is_whole {
-            // The last point counts the units that were cut short.
-            trace.pop();
-        }
-        let whole = match (total, trace.last()) {
-            _ if is_whole => seconds,
-            (_, None) => PLAIN as f64 * self.evaluation / scale,
-            (Some(total), Some(at)) => at.seconds_of(total),
-            (None, Some(at)) => {
-                let plain = at.seconds_of(PLAIN);
-                let end = seconds_to(tolerance, &trace).unwrap_or(plain);
-                end.min(at.seconds_of(minimizer.max_iterations))
-            }
-        };
-        let is_stuck = what == "units" && trace.iter().any(|at| at.residual > tolerance);
-        let iteration = trace
-            .last()
-            .map_or(self.evaluation, |at| scale * at.seconds_of(0));
-        let completed = match trace.last() {
-            Some(at) if options.potential.is_some() && !is_whole => seconds - at.seconds,
-            _ => 0.0,
-        };
-        let all = scale * whole.max(seconds - completed) + completed;
-        // Of fits that do not go down to a tolerance, the start does not matter.
-        let part = match (what, trace.first()) {
-            ("iterations", Some(first)) if options.potential.is_none() => {
-                part_of_fit(tolerance, first.residual, self.samples.n_effective())
-            }
-            _ => 1.0,
-        };
-        Ok(Fits {
-            all,
-            last: all,
-            again: part * all,
-            model,
-            has_all_units: is_whole || what != "units",
-            iteration,
-            is_stuck,
-        })
-    }
-
-    /// Tries a path of few λ's and two folds. The best λ₁ goes with 1/√M, and the best λ₂ with 1/M: the
-    /// whole path has its own further down, and ends some λ's after it. Fits of all data and of the folds,
-    /// of which each leaves out one part, are as much work as one of all data for every fold.
-    fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
-        const FOLDS: usize = 2;
-        if !self.has_time() {
-            return Ok(Fits::equal(PLAIN as f64 * self.evaluation));
-        }
-        let method = self.recipe.last(self.samples.n_units());
-        let mut options = self.recipe.options.clone();
-        let part = evenly_spaced_states(self.states, self.n_tried())?;
-        let some = Samples::new(&part)?;
-        let path = PathOptions {
-            n_lambdas: FEW_LAMBDAS,
-            n_folds: FOLDS,
-            patience: 1,
-            ..choose.clone()
-        };
-        let trial = MethodOptions {
-            minimizer: MinimizerOptions {
-                cancel: self.cancel.within(PATH_SECONDS),
-                checkpoint: Checkpoint::default(),
-                ..options.minimizer.clone()
-            },
-            ..options.clone()
-        };
-        let (clock, mut ends) = (Instant::now(), vec![0.0]);
-        let found = method.cross_validate(&PenaltyPath::new(path)?, &part, &trial, &mut |_| {
-            ends.push(clock.elapsed().as_secs_f64());
-        });
-        self.check()?;
-        let steps: Vec<f64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
-        // What fails here fails again, with its message.
-        let scores = found.as_ref().map_or(&[][..], |found| &found.scores);
-        let best = (0..scores.len()).min_by(|a, b| scores[*a].mean.total_cmp(&scores[*b].mean));
-        // Steps of the whole path to one of the trial.
-        let finer = (choose.n_lambdas as f64 - 1.0).max(1.0) / (FEW_LAMBDAS - 1) as f64;
-        let per_step = -choose.smallest.ln() / (choose.n_lambdas as f64 - 1.0).max(1.0);
-        let part_of_all = |folds: usize| 1.0 - 1.0 / folds as f64;
-        let more = self.states.n_samples() as f64 * part_of_all(choose.n_folds)
-            / (part.n_samples() as f64 * part_of_all(FOLDS));
-        let (lambda, below) = match choose.penalty {
-            Penalty::L1 => (1.0 / self.samples.n_effective().sqrt(), 0.5 * more.ln()),
-            Penalty::L2 => (1.0 / self.samples.n_effective(), more.ln()),
-        };
-        let best = match best.filter(|best| best + 1 < steps.len()) {
-            Some(best) => finer * best as f64 + below / per_step,
-            None => BEST * choose.n_lambdas as f64,
-        };
-        let n_lambdas = best as usize + 1 + choose.patience;
-        // Beyond the trial steps go on as its last one.
-        let seconds: f64 = (0..n_lambdas)
-            .filter_map(|k| steps.get((k as f64 / finer) as usize).or(steps.last()))
-            .sum();
-        let scale = self.samples.n_distinct() as f64 / some.n_distinct() as f64;
-        let all = scale * SHORTER * seconds * choose.n_folds as f64 / FOLDS as f64;
-        match choose.penalty {
-            Penalty::L1 => options.l1 = lambda,
-            Penalty::L2 => options.l2 = Some(lambda),
-        }
-        Ok(Fits {
-            all,
-            ..self.fit(method, &options, &some)?
-        })
-    }
-
-    /// Tries two updates of polishing.
-    fn seconds_per_update(&self) -> Result<f64, Failure> {
-        const UPDATES: usize = 2;
-        if !self.has_time() {
-            return Ok(0.0);
-        }
-        let chains = POLISHED.min(self.states.n_samples());
-        let tried = chains.min(POLISHING_TRIED);
-        let part = evenly_spaced(self.states, tried)?;
-        let Some(method) = Methods::default().find("cd") else {
-            return Ok(0.0);
-        };
-        let options = MethodOptions {
-            updates: UPDATES,
-            support: self.recipe.options.support.clone(),
-            ..Default::default()
-        };
-        let options = self.options(method, &options, TRIAL_SECONDS);
-        let clock = Instant::now();
-        let _ = method.fit((&part).into(), &options, &mut |_| {});
-        self.check()?;
-        let seconds = clock.elapsed().as_secs_f64() / UPDATES as f64;
-        Ok(seconds * chains as f64 / tried as f64)
-    }
-}
-
-/// Returns the part of a fit, from a residual of `first` down to `tolerance`, that one takes which starts
-/// at the answer to other samples: its residual is about 1/√M.
-fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
-    let steps = |from: f64| (from / tolerance).ln();
-    let part = steps(1.0 / n_samples.sqrt()) / steps(first);
-    if part.is_finite() {
-        part.clamp(0.2, 1.0)
-    } else {
-        1.0
-    }
-}
-
-/// An iteration of a trial.
-#[derive(Clone, Copy)]
-struct Point {
-    iteration: usize,
-    seconds: f64,
-    residual: f64,
-}
-
-impl Point {
-    fn new(at: &FitProgress<'_>) -> Self {
-        Self {
-            iteration: at.iteration,
-            seconds: at.seconds,
-            residual: at.gradient_norm,
-        }
-    }
-
-    /// Returns the seconds of so many iterations like those so far.
-    fn seconds_of(self, iterations: usize) -> f64 {
-        // The start is evaluated too.
-        self.seconds * (iterations as f64 + 1.0) / (self.iteration as f64 + 1.0)
-    }
-}
-
-/// Returns when the residual falls to `tolerance`, if it goes on as in the second half of the trial: by
-/// the same factor in the same time. `None` if it did not fall there, and after few iterations.
-fn seconds_to(tolerance: f64, trace: &[Point]) -> Option<f64> {
-    let end = trace.last().filter(|at| at.iteration >= TELLING)?.seconds;
-    let lowest = |before: f64| {
-        let points = trace.iter().filter(|at| at.seconds <= before);
-        points.map(|at| at.residual).fold(f64::INFINITY, f64::min)
-    };
-    let (half, now) = (lowest(0.5 * end), lowest(end));
-    let rate = (half / now).ln() / (0.5 * end);
-    let left = (now / tolerance).ln() / rate;
-    (rate > 0.0 && rate.is_finite()).then_some(end + left.max(0.0))
-}
-
-/// Returns the mean seconds of some runs: other programs slow the fit down as they do these.
-fn average<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
-    let clock = Instant::now();
-    (0..runs).for_each(|_| drop(run()));
-    clock.elapsed().as_secs_f64() / runs as f64
-}
-
 /// Returns whether annealing of `n_units` can be tried in a part of the time limit.
 fn may_anneal(n_units: usize, limit: f64) -> bool {
-    n_units <= ANNEALED || TRIAL_OF_LIMIT * limit >= MACHINE_SECONDS
-}
-
-/// Returns the seconds of ln Z of a model with as many units as `model`, and as many active.
-fn seconds_of_log_z(model: &Couplings) -> Result<f64, Failure> {
-    match model.n_units() {
-        d if d <= ENUMERATED => seconds_of_states(d),
-        d => Ok(seconds_of_annealing(d, |few| {
-            let _ = annealed_log_z(model, few);
-        })),
-    }
-}
-
-/// Returns the seconds of annealing, from those at few temperatures. The share of hot ones, at which most
-/// units flip, is that of all.
-fn seconds_of_annealing(n_units: usize, anneal: impl Fn(&AnnealedOptions)) -> f64 {
-    let all = AnnealedOptions::default();
-    let few = AnnealedOptions {
-        n_levels: ANNEALING_TRIED,
-        n_chains: if n_units > ANNEALED {
-            FEW_CHAINS
-        } else {
-            all.n_chains
-        },
-        ..all.clone()
-    };
-    // Of three short ones, one that another program interrupts says nothing.
-    let seconds = if n_units > ANNEALED {
-        average(1, || anneal(&few))
-    } else {
-        let mut seconds = [(); 3].map(|()| average(1, || anneal(&few)));
-        seconds.sort_unstable_by(f64::total_cmp);
-        seconds[1]
-    };
-    let sweeps = |of: &AnnealedOptions| (of.n_chains * of.n_levels) as f64;
-    seconds * sweeps(&all) / sweeps(&few)
-}
-
-/// Returns the seconds of the eigenvectors of `d` units, from those of fewer.
-fn seconds_of_decomposition(d: usize) -> f64 {
-    const FEWER: usize = 128;
-    let few = d.min(FEWER);
-    let matrix = Array2::from_shape_fn((few, few), |(i, j)| {
-        let (low, high) = (i.min(j), i.max(j));
-        ((7 * low + 13 * high) % 17) as f64
-    });
-    average(3, || symmetric_eigen(matrix.view())) * (d as f64 / few as f64).powi(3)
-}
-
-/// Returns the seconds of a sum over the states of `d` units, from that over those of fewer.
-fn seconds_of_states(d: usize) -> Result<f64, Failure> {
-    const FEWER: usize = 14;
-    let few = d.min(FEWER);
-    let none = Couplings::new(Array2::zeros((few, few)))?;
-    let tried = average(2, || Exact::new(&none));
-    Ok(tried * (d as f64 / few as f64) * ((d - few) as f64).exp2())
-}
-
-/// Returns the seconds of a Hessian of the sandwich and its inverse, from those of smaller ones.
-fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<f64, Failure> {
-    const SMALL: usize = 192;
-    const TILE: usize = 64;
-    let n_units = samples.n_units();
-    // Constant units have no parameters.
-    let means = samples.means();
-    let varying = means.iter().filter(|m| **m > 0.0 && **m < 1.0).count();
-    let d = varying.max(1) as f64;
-    let n_couplings = n_determined(recipe, samples)? as f64;
-    let row = 1.0 + 2.0 * n_couplings / d;
-    let n = samples.n_observed() as f64;
-    let threads = rayon::current_num_threads() as f64;
-    let small = SMALL as f64;
-    let matrix = Array2::<f64>::eye(SMALL);
-    let inverse = average(3, || positive_definite_inverse(matrix.view()));
-    let tile = Array2::<f64>::ones((TILE, SMALL));
-    let product = average(3, || tile.t().dot(&tile)) / (TILE as f64 * small * small);
-    let bits = average(3, || {
-        let rows = samples.states().rows().take(TILE);
-        rows.map(|row| {
-            (0..n_units)
-                .filter(|i| (row[i / 64] >> (i % 64)) & 1 == 1)
-                .count()
-        })
-        .sum::<usize>()
-    });
-    let bit = bits / (TILE.min(samples.n_distinct()) * n_units) as f64;
-    // A product of every unit, an inverse of all parameters or of every unit's; and twice the scores of
-    // single samples, times the inverse.
-    let products = n * d * row * (row * product + 4.0 * bit) / threads;
-    let (inverses, influences) = match recipe.last(n_units).steps(n_units, &recipe.options).0 {
-        "units" => (d * inverse * (row / small).powi(3) / threads, d * row * row),
-        _ => {
-            let p = d + n_couplings;
-            (inverse * (p / small).powi(3), p * p)
-        }
-    };
-    let influences = n * influences * product / threads / HESSIANS;
-    Ok(products + inverses + influences)
-}
-
-/// Returns the couplings that have error bars by the sandwich.
-fn determined(recipe: &Recipe, samples: &Samples) -> Result<Vec<(usize, usize)>, Failure> {
-    let mut pairs = recipe.options.support.pairs(samples.n_units())?;
-    pairs.retain(|(i, j)| samples.determine(*i, *j));
-    Ok(pairs)
-}
-
-/// Returns how many they are.
-pub(super) fn n_determined(recipe: &Recipe, samples: &Samples) -> Result<usize, Failure> {
-    Ok(determined(recipe, samples)?.len())
-}
-
-/// Returns a model with the means of `samples`, and couplings too weak to matter.
-fn weak_model(samples: &Samples, support: &Support) -> Result<Couplings, Failure> {
-    const WEAK: f64 = 1e-9;
-    let d = samples.n_units();
-    let mut j = Array2::zeros((d, d));
-    // All different, as couplings of a fit are: some samplers gain by those that repeat.
-    for (k, (a, b)) in support.pairs(d)?.into_iter().enumerate() {
-        j[[a, b]] = WEAK / (1 + k) as f64;
-        j[[b, a]] = j[[a, b]];
-    }
-    for (i, mean) in samples.means().into_iter().enumerate() {
-        let mean = mean.clamp(WEAK, 1.0 - WEAK);
-        j[[i, i]] = ((1.0 - mean) / mean).ln();
-    }
-    Ok(Couplings::new(j)?)
-}
-
-/// Times sweeps of one chain.
-fn seconds_per_sweep(model: &Couplings, samples: &Samples) -> Result<f64, Failure> {
-    const ENOUGH: Duration = Duration::from_millis(5);
-    let gibbs = Gibbs::new(model)?;
-    let mut rng = stream(0, 0);
-    let mut state = gibbs.state(samples.states().row(0))?;
-    let (clock, mut sweeps) = (Instant::now(), 0.0);
-    while clock.elapsed() < ENOUGH {
-        gibbs.step(&mut state, &mut rng);
-        sweeps += 1.0;
-    }
-    Ok(clock.elapsed().as_secs_f64() / sweeps)
+    n_units <= LogZ::MAX_ANNEALED_UNITS || TRIAL_OF_LIMIT * limit >= MACHINE_SECONDS
 }
 
 #[cfg(test)]
@@ -857,46 +630,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_of_a_trial_is_extrapolated() {
-        let point = |k: usize| Point {
-            iteration: k,
-            seconds: 0.01 * k as f64,
-            residual: 0.1f64.powf(k as f64 / 10.0),
-        };
-        let trace: Vec<Point> = (0..=20).map(point).collect();
-        // From 1 to 0.01 in 0.2 s: another 0.4 s to 1e-6.
-        let whole = seconds_to(1e-6, &trace).unwrap();
-        assert!((whole - 0.6).abs() < 1e-9, "{whole}");
-        assert_eq!(seconds_to(0.5, &trace), Some(0.2));
-        assert_eq!(trace[20].seconds_of(209), 2.0);
-        let still: Vec<Point> = trace
-            .iter()
-            .map(|at| Point {
-                residual: 1.0,
-                ..*at
-            })
-            .collect();
-        assert_eq!(seconds_to(1e-6, &still), None);
-        assert_eq!(seconds_to(1e-6, &[]), None);
-        assert_eq!(seconds_to(1e-6, &trace[..TELLING]), None);
-    }
-
-    #[test]
-    fn a_fit_that_starts_near_its_end_is_shorter() {
-        assert!((part_of_fit(1e-6, 1.0, 1e6) - 0.5).abs() < 1e-12);
-        assert_eq!(part_of_fit(1e-6, 1e-6, 1e6), 1.0);
-        assert_eq!(part_of_fit(1e-6, 1e-4, 10.0), 1.0);
-    }
-
-    #[test]
     fn fits_after_the_first_are_expected_to_be_like_it() {
         let expected = Expected {
             seconds: 10.0,
-            polishing: 0.0,
-            drifts: false,
             fit: 2.0,
             again: 5.0,
-            checked: 0.0,
+            ..Default::default()
         };
         let later = expected.update(4.0);
         assert_eq!((later.seconds, later.fit, later.again), (17.0, 4.0, 10.0));

@@ -91,9 +91,9 @@ fn every_format_gives_the_same_model() {
 #[test]
 fn threads_change_no_digit() {
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), "demo -n 3000 -o r.npy --truth t.json");
+    run(folder.path(), "demo -n 1000 -o r.npy --truth t.json");
     let mut found = Vec::new();
-    for threads in 1..=4 {
+    for threads in [1, 3] {
         run(
             folder.path(),
             &format!("--threads {threads} fit r.npy -o m.json --polish 5"),

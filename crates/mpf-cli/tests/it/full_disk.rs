@@ -1,6 +1,6 @@
 //! Full disks, folders that cannot be written to, closed pipes: a clear message, the documented
 //! exit code, nothing half-written, and old files untouched.
-use crate::common::{Outcome, mpf};
+use crate::common::{Outcome, mpf, write_few_units};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -32,6 +32,15 @@ const WRITERS: [(&str, &[&str]); 9] = [
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = mpf(folder.path(), "demo -n 1000 -o r.csv --truth t.json");
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    folder
+}
+
+/// The same, of few units.
+fn folder_of_few_units() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write_few_units(folder.path(), 1000, "r.csv");
+    let made = mpf(folder.path(), "fit r.csv --method tap -o t.json");
     assert_eq!(made.code, 0, "{}", made.stderr);
     folder
 }
@@ -70,7 +79,7 @@ fn check_message(outcome: &Outcome, expected: &str) {
 
 #[test]
 fn a_disk_that_fills_up_half_way() {
-    let folder = folder();
+    let folder = folder_of_few_units();
     let path = folder.path();
     for (arguments, outputs) in WRITERS {
         for old in [false, true] {
@@ -131,7 +140,7 @@ fn a_checkpoint_that_cannot_be_written_does_not_stop_the_fit() {
 
 #[test]
 fn standard_output_on_a_full_disk() {
-    let folder = folder();
+    let folder = folder_of_few_units();
     let path = folder.path();
     for (arguments, _) in WRITERS
         .iter()
@@ -159,7 +168,7 @@ fn standard_output_on_a_full_disk() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let folder = folder();
+    let folder = folder_of_few_units();
     let path = folder.path();
     for (arguments, outputs) in WRITERS
         .iter()

@@ -1,5 +1,6 @@
-//! The fuzz targets on stable: the seeds, 10⁵ inputs per target that are made of them by a seeded
-//! mutation or by proptest, no panic.
+//! The fuzz targets on stable: the seeds, then inputs that are made of them by a seeded mutation or by
+//! proptest, no panic. There are 5000 of these per target, or as many as `MPF_FUZZ_INPUTS` says;
+//! `MPF_TEST_SEED` gives others.
 //!
 //! What `cargo fuzz` finds belongs into `fuzz/seeds/`, where it is tried first ever after.
 
@@ -20,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// Inputs that are mutated seeds.
-const MUTATED: usize = 90_000;
-/// Inputs that are any bytes.
-const ARBITRARY: u32 = 10_000;
+/// Inputs per target.
+const INPUTS: u32 = 5000;
+/// One in so many inputs is any bytes; the others are mutated seeds.
+const ARBITRARY: u32 = 10;
 
 fn folder(target: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
@@ -48,12 +49,13 @@ fn exercise(name: &str, target: fn(&[u8])) {
     assert!(!seeds.is_empty());
     seeds.iter().for_each(|seed| attempt(seed));
     let seed = std::env::var("MPF_TEST_SEED").map_or(0, |s| s.parse().unwrap());
+    let inputs = std::env::var("MPF_FUZZ_INPUTS").map_or(INPUTS, |n| n.parse().unwrap());
     let mut rng = stream(seed, 0);
-    for _ in 0..MUTATED {
+    for _ in 0..inputs - inputs / ARBITRARY {
         attempt(&mutated(&seeds, &mut rng));
     }
     let config = ProptestConfig {
-        cases: ARBITRARY,
+        cases: inputs / ARBITRARY,
         failure_persistence: None,
         ..ProptestConfig::default()
     };

@@ -1,6 +1,6 @@
 //! Killed, stopped and continued: files are whole at any moment, and what is continued ends with
 //! the same bits as what was never stopped.
-use crate::common::mpf;
+use crate::common::{mpf, write_few_units};
 use mpf_cli::internal::Model;
 use mpf_core::rng::next_seed;
 use mpf_core::{Cancel, Checkpoint, Settings};
@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Kills per kind of work.
-const KILLS: usize = 8;
+const KILLS: usize = 6;
 /// Runs after which work that never ends is given up.
 const MOST_RUNS: usize = 400;
 
@@ -148,7 +148,7 @@ fn kill_and_continue(salt: u64, options: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let at = |name: &str| path.join(name);
-    assert_eq!(mpf(path, "demo -n 2000 -o r.npy --truth t.json").code, 0);
+    write_few_units(path, 1000, "r.npy");
     let began = Instant::now();
     let whole = format!("fit r.npy {options} -o whole.json --checkpoint w --checkpoint-every 0");
     let code = mpf(path, &whole).code;
@@ -242,7 +242,7 @@ fn killed_draws_are_the_same_draws() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     assert_eq!(mpf(path, "demo -n 100 -o r.npy --truth t.json").code, 0);
-    let sample = "sample t.json -n 12000 --thin 3 --sampler tempering";
+    let sample = "sample t.json -n 4000 --thin 3 --sampler tempering";
     let began = Instant::now();
     assert_eq!(mpf(path, &format!("{sample} -o whole.npy")).code, 0);
     let time = began.elapsed();
@@ -281,7 +281,7 @@ fn a_killed_conversion_leaves_the_old_file_or_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     // Large enough that most of the time is spent on writing.
-    let d = 250;
+    let d = 160;
     let header: Vec<String> = (0..d).map(|i| format!("u{i}")).collect();
     let mut table = format!("unit,{}\n", header.join(","));
     for i in 0..d {
@@ -345,8 +345,8 @@ fn size_when_stopped_again(folder: &Path, arguments: &str) -> u64 {
 fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    assert_eq!(mpf(path, "demo -n 10000 -o r.npy --truth t.json").code, 0);
-    let fit = "fit r.npy --method cd --updates 150";
+    write_few_units(path, 10_000, "r.npy");
+    let fit = "fit r.npy --method cd --updates 200";
     assert_eq!(mpf(path, &format!("{fit} -o whole.json")).code, 0);
     for name in ["TERM", "INT"] {
         // Once there is a checkpoint the fit is under way.
@@ -385,7 +385,7 @@ fn a_fit_that_is_told_to_stop_says_how_to_go_on() {
             ),
             (
                 format!("{arguments} --resume").replace("r.npy", "r.npy --transpose"),
-                "the data was 10000 × 40",
+                "the data was 10000 × 17",
             ),
         ] {
             let outcome = mpf(path, &changed);

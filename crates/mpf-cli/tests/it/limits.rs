@@ -1,6 +1,6 @@
 //! Limits of time, names and locks: found before the work where that is possible, and heard in every
 //! step of it.
-use crate::common::mpf;
+use crate::common::{mpf, write_few_units};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -272,11 +272,12 @@ fn control_characters_do_not_reach_the_terminal() {
 /// The first step that the limit cuts is different for each.
 #[test]
 fn the_time_limit_is_that_of_all_steps() {
-    let folder = folder(5000);
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
+    write_few_units(path, 1000, "r.npy");
     for (options, expected) in [
         (
-            "--errors bootstrap --resamples 2000 --polish 0",
+            "--errors bootstrap --resamples 20000 --polish 0",
             "the error bars failed: the time limit was reached",
         ),
         (
@@ -284,11 +285,11 @@ fn the_time_limit_is_that_of_all_steps() {
             "the check on held-out samples failed: the time limit was reached",
         ),
         (
-            "--l1 auto --method pl --folds 50",
+            "--l1 auto --method pl --folds 1000",
             "the choice of the penalty failed: the time limit was reached",
         ),
     ] {
-        let fit = format!("fit r.npy {options} --max-seconds 2 -o m.json");
+        let fit = format!("fit r.npy {options} --max-seconds 1 -o m.json");
         let outcome = mpf(path, &fit);
         assert_eq!(outcome.code, 4, "{options}: {}", outcome.stderr);
         assert!(
@@ -313,7 +314,7 @@ fn the_time_limit_is_that_of_all_steps() {
 fn a_comparison_ends_at_the_time_limit() {
     let folder = folder(2000);
     for options in [
-        "--methods cd --updates 100000000 --max-seconds 2",
+        "--methods cd --updates 100000000 --max-seconds 0.5",
         "--max-seconds 0",
     ] {
         let outcome = mpf(folder.path(), &format!("compare r.npy {options}"));
@@ -418,7 +419,8 @@ fn separable_data_end_the_descent_of_the_logarithm() {
 /// Says what it takes before it begins, unless nobody reads that.
 #[test]
 fn long_commands_announce_their_time() {
-    let folder = folder(500);
+    let folder = tempfile::tempdir().unwrap();
+    write_few_units(folder.path(), 500, "r.npy");
     for (arguments, words) in [
         (
             "compare r.npy --methods pl,tap --folds 2",
@@ -447,4 +449,42 @@ fn no_more_than_the_limit_is_announced() {
     let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
     let seconds = report["expected_seconds"].as_f64().unwrap();
     assert!(seconds <= 0.4, "{seconds}");
+}
+
+/// The fourth unit is the majority of the others: no pair separates it, but all three do. Nobody knows how
+/// often the error bars will have to be fitted again.
+#[test]
+fn a_fit_that_may_be_repeated_is_announced_as_the_least() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    for at in 0..240u32 {
+        let bits = [at & 1, at >> 1 & 1, at >> 2 & 1];
+        let majority = u32::from(bits.iter().sum::<u32>() > 1);
+        text += &format!("{},{},{},{majority}\n", bits[0], bits[1], bits[2]);
+    }
+    fs::write(folder.path().join("x.csv"), text).unwrap();
+    let fit = "fit x.csv --method pl --force -o m.json";
+    let plain = mpf(folder.path(), fit);
+    assert_eq!(plain.code, 0, "{}", plain.stderr);
+    assert!(plain.stderr.contains("takes about"), "{}", plain.stderr);
+    let bars = mpf(folder.path(), &format!("{fit} --errors sandwich"));
+    assert_eq!(bars.code, 0, "{}", bars.stderr);
+    assert!(bars.stderr.contains("takes at least"), "{}", bars.stderr);
+    assert!(bars.stderr.contains("up to 20 times"), "{}", bars.stderr);
+}
+
+#[test]
+fn a_streamed_fit_announces_its_memory() {
+    let folder = folder(500);
+    let path = folder.path();
+    let packed = mpf(path, "pack r.npy -o r.bits");
+    assert_eq!(packed.code, 0, "{}", packed.stderr);
+    let fit = "fit r.bits --stream --polish 0 --max-iterations 2 -o m.json";
+    let outcome = mpf(path, fit);
+    assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("this fit takes about"),
+        "{}",
+        outcome.stderr
+    );
 }

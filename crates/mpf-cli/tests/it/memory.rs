@@ -75,7 +75,8 @@ fn check(folder: &Path, arguments: &str) {
 fn the_estimate_is_within_a_quarter_of_the_peak() {
     let folder = tempfile::tempdir().unwrap();
     for active in [0.5, 0.05] {
-        write_data(&folder.path().join("x.npy"), 100_000, 200, active);
+        // With twice as many units, ln Z would take four times as long.
+        write_data(&folder.path().join("x.npy"), 150_000, 100, active);
         // Further iterations fill L-BFGS's corrections, which are a small part.
         check(
             folder.path(),
@@ -91,14 +92,14 @@ fn every_step_is_counted() {
     let path = folder.path();
     for (n_samples, d, options) in [
         (
-            2000,
+            300,
             400,
             "--method mpf --checkpoint c --checkpoint-every 0 --max-iterations 15",
         ),
-        (5000, 50, "--method pl --errors sandwich"),
+        (2000, 50, "--method pl --errors sandwich"),
         // Small matrices, which an allocator keeps.
-        (5000, 40, "--method pl --errors sandwich"),
-        (2000, 120, "--method pl --nodewise --errors sandwich"),
+        (2000, 40, "--method pl --errors sandwich"),
+        (1000, 120, "--method pl --nodewise --errors sandwich"),
         (60_000, 100, "--method cd --updates 3"),
         (1000, 300, "--method tap"),
         (50_000, 60, "--method mpf --l1 auto --max-iterations 2"),
@@ -110,10 +111,10 @@ fn every_step_is_counted() {
         (
             20_000,
             150,
-            "--method pl --errors bootstrap --resamples 4 --max-iterations 12",
+            "--method pl --errors bootstrap --resamples 2 --max-iterations 12",
         ),
         (
-            2000,
+            300,
             200,
             "--method mpf --errors bootstrap --resamples 100 --max-iterations 2",
         ),
@@ -129,9 +130,14 @@ fn every_step_is_counted() {
 #[test]
 fn a_comparison_is_counted() {
     let folder = tempfile::tempdir().unwrap();
-    for (n_samples, d) in [(100_000, 60), (3000, 200)] {
+    // Many samples, then many parameters. A comparison spends its time on ln Z, so that the first has few
+    // units, and the second few fits.
+    for (n_samples, d, options) in [
+        (100_000, 26, "--methods mpf,tap --folds 3"),
+        (3000, 200, "--methods mpf --l2 0.001 --folds 2"),
+    ] {
         write_data(&folder.path().join("x.npy"), n_samples, d, 0.3);
-        let arguments = "compare x.npy --methods mpf,tap --folds 3";
+        let arguments = &format!("compare x.npy {options}");
         let refused = mpf(folder.path(), &format!("{arguments} --memory-limit 1"));
         let said = refused.stderr.split_once("would take about ").unwrap().1;
         let estimate: f64 = said.split_once(" MB").unwrap().0.parse().unwrap();
@@ -150,11 +156,11 @@ fn chains_are_counted() {
     write_data(&path.join("x.npy"), 100, 200, 0.3);
     let fitted = mpf(
         path,
-        "fit x.npy --method mpf --max-iterations 3 -o m.json --force",
+        "fit x.npy --method mpf --max-iterations 3 --held-out 0 --polish 0 -o m.json --force",
     );
     assert!(matches!(fitted.code, 0 | 3), "{}", fitted.stderr);
     // Each has a field for every unit.
-    let draws = "sample m.json -n 60000 --chains 60000 --burn-in 1 --sampler gibbs --force";
+    let draws = "sample m.json -n 25000 --chains 25000 --burn-in 1 --sampler gibbs --force";
     check(path, &format!("{draws} -o s.npy"));
     let kept = "--checkpoint c --checkpoint-every 0";
     check(path, &format!("{draws} {kept} -o s.npy"));

@@ -1,6 +1,6 @@
 //! Packed files: `mpf pack`, fits that stream them, and what goes wrong with either.
 
-use crate::common::{Outcome, mpf};
+use crate::common::{Outcome, mpf, write_few_units};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +11,14 @@ fn folder() -> tempfile::TempDir {
     let path = folder.path();
     good(path, "demo -n 20000 -o r.csv --truth t.json");
     good(path, "pack r.csv -o r.bits");
+    folder
+}
+
+/// A folder with 20,000 samples of 17 units and their packed form.
+fn folder_of_few_units() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write_few_units(folder.path(), 20_000, "r.csv");
+    good(folder.path(), "pack r.csv -o r.bits");
     folder
 }
 
@@ -103,11 +111,11 @@ fn a_streamed_fit_is_that_of_the_same_samples_in_memory() {
 
 #[test]
 fn a_small_packed_file_is_fitted_like_any_other() {
-    let folder = folder();
+    let folder = folder_of_few_units();
     let path = folder.path();
     let rows = fs::read_to_string(path.join("r.csv")).unwrap();
     let (header, rows) = rows.split_once('\n').unwrap();
-    let (first, second) = rows.split_at(rows.len() / 2 / 80 * 80);
+    let (first, second) = rows.split_at(rows.len() / 2 / 34 * 34);
     for (name, rows) in [("a", first), ("b", second)] {
         fs::write(path.join("part.csv"), format!("{header}\n{rows}")).unwrap();
         good(path, &format!("pack part.csv -o {name}.bits"));
@@ -161,7 +169,7 @@ fn every_source_packs_to_the_same_bytes() {
     // Shards are one recording.
     good(path, "pack a.csv -o a.bits");
     good(path, "pack b.csv -o b.bits");
-    let options = "--method mpf --refine none --max-iterations 5 --force";
+    let options = "--method mpf --refine none --max-iterations 5 --held-out 0 --polish 0 --force";
     mpf(path, &format!("fit r.bits {options} -o one.json"));
     mpf(path, &format!("fit a.bits b.bits {options} -o shards.json"));
     assert_eq!(

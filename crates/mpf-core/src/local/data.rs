@@ -2,7 +2,7 @@
 
 use super::LocalModel;
 use crate::Result;
-use crate::error::{Error, check_length, check_weights};
+use crate::error::{Error, check_weights};
 use ndarray::ArrayView2;
 use std::collections::HashMap;
 
@@ -74,10 +74,10 @@ impl SiteData {
     /// Weighs sample m by `weights[m]`; only their ratios matter.
     ///
     /// # Errors
-    /// [`Error::Length`]; [`Error::Entry`] for a weight that is negative or not finite;
+    /// [`Error::Count`]; [`Error::Entry`] for a weight that is negative or not finite;
     /// [`Error::Overflow`] and [`Error::Empty`] for a sum that is not finite or 0.
     pub fn weighted(mut self, weights: &[f64]) -> Result<Self> {
-        check_length("weights", self.order.len(), weights.len())?;
+        crate::check_count("weights", self.order.len(), weights.len())?;
         check_weights("weights", weights)?;
         self.weights.fill(0.0);
         for (&at, weight) in self.order.iter().zip(weights) {

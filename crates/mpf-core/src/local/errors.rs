@@ -9,7 +9,7 @@
 use super::{LocalFitOptions, LocalFitter, LocalModel, LocalObjective, SiteData};
 use crate::Result;
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, check_length, check_option};
+use crate::error::{Error, check_count, check_option};
 use crate::linalg::log_determinant_and_inverse;
 use crate::objective::{Objective, Ridge};
 use crate::rng::substream;
@@ -39,7 +39,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
     /// per parameter.
     ///
     /// # Errors
-    /// [`Error::Length`]; [`Error::Option`] for fewer than two blocks; [`Error::Singular`] where the
+    /// [`Error::Count`]; [`Error::Option`] for fewer than two blocks; [`Error::Singular`] where the
     /// data do not determine a parameter: add a penalty; [`Error::Cancelled`].
     pub fn sandwich(
         &self,
@@ -48,7 +48,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
         block_length: usize,
     ) -> Result<LocalErrors> {
         let n_params = self.model.n_params();
-        check_length("theta", n_params, theta.len())?;
+        check_count("parameters", n_params, theta.len())?;
         let n_blocks = n_blocks(data, block_length)?;
         let free: Vec<usize> = (0..n_params)
             .filter(|&k| self.options.l1 == 0.0 || theta[k] != 0.0)
@@ -109,7 +109,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
         unused.value_and_gradient(theta, &mut mean);
         let mut outer = Array2::zeros((free.len(), free.len()));
         for first in (0..n_blocks).step_by(AT_ONCE) {
-            self.check_cancelled()?;
+            self.options.minimizer.cancel.check()?;
             let blocks = first..n_blocks.min(first + AT_ONCE);
             let mut sums = block_sums(blocks.clone());
             for (mut row, b) in sums.rows_mut().into_iter().zip(blocks) {
@@ -137,7 +137,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
         let (mut up, mut down) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
         let mut hessian = Array2::zeros((free.len(), free.len()));
         for (a, &i) in free.iter().enumerate() {
-            self.check_cancelled()?;
+            self.options.minimizer.cancel.check()?;
             point[i] = theta[i] + STEP;
             objective.value_and_gradient(&point, &mut up);
             point[i] = theta[i] - STEP;
@@ -179,7 +179,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
         let checkpoint = &self.options.minimizer.checkpoint;
         let fits = (0..n_resamples)
             .map(|b| {
-                self.check_cancelled()?;
+                self.options.minimizer.cancel.check()?;
                 checkpoint.unit(format!("resample {b}"), |_| {
                     let mut rng = substream(seed, b as u64);
                     let starts: Vec<usize> = (0..n.div_ceil(block_length))
@@ -190,7 +190,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
                 })
             })
             .collect::<Result<Vec<Vec<f64>>>>()?;
-        self.check_cancelled()?;
+        self.options.minimizer.cancel.check()?;
         let count = n_resamples as f64;
         let fits = Array2::from_shape_fn((n_resamples, theta.len()), |(b, k)| fits[b][k]);
         let mean = fits.sum_axis(ndarray::Axis(0)) / count;

@@ -3,7 +3,7 @@
 use super::objective::add_chunks;
 use super::{LocalModel, SiteData};
 use crate::Result;
-use crate::error::{check_length, check_option};
+use crate::error::{check_count, check_option};
 use crate::objective::Objective;
 use crate::rng::stream;
 use ndarray::Array2;
@@ -49,10 +49,10 @@ impl LocalExact {
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) for more than 2²⁰ states,
-    /// [`Error::Length`](crate::Error::Length) for another number of parameters,
+    /// [`Error::Count`](crate::Error::Count) for another number of parameters,
     /// [`Error::Overflow`](crate::Error::Overflow) for energies that are NaN or −∞, or all +∞.
     pub fn new(model: &impl LocalModel, theta: &[f64]) -> Result<Self> {
-        check_length("theta", model.n_params(), theta.len())?;
+        check_count("parameters", model.n_params(), theta.len())?;
         let (n_sites, n_states) = (model.n_sites(), model.n_states());
         let energies: Vec<f64> = (0..count(model)?)
             .into_par_iter()

@@ -10,9 +10,7 @@
 
 use super::{LocalLoss, LocalModel, LocalObjective, SiteData};
 use crate::Result;
-use crate::error::{
-    Error, check_entries, check_length, check_not_negative, check_option, check_weights,
-};
+use crate::error::{check_count, check_entries, check_not_negative, check_option, check_weights};
 use crate::minimize::{Minimizer, MinimizerOptions, Minimum, Progress};
 use crate::objective::{Objective, Ridge, Scaled};
 
@@ -103,27 +101,27 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     /// Makes a fitter after checking the options.
     ///
     /// # Errors
-    /// [`Error::Option`] for a penalty that is negative or not finite and for bad limits;
-    /// [`Error::Length`] and [`Error::Entry`] for lists with another number of parameters, or
+    /// [`Error::Option`](crate::Error::Option) for a penalty that is negative or not finite and for
+    /// bad limits; [`Error::Count`](crate::Error::Count) and [`Error::Entry`](crate::Error::Entry)
+    /// for lists with another number of parameters, or
     /// numbers that cannot be.
     pub fn new(model: &'a M, options: LocalFitOptions) -> Result<Self> {
         for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
             check_not_negative(name, value)?;
         }
-        let check = |what, list: &[f64], requirement, holds: fn(f64) -> bool| {
-            check_length(what, model.n_params(), list.len())?;
-            check_entries(what, list, requirement, holds)
-        };
+        let n = model.n_params();
         if !options.penalised.is_empty() {
-            check_length("penalised", model.n_params(), options.penalised.len())?;
+            check_count("entries of penalised", n, options.penalised.len())?;
             check_weights("penalised", &options.penalised)?;
         }
         if !options.start.is_empty() {
-            check("start", &options.start, "finite", f64::is_finite)?;
+            check_count("entries of the start", n, options.start.len())?;
+            check_entries("start", &options.start, "finite", f64::is_finite)?;
         }
         if let Scales::Given(scales) = &options.scales {
             let holds = |s: f64| s > 0.0 && s.is_finite();
-            check("scales", scales, "finite and positive", holds)?;
+            check_count("scales", n, scales.len())?;
+            check_entries("scales", scales, "finite and positive", holds)?;
         }
         Minimizer::new(options.minimizer.clone())?;
         Ok(Self { model, options })
@@ -132,7 +130,8 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     /// Fits; θ of the result is in the model's own units, its KKT residual in scaled ones.
     ///
     /// # Errors
-    /// [`Error::Count`] for data of other sites or states; [`Error::NonFiniteStart`]; those of a
+    /// [`Error::Count`](crate::Error::Count) for data of other sites or states;
+    /// [`Error::NonFiniteStart`](crate::Error::NonFiniteStart); those of a
     /// checkpoint.
     pub fn fit(&self, data: &SiteData) -> Result<Minimum> {
         self.fit_observed(data, |_| {})
@@ -241,8 +240,8 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     /// samples, each held out once. The lowest score is the best.
     ///
     /// # Errors
-    /// [`Error::Option`] unless 2 ≤ `n_folds` ≤ the number of samples; those of
-    /// [`LocalFitter::fit`]; [`Error::Cancelled`].
+    /// [`Error::Option`](crate::Error::Option) unless 2 ≤ `n_folds` ≤ the number of samples; those of
+    /// [`LocalFitter::fit`]; [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn cross_validate(
         &self,
         data: &SiteData,
@@ -278,7 +277,7 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
                         .fit(&training)
                         .map(|fit| fit.theta)
                 })?;
-                self.check_cancelled()?;
+                self.options.minimizer.cancel.check()?;
                 let mut objective = LocalObjective::new(self.model, &held_out, self.options.loss)?;
                 let mut unused = vec![0.0; start.len()];
                 scores.push(objective.value_and_gradient(&start, &mut unused));
@@ -296,12 +295,5 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
             }
         };
         Ok(penalties.iter().zip(&scores).map(point).collect())
-    }
-
-    pub(super) fn check_cancelled(&self) -> Result<()> {
-        match self.options.minimizer.cancel.is_cancelled() {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
-        }
     }
 }

@@ -481,14 +481,7 @@ impl<'a> Search<'a> {
         let observer = &mut self.observer;
         let checkpoint = &self.options.checkpoint;
         self.clock.pause(|| {
-            observer(&Progress {
-                iteration,
-                evaluations: point.evaluations,
-                theta,
-                value,
-                gradient_norm: kkt_residual,
-                seconds: point.seconds,
-            });
+            observer(&Progress { point, theta });
             let memory = checkpoint.is_on().then(memory);
             // A backend that cannot encode its memory can only be resumed from the start.
             if let Some(memory) = memory.filter(|memory| memory.is_some() || iteration == 0) {

@@ -108,7 +108,7 @@ fn flows(
 }
 
 proptest! {
-    #![proptest_config(few(2000))]
+    #![proptest_config(few(1000))]
 
     #[test]
     fn flows_are_numbers_whatever_the_energies_and_weights(
@@ -429,7 +429,7 @@ fn wild(kind: usize, scale: f64, power: i32) -> impl Fn(&[f64], &mut [f64]) -> f
 }
 
 proptest! {
-    #![proptest_config(few(1500))]
+    #![proptest_config(few(500))]
 
     #[test]
     fn minimisations_are_finite_resume_exactly_and_survive_forged_states(

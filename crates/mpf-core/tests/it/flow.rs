@@ -266,7 +266,7 @@ fn bad_input_is_an_error() {
     };
     assert!(matches!(
         weighted(&[1.0]),
-        Error::Length {
+        Error::Count {
             expected: 2,
             found: 1,
             ..

@@ -423,7 +423,7 @@ fn bad_input_is_named() {
     };
     assert!(matches!(
         LocalFitter::new(&ring, options).err(),
-        Some(Error::Length {
+        Some(Error::Count {
             expected: 4,
             found: 1,
             ..

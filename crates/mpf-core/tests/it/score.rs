@@ -390,7 +390,7 @@ fn bad_input_is_an_error() {
     let ragged = [vec![1.0, 1.0], vec![2.0]];
     assert!(matches!(
         ScoreMatching::new(&gaussian, &ragged).err(),
-        Some(Error::Length { found: 1, .. })
+        Some(Error::Count { found: 1, .. })
     ));
     let nan = [vec![1.0, f64::NAN]];
     assert!(matches!(

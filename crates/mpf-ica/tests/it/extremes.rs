@@ -108,7 +108,7 @@ fn whole(fit: &Fit) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(few(2000))]
+    #![proptest_config(few(400))]
 
     #[test]
     fn models_are_finite_or_refused(
@@ -277,7 +277,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(3000))]
+    #![proptest_config(few(600))]
 
     #[test]
     fn dead_leaves_are_finite_or_refused(
@@ -303,7 +303,7 @@ type Written = (
 );
 
 proptest! {
-    #![proptest_config(few(2500))]
+    #![proptest_config(few(300))]
 
     #[test]
     fn fits_are_finite_or_refused(

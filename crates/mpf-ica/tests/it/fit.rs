@@ -36,8 +36,8 @@ fn short() -> Stochastic {
 
 #[test]
 fn synthetic_sources_are_found() {
-    for d in [2, 4, 8] {
-        let (data, mixing) = mixed_sources(d, 10_000, seed());
+    for d in [2, 6] {
+        let (data, mixing) = mixed_sources(d, 5000, seed());
         let best = fit(Trainer::maximum_likelihood(), &data, seed());
         let best_index = amari_index(&best.filters, mixing.view()).unwrap();
         // At the maximum ⟨|J_k x|⟩ = 1 for every filter.
@@ -55,10 +55,13 @@ fn synthetic_sources_are_found() {
             let found = fit(trainer, &data, seed());
             let gap = best.log_likelihood - found.log_likelihood;
             // The maximum is the likeliest, up to its own tolerance.
-            assert!((-1e-4..=0.005).contains(&gap), "d = {d}: {gap}");
+            assert!((-1e-4..=0.01).contains(&gap), "d = {d}: {gap}");
             let index = amari_index(&found.filters, mixing.view()).unwrap();
             // 0.003 at 100,000 samples; errors go as 1/√M.
-            assert!(index <= best_index + 0.01, "d = {d}: {index} {best_index}");
+            assert!(
+                index <= best_index + 0.0135,
+                "d = {d}: {index} {best_index}"
+            );
             assert!(!found.lost_a_direction());
             let pairs = match_filters(&found.filters, &best.filters).unwrap();
             assert!(pairs.iter().all(|p| p.similarity > 0.99));
@@ -66,21 +69,21 @@ fn synthetic_sources_are_found() {
     }
 }
 
-/// Small patches of dead leaves: real enough to lose directions.
-fn patches(n: usize) -> Array2<f64> {
+/// Small patches of dead leaves, `side` pixels wide: real enough to lose directions.
+fn patches(side: usize, n: usize) -> Array2<f64> {
     let leaves = DeadLeaves {
         n_images: 4,
         size: 96,
         ..Default::default()
     };
     let images = leaves.draw(seed()).unwrap();
-    let patches = draw_patches(&images, 5, n, seed()).unwrap();
+    let patches = draw_patches(&images, side, n, seed()).unwrap();
     prepare_patches(patches.view(), false).unwrap().0
 }
 
 #[test]
 fn image_patches_are_fitted_as_well_as_by_maximum_likelihood() {
-    let data = patches(10_000);
+    let data = patches(5, 10_000);
     let best = fit(Trainer::maximum_likelihood(), &data, seed());
     let with = fit(Trainer::Stochastic(short()), &data, seed());
     let without = Stochastic {
@@ -102,7 +105,7 @@ fn image_patches_are_fitted_as_well_as_by_maximum_likelihood() {
 
 #[test]
 fn a_last_phase_that_spoils_the_filters_is_undone() {
-    let data = patches(5000);
+    let data = patches(5, 5000);
     let with_rate = |rate: f64| {
         let metropolis = Metropolis {
             steps: 60,
@@ -227,7 +230,7 @@ fn all_trainers() -> [Trainer; 3] {
 
 #[test]
 fn threads_and_repeats_change_no_digit() {
-    let data = patches(2000);
+    let data = patches(4, 2000);
     for trainer in all_trainers() {
         let run = |threads: usize, seed| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
@@ -287,7 +290,7 @@ fn checkpointed(
 
 #[test]
 fn a_resumed_fit_ends_with_the_same_bits() {
-    let data = patches(2000);
+    let data = patches(4, 2000);
     let never = Cancel::new();
     for trainer in all_trainers() {
         let (whole, all_steps) = checkpointed(&trainer, &data, &never, Checkpoint::default());
@@ -316,7 +319,7 @@ fn a_resumed_fit_ends_with_the_same_bits() {
 #[test]
 fn a_fit_that_is_cancelled_at_any_moment_can_be_resumed() {
     // Also within a round of the alternating trainer, which is then repeated.
-    let data = patches(2000);
+    let data = patches(4, 2000);
     let never = Cancel::new();
     for trainer in all_trainers() {
         let (whole, _) = checkpointed(&trainer, &data, &never, Checkpoint::default());
@@ -358,7 +361,7 @@ type Written = (
 
 #[test]
 fn states_of_other_fits_are_errors_and_forged_ones_never_panic() {
-    let data = patches(200);
+    let data = patches(4, 200);
     let trainers = all_trainers();
     let states: Vec<Checkpoint> = trainers
         .iter()

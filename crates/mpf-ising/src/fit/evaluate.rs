@@ -10,7 +10,7 @@ use crate::flow::{Neighbourhood, Terms, check_count, flip_mask};
 use crate::potential::CountKnots;
 use crate::stream::{Data, Stream};
 use crate::support::pairs;
-use mpf_core::Objective;
+use mpf_core::{Objective, StopReason};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ impl<E: Estimator> Fitter<E> {
     ///
     /// # Errors
     /// As [`Fitter::fit`]; [`Error::UnitCount`] when model and data differ in size;
-    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows; [`Error::Cancelled`] in a
-    /// node-wise fit.
+    /// [`Error::NotFiniteObjective`] if the objective or a slope overflows; [`mpf_core::Error::Cancelled`] in a
+    /// node-wise fit. Its units that the time limit leaves out have slopes of zero.
     pub fn coupling_slopes<'a>(
         &self,
         couplings: &Couplings,
@@ -137,9 +137,10 @@ impl AnyFitter<'_> {
                 let rows = (0..d)
                     .into_par_iter()
                     .map(|unit| {
-                        if self.options.minimizer.cancel.is_cancelled() {
-                            return Err(Error::Cancelled);
+                        if self.options.minimizer.cancel.reason() == Some(StopReason::TimeLimit) {
+                            return Ok(Vec::new());
                         }
+                        self.options.minimizer.cancel.check()?;
                         slopes(unit..unit + 1, &pairs_of(&problem.pairs, unit), 0.5)
                     })
                     .collect::<Result<Vec<Vec<f64>>>>()?;
@@ -147,7 +148,7 @@ impl AnyFitter<'_> {
                 let mut taken = vec![0; d];
                 let mut next = |unit: usize| {
                     taken[unit] += 1;
-                    rows[unit][taken[unit] - 1]
+                    rows[unit].get(taken[unit] - 1).copied().unwrap_or(0.0)
                 };
                 Ok(problem
                     .pairs

@@ -186,14 +186,14 @@ impl NodeFits {
     }
 
     fn progress<'a>(&self, couplings: &'a dyn Fn() -> Couplings) -> FitProgress<'a> {
-        FitProgress {
+        let point = TracePoint {
             iteration: self.units_done,
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             value: self.value(),
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             seconds: self.clock.seconds(),
-            couplings,
-        }
+        };
+        FitProgress::new(point, couplings)
     }
 
     /// Returns whether the rows so far make valid couplings and a finite objective.

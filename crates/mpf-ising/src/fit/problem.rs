@@ -242,14 +242,7 @@ impl<'a> Problem<'a> {
                     basis.to_spins(progress.theta, &mut spins);
                     assemble(&spins).expect("small enough, as was just checked")
                 };
-                observer(&FitProgress {
-                    iteration: progress.iteration,
-                    evaluations: progress.evaluations,
-                    value: progress.value,
-                    gradient_norm: progress.gradient_norm,
-                    seconds: progress.seconds,
-                    couplings: &couplings,
-                });
+                observer(&FitProgress::new(progress.point, &couplings));
             },
         )?;
         let (value, seconds) = (minimum.value, minimum.seconds);

@@ -4,35 +4,30 @@ use crate::couplings::Couplings;
 use crate::warning::Warning;
 use mpf_core::{StopReason, TracePoint};
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 
 /// A fit under way.
 pub struct FitProgress<'a> {
-    /// Iterations so far; in node-wise mode, units that are done.
-    pub iteration: usize,
-    /// Evaluations of the objective so far.
-    pub evaluations: usize,
-    /// The objective with its penalties; in node-wise mode, summed over the units that are done.
-    pub value: f64,
-    /// The KKT residual, in the units of [`Fit::kkt_residual`]; in node-wise mode, the largest so
-    /// far.
-    pub gradient_norm: f64,
-    /// Learning time in seconds: observers do not count.
-    pub seconds: f64,
-    pub(super) couplings: &'a dyn Fn() -> Couplings,
+    /// Its numbers, which are also those of the progress itself: `progress.value`. In node-wise mode,
+    /// units that are done in place of iterations, the objective summed over them, and the largest
+    /// residual so far, in the units of [`Fit::kkt_residual`].
+    pub point: TracePoint,
+    couplings: &'a dyn Fn() -> Couplings,
+}
+
+impl Deref for FitProgress<'_> {
+    type Target = TracePoint;
+
+    fn deref(&self) -> &TracePoint {
+        &self.point
+    }
 }
 
 impl<'a> FitProgress<'a> {
     /// Reports the progress of a learner that does not go through a [`Fitter`](super::Fitter);
     /// `couplings` returns the current ones.
     pub fn new(point: TracePoint, couplings: &'a dyn Fn() -> Couplings) -> Self {
-        Self {
-            iteration: point.iteration,
-            evaluations: point.evaluations,
-            value: point.value,
-            gradient_norm: point.gradient_norm,
-            seconds: point.seconds,
-            couplings,
-        }
+        Self { point, couplings }
     }
 
     /// Returns the current couplings. O(d²).

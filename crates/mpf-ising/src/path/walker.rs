@@ -4,7 +4,6 @@ use super::{CrossValidation, PathPoint, Penalty};
 use crate::Result;
 use crate::bits::Samples;
 use crate::couplings::Couplings;
-use crate::error::Error;
 use crate::fit::{Estimator, Fit, FitOptions, Fitter};
 use crate::stream::{Data, Stream};
 use crate::support::{Biases, Support};
@@ -92,7 +91,7 @@ impl<E: Estimator> Walker<E> {
         let fitter = self.fitter.with_options(self.options.clone())?;
         let fit = fitter.fit(self.data())?;
         if fit.stop == StopReason::Cancelled {
-            return Err(Error::Cancelled);
+            return Err(mpf_core::Error::Cancelled.into());
         }
         self.options.start = Some(fit.couplings.clone());
         Ok(fit)

@@ -420,3 +420,23 @@ fn sums_without_time_are_rough_but_right_without_couplings() {
         expected += ((d - n) as f64 / (n + 1) as f64).ln() - bias;
     }
 }
+
+#[test]
+fn a_potential_far_beyond_the_samples_is_finite() {
+    let knots = CountKnots {
+        knots: vec![3, 4],
+        shares: vec![0.5, 0.5],
+        smoothness: 0.0,
+        gauge: 0,
+    };
+    let mut potential = vec![0.0; 1501];
+    knots.match_data(&[0.0; 1501], 100.0, &mut potential);
+    // The wanted share of every further number is half that of the one before.
+    let beyond = potential[5..].windows(2);
+    assert!(
+        beyond
+            .map(|v| v[1] - v[0])
+            .all(|step| (step - LN_2).abs() < 1e-9)
+    );
+    assert!(potential[1500].is_finite());
+}

@@ -10,7 +10,6 @@
 
 use crate::Result;
 use crate::bits::Samples;
-use crate::error::Error;
 use mpf_core::linalg::{Cholesky, Lane, PANEL};
 use mpf_core::{Cancel, StopReason};
 use rayon::prelude::*;
@@ -38,7 +37,7 @@ pub(super) fn linear_units(
         match cancel.reason() {
             None => {}
             Some(StopReason::TimeLimit) => break,
-            Some(_) => return Err(Error::Cancelled),
+            Some(_) => return Err(mpf_core::Error::Cancelled.into()),
         }
         let dependent = factor.extend(step, RESIDUAL, covariance);
         let panels = dependent.par_chunks(PANEL);
@@ -144,7 +143,10 @@ mod tests {
         (0..4).for_each(|x| states.push(&[x]));
         let samples = Samples::new(&states).unwrap();
         let outcome = linear_units(&samples, &[0, 1], &stopped);
-        assert!(matches!(outcome, Err(Error::Cancelled)));
+        assert!(matches!(
+            outcome,
+            Err(crate::Error::Core(mpf_core::Error::Cancelled))
+        ));
         // A limit of time leaves out the rest.
         let late = Cancel::new().within(0.0);
         let outcome = linear_units(&samples, &[0, 1], &late);

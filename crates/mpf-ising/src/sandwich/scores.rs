@@ -134,13 +134,6 @@ impl<'a> Scores<'a> {
         })
     }
 
-    fn check_cancel(&self) -> Result<()> {
-        if self.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        Ok(())
-    }
-
     /// Computes the parts of `n_tiles` tiles in parallel, and adds them in their order. Few are held at a
     /// time.
     fn add_up<T: Send>(
@@ -152,7 +145,7 @@ impl<'a> Scores<'a> {
         for first in (0..n_tiles).step_by(HELD_TILES) {
             let some = first..n_tiles.min(first + HELD_TILES);
             let parts = some.into_par_iter().map(|tile| {
-                self.check_cancel()?;
+                self.cancel.check()?;
                 Ok(of_tile(tile))
             });
             let parts: Vec<T> = parts.collect::<Result<_>>()?;
@@ -182,7 +175,7 @@ impl<'a> Scores<'a> {
                 let mut design = Array2::zeros((TILE, size));
                 let mut weighted = Array2::zeros((TILE, size));
                 for start in (0..n).step_by(TILE) {
-                    self.check_cancel()?;
+                    self.cancel.check()?;
                     let here = TILE.min(n - start);
                     for k in 0..here {
                         let m = start + k;
@@ -254,7 +247,6 @@ impl<'a> Scores<'a> {
                 let (i, j) = self.pairs[pivot - d];
                 Error::Undetermined { i, j }
             }
-            mpf_core::Error::Cancelled => Error::Cancelled,
             other => other.into(),
         })
     }
@@ -264,7 +256,7 @@ impl<'a> Scores<'a> {
             .par_iter()
             .enumerate()
             .map(|(unit, hessian)| {
-                self.check_cancel()?;
+                self.cancel.check()?;
                 positive_definite_inverse_until(hessian.view(), &self.cancel).map_err(|error| {
                     match error {
                         mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
@@ -275,7 +267,6 @@ impl<'a> Scores<'a> {
                                 self.neighbours[unit][pivot - 1]
                             },
                         },
-                        mpf_core::Error::Cancelled => Error::Cancelled,
                         other => other.into(),
                     }
                 })
@@ -376,7 +367,7 @@ impl<'a> Scores<'a> {
         let tiles: Vec<f64> = (0..n.div_ceil(TILE))
             .into_par_iter()
             .map(|tile| {
-                self.check_cancel()?;
+                self.cancel.check()?;
                 let mut spins = vec![0.0; self.neighbours.len()];
                 let mut sum = 0.0;
                 for m in tile * TILE..n.min((tile + 1) * TILE) {

@@ -20,7 +20,7 @@ pub const TOLERANCE: f64 = 1e-5;
 pub const ITERATIONS: usize = 300;
 
 /// The most times that couplings are looked at, until none runs away and the minimum is near.
-pub const MOST_FITS: usize = 20;
+const MOST_FITS: usize = 20;
 
 /// The estimate that the data alone give.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl<E: Estimator> Fitter<E> {
     /// # Errors
     /// As [`Fitter::fit`], and those of `bars`; [`Error::NoErrorBars`] for more parameters than
     /// samples; [`Error::UndeterminedWithoutPenalty`] if more and more couplings turn out to be
-    /// undetermined, or a field; [`Error::Cancelled`].
+    /// undetermined, or a field; [`mpf_core::Error::Cancelled`].
     pub fn bars_without_penalty(
         &self,
         couplings: &Couplings,
@@ -113,7 +113,7 @@ impl<E: Estimator> Fitter<E> {
             .with_penalties_on(found.undetermined.clone())
             .fit(samples)?;
         match fit.stop {
-            StopReason::Cancelled | StopReason::TimeLimit => Err(Error::Cancelled),
+            StopReason::Cancelled | StopReason::TimeLimit => Err(mpf_core::Error::Cancelled.into()),
             _ => Ok(fit),
         }
     }

@@ -188,7 +188,7 @@ fn bars(found: &ErrorBars, free: impl Fn(usize) -> bool) -> Result<(), TestCaseE
 }
 
 proptest! {
-    #![proptest_config(few(2000))]
+    #![proptest_config(few(700))]
 
     #[test]
     fn weighted_samples_have_means_or_are_refused(
@@ -378,7 +378,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(1500))]
+    #![proptest_config(few(600))]
 
     #[test]
     fn couplings_are_refused_or_everything_about_them_is_finite(
@@ -465,7 +465,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(400))]
+    #![proptest_config(few(150))]
 
     #[test]
     fn objectives_slopes_and_paths(

@@ -58,13 +58,13 @@ fn solve(mut a: Array2<f64>, mut b: Array1<f64>) -> Array1<f64> {
 /// Newton's method. Returns h of the units and K of `pairs`.
 fn newton(
     loss: MarginLoss,
-    states: &States,
+    samples: &Samples,
     units: &[usize],
     pairs: &[(usize, usize)],
     (on_k, on_h): (f64, f64),
 ) -> Array1<f64> {
-    let spins = states.to_spins().mapv(f64::from);
-    let (n, u) = (u32::try_from(spins.nrows()).unwrap(), units.len());
+    let spins = samples.states().to_spins().mapv(f64::from);
+    let u = units.len();
     let size = u + pairs.len();
     let ridge = |k: usize| if k < u { on_h } else { on_k };
     // Value, gradient and Hessian.
@@ -72,7 +72,8 @@ fn newton(
         let mut value: f64 = (0..size).map(|k| 0.5 * ridge(k) * theta[k].powi(2)).sum();
         let mut grad = Array1::from_shape_fn(size, |k| ridge(k) * theta[k]);
         let mut hessian = Array2::from_diag(&Array1::from_shape_fn(size, ridge));
-        for s in spins.rows() {
+        for (m, s) in spins.rows().into_iter().enumerate() {
+            let weight = samples.weight(m) / samples.total_weight();
             for (at, &i) in units.iter().enumerate() {
                 // ∂a/∂θ, where it is not zero.
                 let mut slopes = vec![(at, s[i])];
@@ -83,11 +84,11 @@ fn newton(
                 }
                 let a: f64 = slopes.iter().map(|&(k, f)| theta[k] * f).sum();
                 let (v, g) = loss.value_and_slope(a);
-                value += v / f64::from(n);
+                value += weight * v;
                 for &(k, f) in &slopes {
-                    grad[k] += g * f / f64::from(n);
+                    grad[k] += weight * g * f;
                     for &(l, e) in &slopes {
-                        hessian[[k, l]] += loss.curvature(a) * f * e / f64::from(n);
+                        hessian[[k, l]] += weight * loss.curvature(a) * f * e;
                     }
                 }
             }
@@ -123,8 +124,7 @@ fn check_newton<E: Estimator + Clone>(
     mode: Mode,
 ) {
     let d = MEANS.len();
-    let states = rare(&MEANS, 3000);
-    let samples = Samples::new(&states).unwrap();
+    let samples = Samples::new(&rare(&MEANS, 3000)).unwrap();
     let options = FitOptions {
         l2,
         l2_on_fields,
@@ -148,7 +148,7 @@ fn check_newton<E: Estimator + Clone>(
     for (units, share) in rows {
         let mut own = pairs.clone();
         own.retain(|(i, j)| units.contains(i) || units.contains(j));
-        let theta = newton(loss, &states, units, &own, (share * l2, on_h));
+        let theta = newton(loss, &samples, units, &own, (share * l2, on_h));
         for (at, &i) in units.iter().enumerate() {
             h[i] = theta[at];
         }

@@ -555,7 +555,7 @@ fn a_bootstrap_that_was_stopped_goes_on_to_the_same_bits() {
         let fits = std::sync::atomic::AtomicUsize::new(0);
         let found = bootstrap(&states, &options, |resample| {
             if cancel.is_cancelled() {
-                return Err(mpf_ising::Error::Cancelled);
+                return Err(mpf_ising::Error::from(mpf_core::Error::Cancelled));
             }
             fits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             Ok(fitter.fit(resample)?.couplings)
@@ -566,7 +566,7 @@ fn a_bootstrap_that_was_stopped_goes_on_to_the_same_bits() {
     assert_eq!(fits, 12);
     let file = StopAfter::new(5);
     let (stopped, _) = run(file.checkpoint(), file.cancel());
-    assert_eq!(stopped.unwrap_err(), mpf_ising::Error::Cancelled);
+    assert_eq!(stopped.unwrap_err(), mpf_core::Error::Cancelled.into());
     let (resumed_file, checkpoint) = file.resumed();
     let (resumed, fits) = run(checkpoint, resumed_file.cancel());
     // Threads may have finished some fits after the fifth was written.

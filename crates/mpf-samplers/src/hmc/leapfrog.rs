@@ -53,7 +53,7 @@ impl PhasePoint {
     /// Makes the point at `position` with `momentum`.
     ///
     /// # Errors
-    /// [`mpf_core::Error::Count`] for a wrong length; [`Error::NotFinite`] for a position or
+    /// [`mpf_core::Error::Count`] for a wrong length; [`mpf_core::Error::Entry`] for a position or
     /// momentum that is not finite, [`Error::NonFiniteStart`] where E or ∇E is not.
     pub fn new<E: SmoothEnergy>(energy: &E, position: &[f64], momentum: &[f64]) -> Result<Self> {
         check_count("entries of the position", energy.n_dims(), position.len())?;

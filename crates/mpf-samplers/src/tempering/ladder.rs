@@ -5,7 +5,6 @@
 
 use super::{SwapCount, Tempering};
 use crate::Result;
-use crate::error::Error;
 use crate::gibbs::{Gibbs, Scan};
 use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
 use mpf_core::rng::stream;
@@ -49,7 +48,7 @@ impl Tempering {
     /// [`mpf_core::Error::Option`] for a `hottest` outside 0 ≤ β < 1 or so close to 1 that two
     /// levels coincide, fewer than 2 or more than 128 levels, or a warm-up
     /// of fewer than 100 steps;
-    /// [`Error::CouplingsTooLarge`]; [`Error::Cancelled`].
+    /// [`Error::CouplingsTooLarge`](crate::Error::CouplingsTooLarge); [`mpf_core::Error::Cancelled`].
     pub fn tune(couplings: &Couplings, options: &TemperingOptions) -> Result<Self> {
         Self::tune_levels(options, |beta| {
             Gibbs::at_inverse_temperature(couplings, options.scan, beta)
@@ -95,9 +94,7 @@ impl<G: Heated> Tempering<G> {
             let mut state = sampler.random_start(&mut rng)?;
             let mut swaps = SwapCount::default();
             for step in 0..steps {
-                if options.cancel.is_cancelled() {
-                    return Err(Error::Cancelled);
-                }
+                options.cancel.check()?;
                 let info = sampler.step(&mut state, &mut rng);
                 if step >= steps / 4 {
                     swaps.add(info);
@@ -156,7 +153,10 @@ mod tests {
         options.cancel.cancel();
         let model = Couplings::zeros(3).unwrap();
         let outcome = Tempering::tune(&model, &options);
-        assert!(matches!(outcome, Err(Error::Cancelled)));
+        assert!(matches!(
+            outcome,
+            Err(crate::Error::Core(mpf_core::Error::Cancelled))
+        ));
     }
 
     #[test]

@@ -103,6 +103,6 @@ fn bad_options_are_errors() {
     options.cancel.cancel();
     assert_eq!(
         annealed_log_z(&flat, &options).unwrap_err(),
-        Error::Cancelled
+        mpf_core::Error::Cancelled.into()
     );
 }

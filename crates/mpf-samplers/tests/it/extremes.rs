@@ -149,7 +149,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(few(1500))]
+    #![proptest_config(few(600))]
 
     #[test]
     fn samplers_run_on_any_couplings(
