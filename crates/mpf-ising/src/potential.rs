@@ -52,7 +52,7 @@ pub struct CountPotential {
 
 /// The knots of V, and the smoothing between them.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CountKnots {
+pub struct CountKnots {
     knots: Vec<usize>,
     /// The weight of the samples at every knot, of all.
     shares: Vec<f64>,
@@ -66,7 +66,7 @@ impl CountKnots {
     ///
     /// # Errors
     /// [`Error::OneCount`] when there is only one: V is not identified.
-    pub(crate) fn new(data: Data<'_>, options: CountPotential, gauge: usize) -> Result<Self> {
+    pub fn new(data: Data<'_>, options: CountPotential, gauge: usize) -> Result<Self> {
         let mut shares = vec![0.0; data.n_units() + 1];
         match data {
             Data::Samples(samples) => {
@@ -113,12 +113,13 @@ impl CountKnots {
         }
     }
 
-    pub(crate) fn n_knots(&self) -> usize {
+    /// Returns the number of values that are parameters.
+    pub fn n_knots(&self) -> usize {
         self.knots.len()
     }
 
     /// Returns the numbers themselves.
-    pub(crate) fn knots(&self) -> &[usize] {
+    pub fn knots(&self) -> &[usize] {
         &self.knots
     }
 
@@ -207,7 +208,7 @@ impl CountKnots {
     }
 
     /// Writes V between the first and the last knot.
-    pub(crate) fn expand(&self, values: &[f64], potential: &mut [f64]) {
+    pub fn expand(&self, values: &[f64], potential: &mut [f64]) {
         for (pair, ends) in values.windows(2).zip(self.knots.windows(2)) {
             let (from, to) = (ends[0], ends[1]);
             for (k, v) in potential[from..=to].iter_mut().enumerate() {

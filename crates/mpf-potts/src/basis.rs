@@ -220,19 +220,22 @@ impl<O: Objective, C: Centring> Objective for Standardized<'_, O, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{JointObjective, Penalties};
-    use mpf_core::gradient_error;
+    use mpf_core::{from_fn, gradient_error};
 
     #[test]
     fn gradients_follow_the_coordinates() {
         let codes = [0u8, 1, 2, 2, 0, 1, 1, 1, 0, 2, 2, 2];
         let sequences = Sequences::new(&codes, 3, 3, &[1.0, 0.5, 2.0, 0.7]).unwrap();
-        let penalties = Penalties {
-            couplings: 0.1,
-            fields: 0.3,
-            group: 0.0,
-        };
-        let plain = JointObjective::new(&sequences, Loss::Flow, penalties);
+        // Any objective of three fields and three couplings of three states each.
+        let plain = from_fn(36, |theta: &[f64], grad: &mut [f64]| {
+            let weighted = |(k, t): (usize, &f64)| (k as f64).cos() * t;
+            let sum: f64 = theta.iter().enumerate().map(weighted).sum();
+            for (k, (g, t)) in grad.iter_mut().zip(theta).enumerate() {
+                *g = sum * (k as f64).cos() + 2.0 * k as f64 * t;
+            }
+            let squares = theta.iter().enumerate().map(|(k, t)| k as f64 * t * t);
+            0.5 * sum * sum + squares.sum::<f64>()
+        });
         let curvature = Curvature::new(&sequences, Loss::Flow);
         let pairs = AllPairs {
             n_sites: 3,

@@ -3,6 +3,7 @@
 mod dynamics;
 mod extremes;
 mod flow;
+mod linalg;
 mod local;
 mod minimize;
 mod score;

@@ -6,10 +6,10 @@ use mpf_core::rng::stream;
 use mpf_core::{FlowForm, MinimizerOptions, Objective};
 use mpf_ising::internal::{Algorithm, Kernel, Vectors, bytes_of_fit, n_blocks, part};
 use mpf_ising::{
-    Biases, BootstrapOptions, Boundary, Couplings, ErrorBars, Exact, Finding, Fit, FitOptions,
-    Fitter, FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode, Mpf,
-    Neighbourhood, PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, SpinCouplings,
-    States, Support, Warning, block_mean, bootstrap, flip_bit, mosaic_couplings,
+    Biases, BootstrapOptions, Boundary, Couplings, Error, ErrorBars, Exact, Finding, Fit,
+    FitOptions, Fitter, FoldAssignment, Folds, Incomplete, IsingFlow, Lattice, MissingRule, Mode,
+    Mpf, Neighbourhood, PathOptions, Penalty, PenaltyPath, Preflight, Rule, Samples, SpinCouplings,
+    States, Support, Terms, Warning, block_mean, bootstrap, flip_bit, mosaic_couplings,
 };
 use mpf_testkit::{all_finite, cycle, few, finite, number};
 use ndarray::Array2;
@@ -689,4 +689,20 @@ fn cases_that_once_failed() {
     let mut rows = States::new(2).unwrap();
     [2, 0, 3].iter().for_each(|row| rows.push(&[*row]));
     assert!(Samples::weighted(&rows, &[0.6, 0.3, f64::MAX]).is_err());
+}
+
+#[test]
+fn more_couplings_than_can_be_held_are_an_error() {
+    let mut states = States::new(70_000).unwrap();
+    states.push(&vec![0; states.words_per_row()]);
+    let samples = Samples::new(&states).unwrap();
+    let flow = IsingFlow::new(&samples, Neighbourhood::SingleFlips, FlowForm::Sum);
+    assert!(matches!(
+        flow.err(),
+        Some(Error::TooManyCouplings {
+            n_units: 70_000,
+            ..
+        })
+    ));
+    assert!(Terms::new(&samples, 0..70_000, vec![(0, 69_999)]).is_ok());
 }

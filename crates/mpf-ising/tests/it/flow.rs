@@ -400,6 +400,31 @@ fn wide_tables_in_either_precision_equal_rows() {
     }
 }
 
+/// Small, and without threads: the test of memory accesses, under Miri and sanitizers.
+#[test]
+fn every_algorithm_gives_the_same_sums() {
+    for (d, n) in [(1, 3), (11, 70)] {
+        let samples = Samples::new(&random_states(n, d, 0.5, 4)).unwrap();
+        let theta = random_theta(d, 0.5, 5);
+        let by = |algorithm, vectors| {
+            let kernel = Kernel {
+                algorithm,
+                vectors,
+                serial: true,
+                ..Kernel::default()
+            };
+            let neighbourhood = Neighbourhood::SingleFlips;
+            fast_by(kernel, &samples, neighbourhood, FlowForm::Sum, &theta)
+        };
+        let expected = by(Algorithm::Rows, Vectors::Portable);
+        for algorithm in [Algorithm::Dense, Algorithm::Sparse, Algorithm::Rows] {
+            for vectors in Vectors::available() {
+                assert_close(&by(algorithm, vectors), &expected, &theta, FlowForm::Sum);
+            }
+        }
+    }
+}
+
 /// Exponentials are multiplied and two lines share a division, then not the division, then neither.
 #[test]
 fn large_margins_leave_no_range() {

@@ -8,6 +8,7 @@ mod logistic;
 mod messages;
 mod missing;
 mod path;
+mod potential;
 mod preflight;
 mod reference;
 mod ridge;
