@@ -339,8 +339,7 @@ fn look_up_some<V: Lanes, const R: usize, const MULTIPLY: bool, const N: usize>(
     are_new: bool,
     sums: &mut [[V::Line; R]; N],
 ) {
-    // The first pattern becomes the offset of a table row in bytes.
-    let mut words = words.map(|word| word.rotate_left(turn(R)));
+    let mut words = words.map(to_offset::<V, R>);
     let mut all = [[V::splat(if MULTIPLY { 1.0 } else { 0.0 }); R]; N];
     if !are_new {
         for (all, sum) in all.iter_mut().zip(sums.iter()) {
@@ -364,6 +363,19 @@ fn look_up_some<V: Lanes, const R: usize, const MULTIPLY: bool, const N: usize>(
 /// By how much a pattern is shifted to make it the offset in bytes of a row of so many lines.
 const fn turn(lines: usize) -> u32 {
     (64 * lines).trailing_zeros()
+}
+
+/// Makes the first pattern of a word the offset of a table row in bytes.
+///
+/// The compiler would put plain turns of four words into one vector, and every table would then fetch its
+/// patterns from there.
+#[inline(always)]
+fn to_offset<V: Lanes, const R: usize>(word: u64) -> u64 {
+    if R == 1 {
+        V::turn_right::<{ 64 - turn(1) }>(word)
+    } else {
+        V::turn_right::<{ 64 - turn(LINES) }>(word)
+    }
 }
 
 #[inline(always)]
