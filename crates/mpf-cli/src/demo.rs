@@ -5,7 +5,6 @@ use crate::draw::{self, DrawOptions, SamplerName, Target};
 use crate::failure::Failure;
 use crate::model::{Convention, Model};
 use crate::output::{self, ForceArg, Kind};
-use crate::packer::Coding;
 use crate::raster_file;
 use clap::Args;
 use mpf_core::{Cancel, rng};
@@ -75,7 +74,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
     let mean_activity = means.iter().sum::<f64>() / means.len() as f64;
     let truth = Model::unfitted(couplings, names);
     truth.write(&args.truth, Convention::Binary)?;
-    raster_file::write(&args.output, &drawn.states, &truth.names, Coding::Binary)?;
+    raster_file::write(&args.output, &drawn.states, &truth.names, false)?;
     console.result(&format!(
         "{}: {} time bins × {} cells, {:.1} % active\n{}: the couplings that made it\n",
         args.output.display(),

@@ -6,7 +6,6 @@ use crate::failure::{Failure, plain};
 use crate::memory::{self, MemoryLimit};
 use crate::output::{self, ForceArg, Kind};
 use crate::packed::{Footer, PackedWriter};
-use crate::packer::Coding;
 use clap::Args;
 use mpf_core::Cancel;
 use mpf_report::files;
@@ -122,8 +121,7 @@ fn pack<W: Write>(
     for &path in inputs {
         let raster = pack_file(args, path, writer, cancel)?;
         raster.notes.iter().for_each(|note| console.note(note));
-        let spins = raster.coding == Coding::Spins;
-        let (names, _) = first.get_or_insert_with(|| (raster.names.clone(), spins));
+        let (names, _) = first.get_or_insert_with(|| (raster.names.clone(), raster.spins));
         if *names != raster.names {
             let why = "its units have other names than those of the first file";
             let hint = "the files of one packed file hold the same units in the same order";

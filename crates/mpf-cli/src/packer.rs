@@ -7,16 +7,6 @@
 use mpf_ising::States;
 use std::sync::mpsc::SyncSender;
 
-/// What the numbers stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Coding {
-    /// 0 and 1.
-    #[default]
-    Binary,
-    /// −1 and +1.
-    Spins,
-}
-
 /// How numbers become bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {

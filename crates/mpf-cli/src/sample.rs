@@ -7,7 +7,6 @@ use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_of;
 use crate::model::Model;
 use crate::output::{self, ForceArg, Kind};
-use crate::packer::Coding;
 use crate::ranks::{self, Job};
 use crate::raster_file;
 use clap::Args;
@@ -176,12 +175,7 @@ pub fn draw(
 }
 
 fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> Result<u8, Failure> {
-    let coding = if args.spins {
-        Coding::Spins
-    } else {
-        Coding::Binary
-    };
-    raster_file::write(&args.output, &drawn.states, &model.names, coding)?;
+    raster_file::write(&args.output, &drawn.states, &model.names, args.spins)?;
     let how = &drawn.how;
     let mut text = format!(
         "{}: {} states of {} units by --sampler {}\n",

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::memory::{self, Room};
-use crate::packer::{Coding, Columns, Missing, Packer, Problem, Sink, Values};
+use crate::packer::{Columns, Missing, Packer, Problem, Sink, Values};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -98,15 +98,6 @@ fn delimiter(text: &str) -> Result<Delimiter, String> {
 }
 
 impl DataArgs {
-    /// Returns what the numbers stand for.
-    pub fn coding(&self) -> Coding {
-        if self.spins {
-            Coding::Spins
-        } else {
-            Coding::Binary
-        }
-    }
-
     /// Returns how numbers become bits.
     pub(crate) fn values(&self) -> Values {
         match (self.binarize, self.levels) {
@@ -193,10 +184,10 @@ impl DataArgs {
                     Values::Levels(zero, one) => format!("the values are only {zero} and {one}"),
                     Values::Above(_) => unreachable!("every number is above the threshold or not"),
                 };
-                let hint = match (self.levels, self.coding(), value) {
+                let hint = match (self.levels, self.spins, value) {
                     (Some(_), ..) => "--levels A,B names the values of 0 and of 1",
-                    (_, Coding::Binary, -1.0) => "for ±1 spins pass --spins",
-                    (_, Coding::Spins, 0.0) => "for 0/1 data leave --spins out",
+                    (_, false, -1.0) => "for ±1 spins pass --spins",
+                    (_, true, 0.0) => "for 0/1 data leave --spins out",
                     (_, _, 2.0) => {
                         "for numbers and counts pass --binarize (1 above 0), for answers coded 1 \
                          and 2 --levels 1,2; if the column says how often each row occurred, name \
