@@ -305,12 +305,8 @@ fn plot(comparison: &Comparison) -> Result<String, Failure> {
         }
     }
     rows.sort_by(|a, b| b.1.total_cmp(&a.1));
-    figures::named(
-        &format!("held-out {criterion} per sample"),
-        "nats above the best method",
-        &rows,
-    )
-    .map_err(|error| Failure::undrawn(&*error))
+    let title = format!("held-out {criterion} per sample");
+    Ok(figures::named(&title, "nats above the best method", &rows)?)
 }
 
 fn write(path: &Path, comparison: &Comparison, raster: &Raster, svg: &str) -> Result<(), Failure> {

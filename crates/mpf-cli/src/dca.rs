@@ -113,7 +113,7 @@ pub struct Contacts {
 pub fn contacts(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
     explore(args, Console::silent(), cancel, |outcome| {
         let summary = outcome.summary(args);
-        let page = page::html(outcome, &summary).map_err(|e| Failure::undrawn(e.as_ref()))?;
+        let page = page::html(outcome, &summary)?;
         Ok(Contacts {
             summary: output::json_report(&summary),
             table: outcome.table(),
@@ -476,14 +476,10 @@ fn judged_pairs(
 
 impl Outcome<'_> {
     fn write(&self, path: &Path, summary: &Value) -> Result<(), Failure> {
-        let drawn = |text: mpf_report::Result<String>| match text {
-            Ok(text) => Ok(text.into_bytes()),
-            Err(error) => Err(Failure::undrawn(error.as_ref())),
-        };
         let contents = match output::extension(path).as_str() {
             "npz" => self.archive().map_err(|e| Failure::unwritten(path, &e))?,
-            "html" => drawn(page::html(self, summary))?,
-            "svg" => drawn(page::contact_map(self).map(|map| output::marked_svg(&map)))?,
+            "html" => page::html(self, summary)?.into_bytes(),
+            "svg" => output::marked_svg(&page::contact_map(self)?).into_bytes(),
             "json" => output::json_report(summary).into_bytes(),
             _ => self.table().into_bytes(),
         };

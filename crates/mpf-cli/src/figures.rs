@@ -5,6 +5,7 @@ pub mod network;
 pub mod slope;
 
 use crate::evaluate::Compared;
+use crate::model::PathRecord;
 use mpf_report::Result;
 use mpf_report::plot::{Area, BLUE, INK, RED, TEXT, TITLE, chart, key, mesh, short, svg};
 use mpf_report::text::visible;
@@ -21,9 +22,13 @@ const MOST_CELLS: usize = 160;
 /// The width of a drawn matrix.
 const SIDE: f64 = 320.0;
 
-/// The colours of couplings below and above zero.
-const NEGATIVE: RGBColor = RGBColor(33, 102, 172);
-const POSITIVE: RGBColor = RGBColor(178, 24, 43);
+/// Returns the colour of couplings of this sign.
+fn sign_colour(coupling: f64) -> RGBColor {
+    match coupling < 0.0 {
+        true => RGBColor(33, 102, 172),
+        false => RGBColor(178, 24, 43),
+    }
+}
 
 /// A point with standard errors in both directions.
 #[derive(Clone, Copy, Debug)]
@@ -59,17 +64,10 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
 /// Draws points, the line where x and y are equal, and a fitted line with its slope.
 pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String> {
     let bars = points.len() <= MOST_BARS;
-    let reach = |value: f64, error: f64| {
-        let error = if bars && error.is_finite() {
-            error
-        } else {
-            0.0
-        };
-        [value - 2.0 * error, value + 2.0 * error]
-    };
+    let reach = if bars { 2.0 } else { 0.0 };
     let both = around(points.iter().flat_map(|p| {
-        let (x, y) = (reach(p.x, p.x_error), reach(p.y, p.y_error));
-        [x[0], x[1], y[0], y[1]]
+        let (x, y) = (reach * p.x_error, reach * p.y_error);
+        [p.x, p.x - x, p.x + x, p.y, p.y - y, p.y + y]
     }));
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 66).build_cartesian_2d(both.clone(), both.clone())?;
@@ -126,7 +124,7 @@ fn fitted_within(line: slope::Line, square: &Range<f64>) -> [(f64, f64); 2] {
 /// Returns blue below zero, white at zero, red above.
 fn diverging(share: f64) -> RGBColor {
     let share = share.clamp(-1.0, 1.0);
-    let end = if share < 0.0 { NEGATIVE } else { POSITIVE };
+    let end = sign_colour(share);
     // A power below one keeps weak couplings from looking white.
     let t = share.abs().powf(0.7);
     let mix = |to: u8| (255.0 + t * (f64::from(to) - 255.0)).round() as u8;
@@ -417,30 +415,28 @@ pub fn counts(title: &str, chances: &[Compared], n_samples: usize) -> Result<Str
 }
 
 /// Draws held-out scores with their errors against the penalty, and the penalty that was chosen.
-pub fn path(title: &str, x: &str, points: &[Point], chosen: f64) -> Result<String> {
-    let along = points.iter().map(|p| p.x).filter(|x| *x > 0.0);
+pub fn path(title: &str, x: &str, path: &[PathRecord], chosen: f64) -> Result<String> {
+    let points = path.iter().filter(|p| p.lambda > 0.0);
+    let along = points.clone().map(|p| p.lambda);
     let low = along.clone().fold(f64::INFINITY, f64::min);
     let high = along.fold(0.0, f64::max);
     if low > high {
         return Err("a path needs positive penalties".into());
     }
-    let up = around(
-        points
-            .iter()
-            .flat_map(|p| [p.y - p.y_error, p.y + p.y_error]),
-    );
+    let bar = |p: &PathRecord| [p.held_out - p.standard_error, p.held_out + p.standard_error];
+    let up = around(path.iter().flat_map(bar));
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 72)
             .build_cartesian_2d((0.8 * low..1.25 * high).log_scale(), up.clone())?;
         mesh(&mut chart, (x, 5), ("held-out objective", 6))?;
         let line = [(chosen, up.start), (chosen, up.end)];
         chart.draw_series(LineSeries::new(line, RED.mix(0.7)))?;
-        for p in points.iter().filter(|p| p.x > 0.0) {
-            let bar = [(p.x, p.y - p.y_error), (p.x, p.y + p.y_error)];
-            chart.draw_series(LineSeries::new(bar, BLUE.mix(0.6)))?;
+        for p in points.clone() {
+            let line = bar(p).map(|y| (p.lambda, y));
+            chart.draw_series(LineSeries::new(line, BLUE.mix(0.6)))?;
         }
-        let dots = points.iter().filter(|p| p.x > 0.0);
-        chart.draw_series(dots.map(|p| Circle::new((p.x, p.y), 3, BLUE.filled())))?;
+        let dot = |p: &PathRecord| Circle::new((p.lambda, p.held_out), 3, BLUE.filled());
+        chart.draw_series(points.map(dot))?;
         Ok(())
     })
 }

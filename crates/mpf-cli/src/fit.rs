@@ -17,7 +17,6 @@ use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
 use crate::methods::{ModelName, name_of};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind};
-use args::ErrorsName;
 use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
@@ -272,10 +271,10 @@ fn make(
         share: multi_information_share(&trained.fit.couplings, samples).unwrap_or(None),
         has_failures: !trained.failures.is_empty(),
         model: Model {
-            errors: trained.errors.map(|bars| {
-                let sandwich = args.errors == ErrorsName::Sandwich;
-                let method = if sandwich { "sandwich" } else { "bootstrap" };
-                StandardErrors::new(method, bars, trained.block_length)
+            errors: trained.errors.map(|bars| StandardErrors {
+                method: name_of(args.errors),
+                block_length: trained.block_length,
+                bars,
             }),
             fit: Some(record),
             data: Some(raster.record()),

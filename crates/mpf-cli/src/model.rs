@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
 use std::path::Path;
 
-pub use record::{FitRecord, StandardErrors};
+pub use record::{FitRecord, PathRecord, StandardErrors};
 
 /// What the numbers of a model file mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -104,18 +104,11 @@ impl Model {
 
     /// Standard errors of the diagonal of J and of its couplings, which are twice those of K, and the J
     /// that intervals are centred on.
-    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Option<Matrix<'py>>)>> {
-        let Some(errors) = &self.0.errors else {
-            return Ok(None);
-        };
-        let d = errors.biases.len();
-        let entry = |(i, j): (usize, usize)| match i == j {
-            true => errors.biases[i],
-            false => 2.0 * errors.couplings[i][j],
-        };
-        let matrix = ndarray::Array2::from_shape_fn((d, d), entry).to_pyarray(py);
-        let centre = errors.corrected.as_ref();
-        Ok(Some((matrix, centre.map(|c| c.as_array().to_pyarray(py)))))
+    fn errors<'py>(&self, py: Python<'py>) -> Option<(Matrix<'py>, Option<Matrix<'py>>)> {
+        let bars = &self.0.errors.as_ref()?.bars;
+        let centre = bars.corrected.as_ref();
+        let centre = centre.map(|c| c.as_array().to_pyarray(py));
+        Some((bars.of_couplings().to_pyarray(py), centre))
     }
 
     /// How the model was fitted, in JSON.
