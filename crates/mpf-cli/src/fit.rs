@@ -24,7 +24,6 @@ use mpf_baselines::{
 use mpf_core::{Cancel, StopReason};
 use mpf_ising::{Preflight, Samples, Support};
 use mpf_report::text::duration;
-use progress::Bars;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +32,7 @@ use time::{Expected, Trials};
 
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
+pub(crate) use progress::Bars;
 pub use progress::{Show, Step};
 pub(crate) use time::{SYNCED, of_comparison};
 

@@ -3,9 +3,9 @@
 
 use crate::arrays::entries;
 use crate::run::{exception, run, value_error};
-use mpf_cli::embed::{self, Failure, Step};
+use mpf_cli::embed::{self, Failure};
 use mpf_core::{Cancel, LocalExact, LocalModel, SiteData};
-use mpf_potts::{FitProgress, Potts, Scores};
+use mpf_potts::{Potts, Scores};
 use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, annealed_log_z_of};
 use ndarray::Array2;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
@@ -123,28 +123,7 @@ pub fn fit_potts<'py>(
     let weights = weights.transpose()?;
     let (fit, scores) = run(py, n_threads, show, move |cancel, show| {
         let shape = (n_sites, n_states);
-        let fit = embed::fit_potts(&args, &codes, shape, weights.as_deref(), cancel, |at| {
-            show(&match at {
-                FitProgress::Joint {
-                    iteration,
-                    value,
-                    gradient,
-                } => Step {
-                    name: "fit",
-                    done: Some(iteration),
-                    total: None,
-                    message: Some(format!(
-                        "{iteration} iterations, objective {value:.6}, gradient {gradient:.1e}"
-                    )),
-                },
-                FitProgress::Nodes { done, all } => Step {
-                    name: "sites",
-                    done: Some(done),
-                    total: Some(all),
-                    message: None,
-                },
-            });
-        })?;
+        let fit = embed::fit_potts(&args, &codes, shape, weights.as_deref(), cancel, show)?;
         let scores = Scores::new(&fit.model, gap.filter(|gap| *gap < n_states));
         Ok::<_, Failure>((fit, scores))
     })?;
