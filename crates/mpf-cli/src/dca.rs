@@ -20,7 +20,6 @@ use mpf_potts::{
     Mode, Pair, Penalties, ReadOptions, Scores, Sequences, bytes_of_fit, fit, judged, precision,
     seconds_of_iteration, sequence_weights,
 };
-use mpf_report::files;
 use mpf_report::text::{Table, digits, duration};
 use serde_json::{Value, json};
 use std::io::{self, Cursor};
@@ -471,10 +470,7 @@ impl Outcome {
             "json" => output::json_report(summary).into_bytes(),
             _ => self.table().into_bytes(),
         };
-        if crate::data::is_standard(path) {
-            return crate::console::print(&String::from_utf8_lossy(&contents));
-        }
-        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
+        output::write(path, &contents)
     }
 
     fn site(&self, k: usize) -> mpf_potts::Site {
@@ -628,7 +624,7 @@ impl Outcome {
             })
         });
         let table = marked_csv(&Table::new(["site", "from", "to", "energy_change"], rows));
-        files::write(path, table.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
+        output::write(path, table.as_bytes())
     }
 }
 

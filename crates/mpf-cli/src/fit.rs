@@ -13,7 +13,7 @@ mod time;
 use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
-use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
+use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::methods::{ModelName, name_of};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
 use crate::output::{self, Kind};
@@ -21,7 +21,7 @@ use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
 };
-use mpf_core::{Cancel, StopReason};
+use mpf_core::Cancel;
 use mpf_ising::{Preflight, Samples, Support};
 use mpf_report::text::duration;
 use serde::Serialize;
@@ -73,35 +73,15 @@ pub fn run(
     outputs.extend(args.checkpoint.output());
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let cancel = &cancel.within(limit);
-    // Work that the time limit stops reports itself as interrupted.
-    run_until(args, methods, console, cancel).map_err(|failure| in_time(failure, cancel, limit))
-}
-
-/// Says so if it was the time limit that stopped the work.
-pub(crate) fn in_time(failure: Failure, cancel: &Cancel, limit: f64) -> Failure {
-    let is_asked = cancel.reason() == Some(StopReason::Cancelled);
-    match failure.code == INTERRUPTED && limit.is_finite() && !is_asked {
-        true => Failure::too_late(limit),
-        false => failure,
-    }
-}
-
-/// Reads the data and fits until `cancel` is set.
-fn run_until(
-    args: &FitArgs,
-    methods: &Methods,
-    console: Console,
-    cancel: &Cancel,
-) -> Result<u8, Failure> {
-    if packed::is_wanted(args)? {
-        return packed::run(args, methods, console, cancel);
-    }
-    let start = Instant::now();
-    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
-    raster.notes.iter().for_each(|note| console.note(note));
-    fit_raster(args, methods, &raster, console, cancel, start)
+    args.options.in_time(cancel, |cancel| {
+        if packed::is_wanted(args)? {
+            return packed::run(args, methods, console, cancel);
+        }
+        let start = Instant::now();
+        let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+        raster.notes.iter().for_each(|note| console.note(note));
+        fit_raster(args, methods, &raster, console, cancel, start)
+    })
 }
 
 /// Fits data that have been read since `start`, and writes the model.
@@ -115,7 +95,7 @@ fn fit_raster(
 ) -> Result<u8, Failure> {
     console.stage("reading", start.elapsed());
     // The model is written within the limit, too.
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let limit = args.options.limit();
     let mut writing = WRITING * (raster.states.n_units() as f64).powi(2);
     if args.options.model == ModelName::KPairwise {
         // So is its potential completed.
@@ -177,20 +157,22 @@ struct Made {
     has_failures: bool,
 }
 
-/// Fits data that are in memory, as the program does. `args.data` and `args.output` are only names.
-pub(crate) fn fit(
+/// Fits data that are in memory, as the program does; returns the model and what there is to know about
+/// the data. `args.data` and `args.output` are only names.
+///
+/// # Errors
+/// Those of the command.
+pub fn fit(
     args: &FitArgs,
-    methods: &Methods,
     raster: &Raster,
     support: Support,
     cancel: &Cancel,
     show: Show<'_>,
 ) -> Result<(Model, Vec<String>), Failure> {
     args.check()?;
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let cancel = &cancel.within(limit);
+    let methods = &Methods::default();
     let console = (Console::silent(), Instant::now());
-    let fitted = || {
+    args.options.in_time(cancel, |cancel| {
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
             let samples = raster.samples()?;
@@ -206,8 +188,7 @@ pub(crate) fn fit(
         let recipe = args.recipe(methods, raster, support, cancel)?;
         let made = make(args, &recipe, raster, &samples, console, show)?;
         Ok((made.model, grouped(&made.preflight.findings)))
-    };
-    fitted().map_err(|failure| in_time(failure, cancel, limit))
+    })
 }
 
 /// Reports on the data, then fits. The command began at `start`.
@@ -227,7 +208,7 @@ fn make(
     let clock = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", clock.elapsed());
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let limit = args.options.limit();
     let keeps = (args.checkpoint.is_given()).then(|| {
         let bytes = memory::bytes_of_state(recipe, samples.n_units());
         (args.checkpoint.seconds(), bytes)

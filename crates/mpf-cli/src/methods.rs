@@ -1,12 +1,12 @@
 //! The options of the methods, shared by `mpf fit` and `mpf compare`.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, INTERRUPTED};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use mpf_baselines::{
     MachineOptions, MachineTrainer, Method, MethodOptions, Methods, Recipe, Refine, Takes,
 };
-use mpf_core::{Cancel, MinimizerOptions};
+use mpf_core::{Cancel, MinimizerOptions, StopReason};
 use mpf_ising::{CountPotential, Neighbourhood, Support};
 use std::str::FromStr;
 
@@ -72,10 +72,8 @@ impl FromStr for Strength {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        match text.parse::<f64>() {
-            Ok(value) if value.is_finite() && value >= 0.0 => Ok(Self::Given(value)),
-            _ => Err("a penalty is a number that is not negative, or `auto`".into()),
-        }
+        let given = not_negative(text).map(Self::Given);
+        given.map_err(|_| "a penalty is a number that is not negative, or `auto`".into())
     }
 }
 
@@ -234,6 +232,31 @@ impl MethodArgs {
         self.max_iterations.unwrap_or(default)
     }
 
+    /// Returns the most seconds.
+    pub fn limit(&self) -> f64 {
+        self.max_seconds.unwrap_or(f64::INFINITY)
+    }
+
+    /// Does `work` within the most seconds.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Failure::too_late`] if it was the time limit that stopped it.
+    pub fn in_time<T>(
+        &self,
+        cancel: &Cancel,
+        work: impl FnOnce(&Cancel) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let cancel = cancel.within(self.limit());
+        work(&cancel).map_err(|failure| {
+            // Work that the time limit stops reports itself as interrupted.
+            let is_asked = cancel.reason() == Some(StopReason::Cancelled);
+            match failure.code == INTERRUPTED && self.limit().is_finite() && !is_asked {
+                true => Failure::too_late(self.limit()),
+                false => failure,
+            }
+        })
+    }
+
     /// Returns the fit of a machine by the method called `name`.
     ///
     /// # Errors
@@ -380,7 +403,7 @@ impl MethodArgs {
         MinimizerOptions {
             gradient_tolerance: self.tolerance(),
             max_iterations: self.max_iterations(),
-            max_seconds: self.max_seconds.unwrap_or(f64::INFINITY),
+            max_seconds: self.limit(),
             rough_start: self.precision == PrecisionName::Auto,
             cancel: cancel.clone(),
             ..Default::default()

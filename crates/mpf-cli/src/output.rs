@@ -1,8 +1,8 @@
 //! Checks that results can be written, and what they would replace, before hours are spent on them.
 
-use crate::data;
 use crate::failure::{Failure, plain};
 use crate::model::Model;
+use crate::{console, data};
 use clap::Args;
 use mpf_report::files;
 use serde::Serialize;
@@ -230,6 +230,17 @@ pub fn marked_svg(svg: &str) -> String {
         Some(end) => format!("{}<!-- {MARK} -->{}", &svg[..=end], &svg[end + 1..]),
         None => svg.to_owned(),
     }
+}
+
+/// Writes a file, or standard output for `-`.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write(path: &Path, contents: &[u8]) -> Result<(), Failure> {
+    if data::is_standard(path) {
+        return console::print_with(|out| out.write_all(contents));
+    }
+    files::write(path, contents).map_err(|error| Failure::unwritten(path, &error))
 }
 
 /// Checks that a file can be made at `path`, by making another one in its folder.

@@ -38,11 +38,6 @@ const INSTEAD: [(&str, &str); 15] = [
     ("--transpose", "X.T"),
 ];
 
-/// Shows no bar on the terminal.
-pub fn hide_bars() {
-    mpf_cli::embed::hide_bars();
-}
-
 /// Adds what the options in a message of the command line are in Python, where that is not their name.
 #[pyfunction]
 pub fn in_python(message: String) -> String {

@@ -94,16 +94,8 @@ impl ExactScores {
 
     /// Returns a table with a row for every score.
     pub(super) fn table(&self) -> Table {
-        let likelihood = self.log_likelihood;
         let mut rows = vec![
-            (
-                "log₂-likelihood",
-                format!(
-                    "{} ± {}",
-                    digits(likelihood.value),
-                    digits(likelihood.standard_error)
-                ),
-            ),
+            ("log₂-likelihood", with_error(self.log_likelihood)),
             (
                 "of independent units",
                 digits(self.independent_log_likelihood),
@@ -134,6 +126,11 @@ impl ExactScores {
             digits(self.kl_bias)
         )
     }
+}
+
+/// Formats a mean with its standard error.
+pub(crate) fn with_error(mean: BlockMean) -> String {
+    format!("{} ± {}", digits(mean.value), digits(mean.standard_error))
 }
 
 /// Whether the model agrees with the data.

@@ -395,26 +395,20 @@ fn units(page: &mut Page, model: &Model, evaluation: &Evaluation, order: &[usize
 /// Makes a sentence of a message.
 fn sentence(message: &str) -> String {
     let mut letters = message.chars();
-    let first = letters.next().map(char::to_uppercase);
-    first
-        .into_iter()
-        .flatten()
-        .chain(letters)
-        .chain(['.'])
-        .collect()
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(['.']).collect()
 }
 
 fn fitted(page: &mut Page, fit: &FitRecord) {
     let none = || "–".to_owned();
     let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
-    if let Some(held_out) = &fit.held_out {
-        page.text(&sentence(&held_out_in_words(held_out)));
-    }
-    if let Some(drift) = &fit.drift {
-        page.text(&sentence(&drift_in_words(drift)));
-    }
-    if let Some(polishing) = &fit.polishing {
-        page.text(&sentence(&polishing_in_words(polishing)));
+    let remarks = [
+        fit.held_out.as_ref().map(held_out_in_words),
+        fit.drift.as_ref().map(drift_in_words),
+        fit.polishing.as_ref().map(polishing_in_words),
+    ];
+    for remark in remarks.iter().flatten() {
+        page.text(&sentence(remark));
     }
     if !fit.stages.is_empty() {
         page.table(&Table::of(
