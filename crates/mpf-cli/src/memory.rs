@@ -264,7 +264,8 @@ pub fn in_words(bytes: u64) -> String {
 /// not say.
 pub fn available() -> Option<u64> {
     let text = |path: &Path| fs::read_to_string(path).ok();
-    let machine = text(Path::new("/proc/meminfo")).and_then(|t| of_meminfo(&t));
+    let machine = text(Path::new("/proc/meminfo"));
+    let machine = machine.and_then(|text| size_of_line(&text, "MemAvailable:"));
     let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let groups = group_folders(&groups);
     let left = groups.iter().filter_map(|folder| {
@@ -289,17 +290,15 @@ fn of_limits(limits: &str, status: &str) -> Option<u64> {
     .map(|(limit, size)| {
         let limit = limits.lines().find_map(|l| l.strip_prefix(limit))?;
         let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
-        let size = status.lines().find_map(|l| l.strip_prefix(size))?;
-        let kilobytes: u64 = size.trim().strip_suffix("kB")?.trim().parse().ok()?;
         // The program that is counted is there already.
-        Some(limit.saturating_sub(1024 * kilobytes) + PROGRAM)
+        Some(limit.saturating_sub(size_of_line(status, size)?) + PROGRAM)
     });
     left.into_iter().flatten().min()
 }
 
-/// Parses `MemAvailable` of `/proc/meminfo`.
-fn of_meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+/// Parses the line of `/proc/meminfo` or `/proc/self/status` that begins with `name`.
+fn size_of_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
@@ -343,8 +342,9 @@ mod tests {
     #[test]
     fn what_the_system_says_is_understood() {
         let meminfo = "MemTotal:       24000000 kB\nMemAvailable:   1000 kB\n";
-        assert_eq!(of_meminfo(meminfo), Some(1_024_000));
-        assert_eq!(of_meminfo("MemTotal: 3 kB"), None);
+        let left = |text| size_of_line(text, "MemAvailable:");
+        assert_eq!(left(meminfo), Some(1_024_000));
+        assert_eq!(left("MemTotal: 3 kB"), None);
         let groups = "0::/user/job\n5:cpu:/x\n7:memory,cpuset:/y\n";
         assert_eq!(
             group_folders(groups),

@@ -50,20 +50,17 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
     /// Opens one array; returns it with the length that the archive states. Refuses a length that
     /// the stored bytes cannot expand to.
     pub(crate) fn array(&mut self, name: &str) -> Result<(impl Read, u64), Failure> {
-        let path = self.path.display();
+        let path = self.path;
         let there = self.names().join(", ");
         let file = self.zip.by_name(&format!("{name}.npy")).map_err(|error| {
-            Failure::input(format!("{path}: cannot read the array {name:?}: {error}"))
+            Failure::at(path, format!("cannot read the array {name:?}: {error}"))
                 .hint(format!("the file holds: {there}"))
         })?;
         let (stored, length) = (file.compressed_size(), file.size());
         if length > stored.saturating_mul(MOST_EXPANSION) {
-            let why = format!(
-                "{path}: {stored} bytes are said to hold the {length} of the array {name:?}"
-            );
-            return Err(
-                Failure::input(why).hint("the file is damaged; save it again with numpy.savez")
-            );
+            let why = format!("{stored} bytes are said to hold the {length} of the array {name:?}");
+            let hint = "the file is damaged; save it again with numpy.savez";
+            return Err(Failure::at(path, why).hint(hint));
         }
         Ok((file, length))
     }
@@ -218,7 +215,7 @@ fn read_sparse<R: Read + Seek>(
 ) -> Result<Packer, Failure> {
     let path = &args.data;
     let wrong = |why: &str| {
-        Failure::input(format!("{}: the sparse matrix {why}", path.display()))
+        Failure::at(path, format!("the sparse matrix {why}"))
             .hint("save it with scipy.sparse.save_npz as csr, csc or coo")
     };
     let format = archive.texts("format")?.concat();
@@ -273,7 +270,7 @@ fn read_sparse<R: Read + Seek>(
             .map(|(row, (column, value))| (data::index(*row), data::index(*column), *value))
             .collect()
     } else {
-        data::lines_of(first, shape.n_lines(), entries)
+        data::lines_of(first, shape.lines().0, entries)
             .ok_or_else(|| wrong("has pointers out of order"))?
     };
     data::read_sparse(args, room, &shape, entries)

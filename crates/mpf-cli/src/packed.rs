@@ -239,9 +239,7 @@ impl PackedFile {
         }
         let length = metadata.len();
         let mut header = [0; HEADER as usize];
-        let start = header
-            .len()
-            .min(usize::try_from(length).unwrap_or(usize::MAX));
+        let start = length.min(HEADER) as usize;
         read_at(&file, path, &mut header[..start], 0).map_err(unreadable)?;
         if !header.starts_with(MAGIC) {
             return Err(Failure::at(path, "this is no packed file")
@@ -294,16 +292,11 @@ impl PackedFile {
         let mut json = vec![0; json_length as usize];
         let json_at = at - json_length;
         read_at(&file, path, &mut json, json_at).map_err(unreadable)?;
-        let footer = if crc32fast::hash(&json).to_le_bytes() == tail[8..12] {
-            serde_json::from_slice::<Footer>(&json).ok()
-        } else {
-            None
-        };
-        let Some(footer) = footer else {
-            return Err(damaged(format!(
-                "the footer (from byte {json_at} on) is damaged"
-            )));
-        };
+        let is_whole = crc32fast::hash(&json).to_le_bytes() == tail[8..12];
+        let footer = serde_json::from_slice::<Footer>(&json).ok();
+        let footer = footer
+            .filter(|_| is_whole)
+            .ok_or_else(|| damaged(format!("the footer (from byte {json_at} on) is damaged")))?;
         let n_blocks = footer.n_samples.div_ceil(layout.rows_per_block as u64);
         let expected = match n_blocks.checked_sub(1) {
             None => HEADER,
@@ -319,11 +312,8 @@ impl PackedFile {
                 footer.n_samples
             )));
         }
-        if footer
-            .names
-            .as_ref()
-            .is_some_and(|names| names.len() != layout.n_units)
-        {
+        let n_names = footer.names.as_ref().map(Vec::len);
+        if n_names.is_some_and(|n| n != layout.n_units) {
             return Err(damaged("the footer names another number of units".into()));
         }
         Ok(Self {

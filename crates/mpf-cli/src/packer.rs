@@ -16,6 +16,12 @@ pub enum Values {
     Above(f64),
 }
 
+impl Default for Values {
+    fn default() -> Self {
+        Self::Levels(0.0, 1.0)
+    }
+}
+
 /// What becomes of entries that are missing (NaN).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Missing {
@@ -72,6 +78,7 @@ pub struct Packed {
 }
 
 /// Collects bits, and counts if one of the columns holds them.
+#[derive(Default)]
 pub struct Packer {
     values: Values,
     missing: Missing,
@@ -134,18 +141,7 @@ impl Packer {
             by_unit,
             columns,
             room,
-            row: Vec::new(),
-            unknown_row: Vec::new(),
-            position: 0,
-            n_bits: 0,
-            lines: 0,
-            width: None,
-            states: None,
-            unknown: None,
-            weights: Vec::new(),
-            sink: None,
-            n_left_out: 0,
-            n_taken: 0,
+            ..Self::default()
         }
     }
 
@@ -238,7 +234,7 @@ impl Packer {
     /// that are not all 0 or 1; returns how many. Adds none if every number has to be looked at.
     pub fn push_bytes(&mut self, bytes: &[u8]) -> usize {
         let is_plain = self.columns == Columns::default();
-        if self.values != Values::Levels(0.0, 1.0) || !is_plain {
+        if self.values != Values::default() || !is_plain {
             return 0;
         }
         let mut n = 0;

@@ -213,15 +213,10 @@ impl Reader<'_> {
         let named = args.transpose
             && (args.index || record.get(0).is_some_and(|f| self.value(f).is_none()));
         if self.packer.is_none() {
-            let columns = match &self.header {
-                Some(names) if !args.transpose => args.columns(Some(names))?,
+            let columns = match args.transpose {
                 // Rows that are not read are found one by one.
-                _ if args.transpose => {
-                    let drop = Vec::new();
-                    let rest = args.clone();
-                    DataArgs { drop, ..rest }.columns(None)?
-                }
-                _ => args.columns(None)?,
+                true => args.columns(None, &[])?,
+                false => args.columns(self.header.as_deref(), &args.drop)?,
             };
             self.packer = Some(args.packer(args.transpose, columns, self.room));
         }

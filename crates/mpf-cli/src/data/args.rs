@@ -104,7 +104,7 @@ impl DataArgs {
             (Some(threshold), _) => Values::Above(threshold),
             (None, Some((zero, one))) => Values::Levels(zero, one),
             (None, None) if self.spins => Values::Levels(-1.0, 1.0),
-            (None, None) => Values::Levels(0.0, 1.0),
+            (None, None) => Values::default(),
         }
     }
 
@@ -140,8 +140,12 @@ impl DataArgs {
         )
     }
 
-    /// Returns the columns that are not units, given the names of all columns.
-    pub(crate) fn columns(&self, names: Option<&[String]>) -> Result<Columns, Failure> {
+    /// Returns the columns that are not units, with those of `drop`, given the names of all columns.
+    pub(crate) fn columns(
+        &self,
+        names: Option<&[String]>,
+        drop: &[String],
+    ) -> Result<Columns, Failure> {
         let find = |wanted: &String, option: &str| {
             let named = names.and_then(|names| names.iter().position(|n| n == wanted));
             named.or_else(|| wanted.parse().ok()).ok_or_else(|| {
@@ -155,7 +159,7 @@ impl DataArgs {
         if self.index && !self.transpose {
             dropped.push(0);
         }
-        for wanted in &self.drop {
+        for wanted in drop {
             dropped.push(find(wanted, "--drop")?);
         }
         dropped.sort_unstable();
