@@ -150,11 +150,7 @@ impl Raster {
             let wanted = args.counts.as_deref().unwrap_or_default();
             return Err(args.no_column(wanted, "--counts"));
         }
-        let empty = || {
-            Failure::at(path, "there are no data in it")
-                .hint("at least one row and one unit are needed")
-        };
-        let packed = packed.finish().ok_or_else(empty)?;
+        let packed = packed.finish().ok_or_else(|| args.no_data())?;
         let n_samples = packed.n_taken + packed.states.n_samples();
         let n_left_out = packed.n_left_out;
         if n_left_out > 0 {

@@ -7,7 +7,7 @@ pub mod slope;
 use crate::evaluate::Compared;
 use crate::model::PathRecord;
 use mpf_report::Result;
-use mpf_report::plot::{Area, BLUE, INK, RED, TEXT, TITLE, chart, key, mesh, short, svg};
+use mpf_report::plot::{Area, BLUE, INK, RED, STYLES, TEXT, TITLE, chart, key, mesh, short, svg};
 use mpf_report::text::visible;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -144,30 +144,25 @@ pub fn clip(couplings: &[f64], limit: f64) -> f64 {
     largest.min(2.0 * quantile).min(limit)
 }
 
-/// A symmetric matrix to draw.
-pub struct Matrix<'a, F> {
-    /// The names of the units.
-    pub names: &'a [String],
-    /// The units along both sides.
-    pub order: &'a [usize],
-    /// The entry of two units that differ.
-    pub values: F,
-    /// The size at which colours end.
-    pub clip: f64,
-}
-
-/// Draws a matrix in colours, with the scale beside it and names along its sides. A large one is
-/// drawn in blocks, with the largest entry of each.
-pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Result<String> {
-    let d = of.order.len();
+/// Draws a symmetric matrix in colours up to ±`clip`, with the scale beside it and the names of `order`
+/// along its sides. A large one is drawn in blocks, with the largest entry of each. `value(i, j)` for
+/// i ≠ j.
+pub fn matrix(
+    title: &str,
+    names: &[String],
+    order: &[usize],
+    value: impl Fn(usize, usize) -> f64,
+    clip: f64,
+) -> Result<String> {
+    let d = order.len();
     let step = d.div_ceil(MOST_CELLS).max(1);
     let cells = d.div_ceil(step);
     let strongest = |a: usize, b: usize| {
-        let range = |c: usize| of.order[c * step..((c + 1) * step).min(d)].iter();
+        let range = |c: usize| order[c * step..((c + 1) * step).min(d)].iter();
         let entries = range(a).flat_map(|i| range(b).map(move |j| (*i, *j)));
         entries
             .filter(|(i, j)| i != j)
-            .map(|(i, j)| (of.values)(i, j))
+            .map(|(i, j)| value(i, j))
             .fold(0.0f64, |m, v| if v.abs() > m.abs() { v } else { m })
     };
     let shown: Vec<Vec<f64>> = (0..cells)
@@ -178,7 +173,7 @@ pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Res
     let every = (12.0 * d as f64 / SIDE).ceil().max(1.0) as usize;
     let labels: Vec<(usize, String)> = (0..d)
         .step_by(every)
-        .map(|place| (place, shortened(&of.names[of.order[place]], 9)))
+        .map(|place| (place, shortened(&names[order[place]], 9)))
         .collect();
     let longest = labels.iter().map(|(_, l)| l.chars().count()).max();
     let room = 12 + 7 * longest.unwrap_or(1) as i32;
@@ -194,7 +189,7 @@ pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Res
                 let colour = if a == b && step == 1 {
                     RGBColor(225, 225, 222)
                 } else {
-                    diverging(v / of.clip)
+                    diverging(v / clip)
                 };
                 let corners = [(b, a), (b + 1, a + 1)]
                     .map(|(x, y)| (left + pixel(x * step), top + pixel(y * step)));
@@ -222,8 +217,8 @@ pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Res
                 diverging(share).filled(),
             ))?;
         }
-        let end = short((100.0 * of.clip).round() / 100.0);
-        let is_clipped = largest > of.clip;
+        let end = short((100.0 * clip).round() / 100.0);
+        let is_clipped = largest > clip;
         let ends = if is_clipped {
             (format!("≥ {end}"), format!("≤ −{end}"))
         } else {
@@ -455,14 +450,10 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
         let mut chart = chart(area, title, 66)
             .build_cartesian_2d(0.0..last, (0.7 * low..1.5 * high).log_scale())?;
         mesh(&mut chart, (x, 5), ("", 6))?;
-        for ((name, points), colour) in lines.iter().zip([BLUE, RED]) {
-            let shown = points.iter().copied().filter(|p| p.1 > 0.0);
-            chart
-                .draw_series(LineSeries::new(shown, colour.stroke_width(2)))?
-                .label(*name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2))
-                });
+        for ((name, points), style) in lines.iter().zip(STYLES) {
+            let mut shown = points.clone();
+            shown.retain(|p| p.1 > 0.0);
+            style.draw(&mut chart, &shown, shown.len(), name)?;
         }
         key(&mut chart, SeriesLabelPosition::UpperRight)
     })
@@ -487,16 +478,7 @@ mod tests {
             "more than samples can determine"
         );
         assert_eq!(clip(&[0.0; 3], 5.0), 1.0);
-        let svg = matrix(
-            "K",
-            &Matrix {
-                names: &names,
-                order: &order,
-                values,
-                clip: clip(&all, 5.0),
-            },
-        )
-        .unwrap();
+        let svg = matrix("K", &names, &order, values, clip(&all, 5.0)).unwrap();
         // Half of the scale: far from white.
         let half = diverging(0.5);
         let colour = format!("#{:02X}{:02X}{:02X}", half.0, half.1, half.2);

@@ -191,14 +191,7 @@ pub(crate) fn read_raster(
         match packer.n_units() {
             Some(n) if n == names.len() => Some(names),
             // They name all columns.
-            Some(n) if columns.n_units(names.len()) == n => {
-                let all = names.into_iter().enumerate();
-                Some(
-                    all.filter(|(k, _)| columns.is_unit(*k))
-                        .map(|(_, n)| n)
-                        .collect(),
-                )
-            }
+            Some(n) if columns.n_units(names.len()) == n => Some(columns.units(names)),
             _ => None,
         }
     } else {

@@ -118,6 +118,13 @@ impl Columns {
         self.counts != Some(column) && !self.dropped.contains(&column)
     }
 
+    /// Returns the names of the units among those of all columns.
+    pub fn units(&self, names: Vec<String>) -> Vec<String> {
+        let columns = names.into_iter().enumerate();
+        let units = columns.filter(|(column, _)| self.is_unit(*column));
+        units.map(|(_, name)| name).collect()
+    }
+
     /// Returns how many of `n` columns hold units.
     pub fn n_units(&self, n: usize) -> usize {
         let others = self.dropped.iter().chain(&self.counts);

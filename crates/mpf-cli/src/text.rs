@@ -39,7 +39,7 @@ pub(crate) fn read(
     };
     let mut record = StringRecord::new();
     while let Some(line) = lines.next(&mut record).map_err(|why| {
-        Failure::input(format!("{}: {why}", path.display()))
+        Failure::at(path, why)
             .hint("text must be UTF-8 with a line per row; for arrays use .npy or .npz")
     })? {
         reader.line(line, &record)?;
@@ -331,11 +331,7 @@ impl Reader<'_> {
 
     fn finish(self) -> Result<(Packer, Option<Vec<String>>), Failure> {
         let args = self.args;
-        let path = args.data.display();
-        let Some(packer) = self.packer else {
-            let why = format!("{path}: there are no data in it");
-            return Err(Failure::input(why).hint("at least one row and one unit are needed"));
-        };
+        let packer = self.packer.ok_or_else(|| args.no_data())?;
         let names = if args.transpose {
             let is_there = |wanted: &&String| {
                 let number = wanted.parse::<usize>();
@@ -348,8 +344,8 @@ impl Reader<'_> {
                 0 => None,
                 n if n == packer.lines() => Some(self.unit_names),
                 n => {
-                    let why = format!("{path}: {n} of {} rows begin with a name", packer.lines());
-                    return Err(Failure::input(why).hint("name all units or none"));
+                    let why = format!("{n} of {} rows begin with a name", packer.lines());
+                    return Err(Failure::at(&args.data, why).hint("name all units or none"));
                 }
             }
         } else {
@@ -360,16 +356,14 @@ impl Reader<'_> {
         };
         if packer.n_columns().is_some_and(|n| n != names.len()) {
             let why = format!(
-                "{path}: line 1 has {} names, but the other lines have {} entries",
+                "line 1 has {} names, but the other lines have {} entries",
                 names.len(),
                 packer.n_columns().unwrap_or_default()
             );
-            return Err(Failure::input(why).hint("every column needs a name"));
+            return Err(Failure::at(&args.data, why).hint("every column needs a name"));
         }
         // Columns of counts and labels are not units.
-        let units = names.into_iter().enumerate();
-        let units = units.filter(|(column, _)| packer.columns().is_unit(*column));
-        let names: Vec<String> = units.map(|(_, name)| name).collect();
+        let names = packer.columns().units(names);
         Ok((packer, Some(names)))
     }
 }

@@ -119,7 +119,7 @@ pub fn ica_sample<'py>(
 ) -> PyResult<Matrix<'py>> {
     let filters = Filters::new(filters.as_array().to_owned()).map_err(value_error)?;
     let bytes = (16 * filters.n_dims() as u64).saturating_mul(n as u64);
-    embed::check_memory("so many draws", bytes).map_err(|f| exception(&f))?;
+    embed::check_memory("so many draws", bytes).map_err(exception)?;
     let draws = run(py, 1, None, move |_, _| {
         let draws = filters.draw(n, &mut mpf_core::rng::stream(seed, 0));
         draws.map_err(failure)

@@ -22,7 +22,7 @@ fn convention(name: Option<&str>) -> PyResult<Option<Convention>> {
         None => Ok(None),
         Some("binary") => Ok(Some(Convention::Binary)),
         Some("spins") => Ok(Some(Convention::Spins)),
-        Some(other) => Err(exception(&Failure::input(format!(
+        Some(other) => Err(exception(Failure::input(format!(
             "there is no convention {other:?}: it is \"binary\" or \"spins\""
         )))),
     }
@@ -34,7 +34,7 @@ impl Model {
     #[new]
     fn new(couplings: PyReadonlyArray2<'_, f64>, names: Vec<String>) -> PyResult<Self> {
         let made = Couplings::new(couplings.as_array().to_owned());
-        let made = made.map_err(|error| exception(&error.into()))?;
+        let made = made.map_err(|error| exception(error.into()))?;
         Ok(Self(Arc::new(embed::Model::unfitted(made, names))))
     }
 
@@ -42,20 +42,20 @@ impl Model {
     #[classmethod]
     fn read(_: &Bound<'_, PyType>, path: PathBuf, assumed: Option<&str>) -> PyResult<Self> {
         let model = embed::Model::read(&path, convention(assumed)?);
-        model.map(Arc::new).map(Self).map_err(|f| exception(&f))
+        model.map(Arc::new).map(Self).map_err(exception)
     }
 
     /// Writes a model file.
     fn write(&self, path: PathBuf, to: Option<&str>) -> PyResult<()> {
-        let written = self.0.write(&path, convention(to)?.unwrap_or_default());
-        written.map_err(|failure| exception(&failure))
+        let to = convention(to)?.unwrap_or_default();
+        self.0.write(&path, to).map_err(exception)
     }
 
     /// Reads the text of a model file in JSON.
     #[classmethod]
     fn from_json(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
         let model = embed::Model::from_bytes(Path::new("model.json"), text.as_bytes(), None);
-        model.map(Arc::new).map(Self).map_err(|f| exception(&f))
+        model.map(Arc::new).map(Self).map_err(exception)
     }
 
     /// The text of a model file in JSON.
@@ -161,7 +161,7 @@ pub fn fit(
     n_threads: usize,
     show: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Model, Vec<String>, Vec<String>)> {
-    let args = embed::parse("fit", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("fit", &options).map_err(exception)?;
     let raster = data.read(py, "fit", &options)?;
     let notes = raster.notes.clone();
     let (model, findings) = run(py, n_threads, show, move |cancel, show| {
@@ -193,7 +193,7 @@ pub fn compare(
     options: Vec<String>,
     n_threads: usize,
 ) -> PyResult<[String; 3]> {
-    let args = embed::parse("compare", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("compare", &options).map_err(exception)?;
     let raster = data.read(py, "compare", &options)?;
     run(py, n_threads, None, move |cancel, _| {
         embed::compare(&args, &raster, cancel)
@@ -210,7 +210,7 @@ pub fn evaluate(
     options: Vec<String>,
     n_threads: usize,
 ) -> PyResult<(String, String)> {
-    let args = embed::parse("evaluate", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("evaluate", &options).map_err(exception)?;
     let raster = data.read(py, "evaluate", &options)?;
     let (model, truth) = (model.0.clone(), truth.map(|t| t.0.clone()));
     run(py, n_threads, None, move |cancel, _| {

@@ -1,7 +1,6 @@
 //! Potts models: fits as `mpf dca` does, draws and scores through what `mpf-core` and `mpf-samplers` do
 //! for any model of discrete sites.
 
-use crate::arrays::entries;
 use crate::run::{exception, run, value_error};
 use mpf_cli::embed::{self, Failure};
 use mpf_core::{Cancel, LocalExact, LocalModel, SiteData};
@@ -116,10 +115,10 @@ pub fn fit_potts<'py>(
 ) -> PyResult<(Vector<'py>, Matrix<'py>, f64, usize, String, bool)> {
     // `mpf dca` names a file, which is not read here.
     let options = [options, vec!["X".to_owned()]].concat();
-    let args = embed::parse("dca", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("dca", &options).map_err(exception)?;
     let n_sites = codes.as_array().ncols();
     let codes: Vec<u8> = codes.as_array().iter().copied().collect();
-    let weights = weights.as_ref().map(|w| entries(w).map(<[f64]>::to_vec));
+    let weights = weights.as_ref().map(|w| w.as_slice().map(<[f64]>::to_vec));
     let weights = weights.transpose()?;
     let (fit, scores) = run(py, n_threads, show, move |cancel, show| {
         let shape = (n_sites, n_states);
@@ -148,7 +147,7 @@ pub fn potts_sample<'py>(
     seed: u64,
     n_threads: usize,
 ) -> PyResult<Draws<'py>> {
-    let model = family(entries(&theta)?, shape.0, shape.1)?;
+    let model = family(theta.as_slice()?, shape.0, shape.1)?;
     let draws = run(py, n_threads, None, move |cancel, _| {
         draw(&model, model.theta(), n, seed, cancel)
     })?;
@@ -165,7 +164,7 @@ pub fn potts_score<'py>(
     seed: u64,
     n_threads: usize,
 ) -> PyResult<(Vector<'py>, f64)> {
-    let model = family(entries(&theta)?, shape.0, shape.1)?;
+    let model = family(theta.as_slice()?, shape.0, shape.1)?;
     let codes = codes.as_array().to_owned();
     let (scores, error) = run(py, n_threads, None, move |cancel, _| {
         score(&model, model.theta(), &codes, seed, cancel)
@@ -183,7 +182,7 @@ pub fn dca(
 ) -> PyResult<(String, String, Vec<u8>, String)> {
     let name = family.to_string_lossy().into_owned();
     let options = [options, vec!["--".to_owned(), name]].concat();
-    let args = embed::parse("dca", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("dca", &options).map_err(exception)?;
     let found = run(py, n_threads, None, move |cancel, _| {
         embed::dca(&args, cancel)
     })?;

@@ -61,10 +61,10 @@ pub fn in_python(message: String) -> String {
 }
 
 /// Makes a Python exception, with the words of the command line.
-pub fn exception(failure: &Failure) -> PyErr {
-    let text = in_python(match &failure.hint {
+pub fn exception(failure: Failure) -> PyErr {
+    let text = in_python(match failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
-        None => failure.message.clone(),
+        None => failure.message,
     });
     match failure.code {
         mpf_cli::embed::INTERRUPTED => PyKeyboardInterrupt::new_err(text),
@@ -147,7 +147,7 @@ pub fn run<T: Send + 'static, E: Into<Failure> + Send + 'static>(
             continue;
         }
         match outcome {
-            Some(Ok(result)) => return result.map_err(|error| exception(&error.into())),
+            Some(Ok(result)) => return result.map_err(|error| exception(error.into())),
             Some(Err(panic)) => return Err(panic),
             None => {}
         }

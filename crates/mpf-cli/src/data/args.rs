@@ -172,6 +172,12 @@ impl DataArgs {
         Ok(Columns { counts, dropped })
     }
 
+    /// A file without data.
+    pub(crate) fn no_data(&self) -> Failure {
+        Failure::at(&self.data, "there are no data in it")
+            .hint("at least one row and one unit are needed")
+    }
+
     /// A column that an option names and the file does not have.
     pub(crate) fn no_column(&self, wanted: &str, option: &str) -> Failure {
         let why = format!("there is no column {wanted:?} for {option}");

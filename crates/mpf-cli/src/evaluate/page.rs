@@ -3,7 +3,7 @@
 use super::evaluation::{Compared, Evaluation, compared};
 use crate::failure::Failure;
 use crate::figures::network::network;
-use crate::figures::{self, Matrix, Point, clusters};
+use crate::figures::{self, Point, clusters};
 use crate::fit::{drift_in_words, held_out_in_words, polishing_in_words};
 use crate::model::{FitRecord, Model};
 use mpf_baselines::GoodnessOfFit;
@@ -206,6 +206,7 @@ fn couplings(
     pairs: &[Pair],
 ) -> Result<Vec<Figure>, Failure> {
     let spins = model.couplings.to_spins();
+    let k = |i, j| spins.couplings[[i, j]];
     let all: Vec<f64> = pairs.iter().map(|pair| pair.coupling).collect();
     // What M samples can determine, as in the warning of couplings that run away.
     let limit = (0.5 * (evaluation.n_samples as f64).ln()).max(1.0);
@@ -226,15 +227,7 @@ fn couplings(
         String::new()
     };
     let mut figures = vec![(
-        figures::matrix(
-            "couplings K",
-            &Matrix {
-                names: &model.names,
-                order,
-                values: |i, j| spins.couplings[[i, j]],
-                clip,
-            },
-        )?,
+        figures::matrix("couplings K", &model.names, order, k, clip)?,
         format!("Red pairs tend to agree, blue ones to differ; white is zero. {ordered}{clipped}"),
     )];
     if all.is_empty() {
