@@ -13,7 +13,7 @@ use crate::fit::{Bars, Show, Step};
 use crate::memory::{self, Room, Text, product};
 use crate::methods::name_of;
 use crate::npz::ArchiveWriter;
-use crate::output::{self, Kind, MARK};
+use crate::output::{self, MARK, Output};
 use mpf_core::{Cancel, StopReason};
 use mpf_potts::{
     Alignment, Alphabet, Ambiguous, ContactRule, Distances, Fit, FitOptions, FitProgress, Loss,
@@ -218,14 +218,9 @@ fn check_files(args: &DcaArgs) -> Result<(), Failure> {
         output::check_extension(path, &["csv", "npz", "html", "svg", "json"])?;
     }
     let mut outputs = output::reports(&args.output);
-    for output in &mut outputs {
-        if output::extension(output.path) == "npz" {
-            output.kind = Kind::Raster;
-        }
-    }
     if let Some(path) = &args.mutations {
         output::check_extension(path, &["csv"])?;
-        outputs.push(Kind::Report.at(path));
+        outputs.push(Output::Report(path));
     }
     let mut inputs = vec![args.family.as_path()];
     inputs.extend(args.structure.as_deref());

@@ -16,7 +16,7 @@ use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::methods::{ModelName, name_of};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
-use crate::output::{self, Kind};
+use crate::output::{self, Output};
 use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
@@ -69,7 +69,7 @@ pub fn run(
     let mut inputs = vec![args.data.data.as_path()];
     inputs.extend(args.shards.iter().map(PathBuf::as_path));
     inputs.extend(args.support.as_deref());
-    let mut outputs = vec![Kind::Model.at(&args.output)];
+    let mut outputs = vec![Output::Model(&args.output)];
     outputs.extend(args.checkpoint.output());
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
@@ -107,44 +107,29 @@ fn fit_raster(
         None => Support::Full,
         Some(path) => edges::read(path, &raster.names_or_numbers(), args.memory.bytes())?,
     };
-    if args.options.model.has_hidden_units() {
-        return run_machine(args, raster, (console, start), cancel);
-    }
-    if let Some(unknown) = &raster.unknown {
+    let is_machine = args.options.model.has_hidden_units();
+    if let Some(unknown) = raster.unknown.as_ref().filter(|_| !is_machine) {
         let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
         return incomplete::deliver(args, made, console);
     }
     let samples = raster.samples()?;
     let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    let mut recipe = args.recipe(methods, raster, support, cancel)?;
-    recipe.options.minimizer.checkpoint = checkpoint.clone();
-    let bars = Bars::new(console);
-    let made = make(args, &recipe, raster, &samples, (console, start), &|step| {
-        bars.show(step);
-    });
-    bars.clear();
-    let outcome = made.and_then(|made| deliver(args, made, console));
-    args.checkpoint.end(&checkpoint, console, outcome)
-}
-
-/// Fits a machine with hidden units.
-fn run_machine(
-    args: &FitArgs,
-    raster: &Raster,
-    (console, start): (Console, Instant),
-    cancel: &Cancel,
-) -> Result<u8, Failure> {
-    let mut options = machine::options(args, raster, cancel)?;
-    let samples = raster.samples()?;
-    let settings = settings::settings(args, &raster.record(), &Support::Full);
-    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    options.minimizer.checkpoint = checkpoint.clone();
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
-    let made = machine::make(args, &options, raster, &samples, (console, start), &show);
-    bars.clear();
-    let outcome = made.and_then(|made| machine::deliver(args, made, console));
+    let outcome = if is_machine {
+        let mut options = machine::options(args, raster, cancel)?;
+        options.minimizer.checkpoint = checkpoint.clone();
+        let made = machine::make(args, &options, raster, &samples, (console, start), &show);
+        bars.clear();
+        made.and_then(|made| machine::deliver(args, made, console))
+    } else {
+        let mut recipe = args.recipe(methods, raster, support, cancel)?;
+        recipe.options.minimizer.checkpoint = checkpoint.clone();
+        let made = make(args, &recipe, raster, &samples, (console, start), &show);
+        bars.clear();
+        made.and_then(|made| deliver(args, made, console))
+    };
     args.checkpoint.end(&checkpoint, console, outcome)
 }
 

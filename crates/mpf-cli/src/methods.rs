@@ -212,24 +212,22 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
+    /// Returns the default tolerance and the default of the most iterations.
+    fn defaults(&self) -> (f64, usize) {
+        match self.model.has_hidden_units() {
+            true => (1e-4, 1000),
+            false => (1e-6, 10_000),
+        }
+    }
+
     /// Returns the tolerance of the gradient.
     pub fn tolerance(&self) -> f64 {
-        let default = if self.model.has_hidden_units() {
-            1e-4
-        } else {
-            1e-6
-        };
-        self.tolerance.unwrap_or(default)
+        self.tolerance.unwrap_or(self.defaults().0)
     }
 
     /// Returns the most iterations of a fit, or of one start of it.
     pub fn max_iterations(&self) -> usize {
-        let default = if self.model.has_hidden_units() {
-            1000
-        } else {
-            10_000
-        };
-        self.max_iterations.unwrap_or(default)
+        self.max_iterations.unwrap_or(self.defaults().1)
     }
 
     /// Returns the most seconds.

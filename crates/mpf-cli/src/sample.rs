@@ -6,7 +6,7 @@ use crate::draw::{self, DrawOptions, Drawn, SamplerName, Target};
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_of;
 use crate::model::Model;
-use crate::output::{self, ForceArg, Kind};
+use crate::output::{self, ForceArg, Output};
 use crate::ranks::{self, Job};
 use crate::raster_file;
 use clap::Args;
@@ -146,7 +146,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
 /// Checks the arguments; returns the model and everything that the draws depend on.
 fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
     raster_file::check_name(&args.output)?;
-    let mut outputs = vec![Kind::Raster.at(&args.output)];
+    let mut outputs = vec![Output::Raster(&args.output)];
     outputs.extend(args.checkpoint.output());
     output::check(&[&args.model], &outputs, args.force)?;
     args.check()?;

@@ -6,7 +6,7 @@ use crate::memory::{self, Room};
 use crate::packer::{Packer, Problem, Values};
 use csv::StringRecord;
 use mpf_report::text::unguarded;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Take};
 
 /// The memory that a line of text takes, per byte: its fields are at least two bytes long, and each
 /// may become a name of some 50.
@@ -81,23 +81,20 @@ fn find(start: &[u8], extension: &str) -> Delimiter {
 
 /// Bytes of a text: no zeros, and no line that memory cannot hold.
 struct Bounded<R> {
-    inner: R,
+    /// Limited to what is left of `most`; whoever ends a line sets it back.
+    inner: Take<R>,
     most: u64,
-    /// What is left of `most`; whoever ends a line sets it back.
-    left: u64,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
+        if self.inner.limit() == 0 {
             return Err(io::Error::other(format!(
                 "the line is longer than {}, more than there is memory for",
                 memory::in_words(self.most)
             )));
         }
-        let n = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let n = self.inner.read(&mut buffer[..n])?;
-        self.left -= n as u64;
+        let n = self.inner.read(buffer)?;
         if buffer[..n].contains(&0) {
             return Err(io::Error::other(
                 "this is no text in UTF-8: it holds zero bytes",
@@ -119,11 +116,8 @@ enum Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     fn new(file: R, delimiter: Delimiter, most: u64) -> Self {
-        let file = Bounded {
-            inner: file,
-            most,
-            left: most,
-        };
+        let inner = file.take(most);
+        let file = Bounded { inner, most };
         match delimiter {
             Delimiter::Byte(byte) => Self::Separated(Box::new(
                 csv::ReaderBuilder::new()
@@ -147,7 +141,7 @@ impl<R: BufRead> Lines<R> {
         match self {
             Self::Separated(reader) => {
                 let bytes = reader.get_mut();
-                bytes.left = bytes.most;
+                bytes.inner.set_limit(bytes.most);
                 let read = reader.read_record(record);
                 let more = read.map_err(|e| match e.kind() {
                     csv::ErrorKind::Utf8 {
@@ -169,7 +163,7 @@ impl<R: BufRead> Lines<R> {
                 text.clear();
                 *line += 1;
                 let bytes = file.get_mut();
-                bytes.left = bytes.most;
+                bytes.inner.set_limit(bytes.most);
                 let n = file
                     .read_line(text)
                     .map_err(|e| format!("line {line}: {e}"))?;

@@ -104,16 +104,11 @@ impl ExactScores {
             ("of it by chance, about", digits(self.kl_bias)),
         ];
         if let Some(share) = self.multi_information_share {
-            rows.push((
-                "multi-information explained",
-                format!("{:.1} %", 100.0 * share),
-            ));
+            let share = format!("{:.1} %", 100.0 * share);
+            rows.push(("multi-information explained", share));
         }
-        let header = ["over all states, exactly", "bits per sample"];
-        Table::new(
-            header,
-            rows.into_iter().map(|(name, value)| [name.into(), value]),
-        )
+        let rows = rows.into_iter().map(|(name, value)| [name.into(), value]);
+        Table::new(["over all states, exactly", "bits per sample"], rows)
     }
 
     /// Says what the divergence is worth.
