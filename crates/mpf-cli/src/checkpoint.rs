@@ -98,7 +98,7 @@ impl CheckpointArgs {
     /// Returns the file, as one of the outputs of the command.
     pub fn output(&self) -> Option<Output<'_>> {
         let path = self.checkpoint.as_deref();
-        path.map(|path| Output::Checkpoint(path))
+        path.map(Output::Checkpoint)
     }
 
     /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.

@@ -418,30 +418,18 @@ impl MethodArgs {
     /// Returns the first option that is given and that `method` does not take.
     pub fn refused(&self, method: &dyn Method, support: &Support) -> Option<&'static str> {
         let takes = method.describe().takes;
+        let has_penalty = self.l1.is_some() || self.l2.is_some();
+        let has_neighbours = self.neighbours.is_some();
+        let is_k_pairwise = self.model == ModelName::KPairwise;
+        let has_updates = self.updates.is_some() || self.sweeps.is_some();
         let given = [
-            (
-                self.l1.is_some() || self.l2.is_some(),
-                Takes::Penalties,
-                "--l1 and no --l2",
-            ),
-            (
-                self.neighbours.is_some(),
-                Takes::Neighbourhoods,
-                "--neighbours",
-            ),
+            (has_penalty, Takes::Penalties, "--l1 and no --l2"),
+            (has_neighbours, Takes::Neighbourhoods, "--neighbours"),
             (self.nodewise, Takes::NodeWise, "--nodewise"),
-            (
-                self.model == ModelName::KPairwise,
-                Takes::Potential,
-                "--model k-pairwise",
-            ),
+            (is_k_pairwise, Takes::Potential, "--model k-pairwise"),
             (*support != Support::Full, Takes::Support, "--support"),
             (self.damping.is_some(), Takes::Damping, "--damping"),
-            (
-                self.updates.is_some() || self.sweeps.is_some(),
-                Takes::Updates,
-                "--updates and no --sweeps",
-            ),
+            (has_updates, Takes::Updates, "--updates and no --sweeps"),
         ];
         let refused = given
             .into_iter()

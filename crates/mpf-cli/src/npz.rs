@@ -213,9 +213,9 @@ fn read_sparse<R: Read + Seek>(
     };
     let format = archive.texts("format")?.concat();
     let by_column = format == "csc";
-    let names: &[&str] = match format.as_str() {
-        "csr" | "csc" => &["indptr", "indices", "data"],
-        "coo" => &["row", "col", "data"],
+    let names = match format.as_str() {
+        "csr" | "csc" => ["indptr", "indices", "data"],
+        "coo" => ["row", "col", "data"],
         other => return Err(wrong(&format!("has the format {other:?}"))),
     };
     // Numbers are held as doubles, and entries as three of them.
@@ -243,17 +243,12 @@ fn read_sparse<R: Read + Seek>(
     };
     // Before anything is built.
     shape.packer(args, room)?;
-    let mut arrays = Vec::new();
-    for name in names {
-        arrays.push(archive.numbers(name)?.1);
-    }
-    let [first, second, values] = &arrays[..] else {
-        unreachable!("three names")
-    };
+    let [first, second, values] = names.map(|name| archive.numbers(name));
+    let (first, second, values) = (first?.1, second?.1, values?.1);
     if second.len() != values.len() {
         return Err(wrong("has more indices than values, or fewer"));
     }
-    let entries = second.iter().zip(values);
+    let entries = second.iter().zip(&values);
     let entries = if format == "coo" {
         if first.len() != second.len() {
             return Err(wrong("has more rows than columns, or fewer"));
@@ -263,7 +258,7 @@ fn read_sparse<R: Read + Seek>(
             .map(|(row, (column, value))| (data::index(*row), data::index(*column), *value))
             .collect()
     } else {
-        data::lines_of(first, shape.lines().0, entries)
+        data::lines_of(&first, shape.lines().0, entries)
             .ok_or_else(|| wrong("has pointers out of order"))?
     };
     data::read_sparse(args, room, &shape, entries)

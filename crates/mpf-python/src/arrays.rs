@@ -2,9 +2,12 @@
 
 use crate::run::{exception, guarded};
 use mpf_cli::embed::{self, Raster};
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::io::{self, Read};
+
+pub type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+pub type Vector<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Bytes between two looks for signals.
 const CHUNK: usize = 1 << 24;

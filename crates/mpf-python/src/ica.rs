@@ -1,12 +1,11 @@
 //! Laplace ICA.
 
+use crate::arrays::{Matrix, Vector};
 use crate::run::{exception, run, value_error};
 use mpf_cli::embed::{self, Failure, Step};
 use mpf_ica::{Filters, FitOptions, Fitter, Trainer, Whitening, WhiteningMethod};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray2, ToPyArray};
+use numpy::{PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
-
-type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
 fn failure(error: mpf_ica::Error) -> Failure {
     Failure::input(error.to_string())
@@ -29,7 +28,7 @@ pub fn fit_ica<'py>(
     show: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(
     Matrix<'py>,
-    Bound<'py, PyArray1<f64>>,
+    Vector<'py>,
     Matrix<'py>,
     Matrix<'py>,
     f64,

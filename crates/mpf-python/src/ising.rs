@@ -1,10 +1,10 @@
 //! `mpf fit`, `compare`, `evaluate` and `sample`, and their models, with hidden units or without.
 
-use crate::arrays::Data;
+use crate::arrays::{Data, Matrix, Vector};
 use crate::run::{exception, run};
 use mpf_cli::embed::{self, Convention, Failure};
 use mpf_ising::{Couplings, Support};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray2, ToPyArray};
+use numpy::{PyArray2, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,6 @@ use std::sync::Arc;
 /// An Ising model, K-pairwise model or RBM with its history: a model file in memory.
 #[pyclass(frozen, module = "minprobflow._native")]
 pub struct Model(Arc<embed::Model>);
-
-type Matrix<'py> = Bound<'py, PyArray2<f64>>;
-type Vector<'py> = Bound<'py, PyArray1<f64>>;
 
 fn convention(name: Option<&str>) -> PyResult<Option<Convention>> {
     match name {

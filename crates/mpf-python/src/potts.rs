@@ -1,21 +1,20 @@
 //! Potts models: fits as `mpf dca` does, draws and scores through what `mpf-core` and `mpf-samplers` do
 //! for any model of discrete sites.
 
+use crate::arrays::{Matrix, Vector};
 use crate::run::{exception, run, value_error};
 use mpf_cli::embed::{self, Failure};
 use mpf_core::{Cancel, LocalExact, LocalModel, SiteData};
 use mpf_potts::{Potts, Scores};
 use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, annealed_log_z_of};
 use ndarray::Array2;
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
 /// The most states that are enumerated.
 const ENUMERATED: f64 = (1 << 20) as f64;
 
-type Vector<'py> = Bound<'py, PyArray1<f64>>;
-type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 type Draws<'py> = Bound<'py, PyArray2<u8>>;
 
 fn is_small(model: &impl LocalModel) -> bool {

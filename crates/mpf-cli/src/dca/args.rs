@@ -105,6 +105,7 @@ pub struct DcaArgs {
 impl DcaArgs {
     /// Refuses options that mean nothing.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        type Holds = fn(f64) -> bool;
         const THETA: &str = "it is the part of sites that may differ, below 1: 0.2 for 80 % identity; \
                              -1 for no weights";
         const PART: &str = "it is a part, from 0 to 1: 0.5 is half";
@@ -113,7 +114,7 @@ impl DcaArgs {
         let is_part = |value| (0.0..=1.0).contains(&value);
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
         let read = &self.alignment;
-        let options: [(&str, f64, fn(f64) -> bool, &str); 5] = [
+        let options: [(&str, f64, Holds, &str); 5] = [
             ("--theta", read.theta, |value| value < 1.0, THETA),
             ("--column-gaps", read.column_gaps, is_part, PART),
             ("--sequence-gaps", read.sequence_gaps, is_part, PART),

@@ -209,10 +209,8 @@ impl Evaluation {
             .data
             .as_ref()
             .map(|d| d.fingerprint == record.fingerprint);
-        let mut warnings = Vec::new();
-        if let Some(fit) = &model.fit {
-            warnings.extend(fit.warnings.iter().cloned());
-        }
+        let fit = model.fit.as_ref();
+        let mut warnings = fit.map_or_else(Vec::new, |fit| fit.warnings.clone());
         let mut trusted = true;
         if let Some(how) = &how {
             warnings.extend(how.remark.clone());
