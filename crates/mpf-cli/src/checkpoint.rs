@@ -4,7 +4,7 @@ use crate::console::Console;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::memory::Room;
 use crate::model::Model;
-use crate::output::{Kind, Output};
+use crate::output::Output;
 use clap::Args;
 use mpf_core::{Cancel, Checkpoint, Settings, WeakCheckpoint};
 use mpf_ising::internal::Vectors;
@@ -98,7 +98,7 @@ impl CheckpointArgs {
     /// Returns the file, as one of the outputs of the command.
     pub fn output(&self) -> Option<Output<'_>> {
         let path = self.checkpoint.as_deref();
-        path.map(|path| Kind::Checkpoint.at(path))
+        path.map(Output::Checkpoint)
     }
 
     /// Opens the checkpoint of a run with these settings, and reads it if it is to be resumed.

@@ -41,21 +41,8 @@ never with NO_COLOR. The number of threads changes no digit of any result.";
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print only the result, as JSON, and errors
-    #[arg(long, global = true, help_heading = "Everywhere")]
-    json: bool,
-    /// Print only results and errors
-    #[arg(short, long, global = true, help_heading = "Everywhere")]
-    quiet: bool,
-    /// Print every step and its time as it ends
-    #[arg(
-        short,
-        long,
-        global = true,
-        conflicts_with = "quiet",
-        help_heading = "Everywhere"
-    )]
-    verbose: bool,
+    #[command(flatten)]
+    console: Console,
     /// Number of threads; by default all cores
     #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
     threads: Option<usize>,
@@ -186,13 +173,8 @@ where
 }
 
 fn execute(cli: &Cli, methods: &Methods, cancel: &Cancel) -> u8 {
-    let console = Console {
-        json: cli.json,
-        quiet: cli.quiet,
-        verbose: cli.verbose,
-        is_taken: false,
-    };
-    if cli.quiet {
+    let console = cli.console;
+    if console.quiet {
         progress::hide();
     }
     let is_shared = match &cli.command {

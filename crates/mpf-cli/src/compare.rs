@@ -2,9 +2,10 @@
 
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
+use crate::evaluate::with_error;
 use crate::failure::Failure;
 use crate::figures;
-use crate::fit::{in_time, of_comparison};
+use crate::fit::of_comparison;
 use crate::memory::{self, FitBytes, MemoryLimit, product};
 use crate::methods::{AUTO, MethodArgs, ModelName, Strength, check_folds, check_units, find};
 use crate::output::{self, ForceArg};
@@ -15,12 +16,12 @@ use mpf_baselines::{
 };
 use mpf_core::Cancel;
 use mpf_ising::internal::{n_blocks, n_packed};
-use mpf_ising::{BlockMean, Preflight, Support};
+use mpf_ising::{Preflight, Support};
+use mpf_report::progress;
 use mpf_report::report::Page;
 use mpf_report::text::{Table, digits, duration};
-use mpf_report::{files, progress};
 use mpf_samplers::AnnealedOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Bytes of a page while it is made.
@@ -67,24 +68,22 @@ pub fn run(
     }
     let inputs = [args.data.data.as_path()];
     output::check(&inputs, &output::reports(&args.output), args.force)?;
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let cancel = &cancel.within(limit);
     let start = Instant::now();
-    let (raster, comparison) = Raster::read(&args.data, args.memory.bytes(), cancel)
-        .and_then(|raster| {
-            raster.notes.iter().for_each(|note| console.note(note));
-            let comparison = compare(args, methods, &raster, (console, start), cancel)?;
-            Ok((raster, comparison))
-        })
-        .map_err(|failure| in_time(failure, cancel, limit))?;
-    for entrant in &comparison.entrants {
-        if let Some(first) = entrant.warnings.first() {
-            console.warning(&format!("{}: {first}", entrant.name));
-        }
-    }
+    let (raster, comparison) = args.options.in_time(cancel, |cancel| {
+        let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+        raster.notes.iter().for_each(|note| console.note(note));
+        let comparison = compare(args, methods, &raster, (console, start), cancel)?;
+        Ok((raster, comparison))
+    })?;
+    warnings(&comparison).for_each(|warning| console.warning(&warning));
     let svg = plot(&comparison)?;
     for path in &args.output {
-        write(path, &comparison, &raster, &svg)?;
+        let contents = match output::extension(path).as_str() {
+            "svg" => output::marked_svg(&svg),
+            "json" => output::json_report(&comparison),
+            _ => page(&comparison, &raster, &svg),
+        };
+        output::write(path, contents.as_bytes())?;
     }
     console.result(&comparison.to_string())?;
     console.json(&comparison)?;
@@ -92,17 +91,18 @@ pub fn run(
 }
 
 /// Returns the page, the table and the numbers, in JSON, of data that are in memory.
-pub(crate) fn report(
+///
+/// # Errors
+/// Those of the command.
+pub fn report(
     args: &CompareArgs,
-    methods: &Methods,
     raster: &Raster,
     cancel: &Cancel,
 ) -> Result<[String; 3], Failure> {
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let cancel = &cancel.within(limit);
     let console = (Console::silent(), Instant::now());
-    let comparison = compare(args, methods, raster, console, cancel);
-    let comparison = comparison.map_err(|failure| in_time(failure, cancel, limit))?;
+    let comparison = args.options.in_time(cancel, |cancel| {
+        compare(args, &Methods::default(), raster, console, cancel)
+    })?;
     let page = page(&comparison, raster, &plot(&comparison)?);
     Ok([
         page,
@@ -161,7 +161,7 @@ fn compare(
         "compare on fewer --folds, units or samples; --memory-limit sets another limit",
     )?;
     if console.has_notes() {
-        let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+        let limit = args.options.limit();
         let preflight = Preflight::cancellable(&samples, None, cancel)?;
         let (seconds, more) = of_comparison(
             &contenders,
@@ -305,21 +305,14 @@ fn plot(comparison: &Comparison) -> Result<String, Failure> {
         }
     }
     rows.sort_by(|a, b| b.1.total_cmp(&a.1));
-    figures::named(
-        &format!("held-out {criterion} per sample"),
-        "nats above the best method",
-        &rows,
-    )
-    .map_err(|error| Failure::undrawn(&*error))
+    let title = format!("held-out {criterion} per sample");
+    Ok(figures::named(&title, "nats above the best method", &rows)?)
 }
 
-fn write(path: &Path, comparison: &Comparison, raster: &Raster, svg: &str) -> Result<(), Failure> {
-    let contents = match output::extension(path).as_str() {
-        "svg" => output::marked_svg(svg),
-        "json" => output::json_report(comparison),
-        _ => page(comparison, raster, svg),
-    };
-    files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
+/// Returns the first warning of every method.
+fn warnings(comparison: &Comparison) -> impl Iterator<Item = String> {
+    let firsts = comparison.entrants.iter().map(|e| (e, e.warnings.first()));
+    firsts.filter_map(|(entrant, first)| Some(format!("{}: {}", entrant.name, first?)))
 }
 
 fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
@@ -338,16 +331,15 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
     let mut entrants: Vec<&Entrant> = comparison.entrants.iter().collect();
     let loss = |e: &Entrant| e.loss(criterion).unwrap_or(f64::INFINITY);
     entrants.sort_by(|a, b| loss(a).total_cmp(&loss(b)));
-    let mean = |m: BlockMean| format!("{} ± {}", digits(m.value), digits(m.standard_error));
     let table = Table::of(
         entrants,
         &[
             ("method", &|e| e.name.clone()),
             ("log-likelihood, nats (more is better)", &|e| {
-                e.log_likelihood.map_or_else(|| "–".to_owned(), mean)
+                e.log_likelihood.map_or_else(|| "–".to_owned(), with_error)
             }),
             ("−ln PL, nats (less is better)", &|e| {
-                mean(e.pseudolikelihood)
+                with_error(e.pseudolikelihood)
             }),
             ("MPF (less is better)", &|e| digits(e.mpf.value)),
             ("learning time", &|e| duration(e.seconds)),
@@ -360,10 +352,7 @@ fn page(comparison: &Comparison, raster: &Raster, svg: &str) -> String {
         .iter()
         .map(|d| format!("{} could not be fitted: {}", d.name, d.error))
         .collect();
-    for entrant in &comparison.entrants {
-        let first = entrant.warnings.first();
-        remarks.extend(first.map(|w| format!("{}: {w}", entrant.name)));
-    }
+    remarks.extend(warnings(comparison));
     if !remarks.is_empty() {
         page.heading("To be careful about");
         page.list(&remarks);

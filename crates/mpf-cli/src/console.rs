@@ -12,15 +12,20 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The options of the command line that decide what is printed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Everywhere")]
 pub struct Console {
-    /// Results as one JSON object on standard output, and nothing else but errors.
+    /// Print only the result, as JSON, and errors
+    #[arg(long, global = true)]
     pub json: bool,
-    /// Only results and errors.
+    /// Print only results and errors
+    #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Also every step and its time.
+    /// Print every step and its time as it ends
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
     /// Whether a result file takes standard output: the summary is then a note.
+    #[arg(skip)]
     pub is_taken: bool,
 }
 
@@ -95,7 +100,7 @@ impl Console {
 
     /// Prints a warning to standard error.
     pub fn warning(&self, text: &str) {
-        if !self.quiet && !self.json {
+        if self.has_notes() {
             self.alarm(text);
         }
     }

@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::model::{self, Convention, Model};
-use crate::output::{self, ForceArg, Kind};
+use crate::output::{self, ForceArg, Output};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct ConvertArgs {
 pub fn run(args: &ConvertArgs, console: Console) -> Result<u8, Failure> {
     let console = console.beside(&args.output)?;
     model::check_name(&args.output)?;
-    let output = Kind::Model.at(&args.output);
+    let output = Output::Model(&args.output);
     output::check(&[&args.model], &[output], args.force)?;
     let model = Model::read(&args.model, args.assume)?;
     model.write(&args.output, args.to)?;

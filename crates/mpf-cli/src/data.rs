@@ -7,7 +7,6 @@ mod source;
 use crate::failure::Failure;
 use crate::memory::{Room, product};
 use crate::packed::{self, PackedFiles};
-use crate::packer::Coding;
 use crate::{mat, npy, npz, output, text};
 use mpf_core::{Cancel, Fnv1a};
 use mpf_ising::{FoldAssignment, RowSource, Samples, States};
@@ -37,8 +36,8 @@ pub struct Raster {
     pub weights: Option<Vec<f64>>,
     /// The names of the units, if the file has any.
     pub names: Option<Vec<String>>,
-    /// What the numbers in the file stand for.
-    pub coding: Coding,
+    /// Whether the file held ±1.
+    pub spins: bool,
     /// The file's name without its folder.
     pub file: String,
     /// What a reader should know about how the file was read.
@@ -151,11 +150,7 @@ impl Raster {
             let wanted = args.counts.as_deref().unwrap_or_default();
             return Err(args.no_column(wanted, "--counts"));
         }
-        let empty = || {
-            Failure::at(path, "there are no data in it")
-                .hint("at least one row and one unit are needed")
-        };
-        let packed = packed.finish().ok_or_else(empty)?;
+        let packed = packed.finish().ok_or_else(|| args.no_data())?;
         let n_samples = packed.n_taken + packed.states.n_samples();
         let n_left_out = packed.n_left_out;
         if n_left_out > 0 {
@@ -174,7 +169,7 @@ impl Raster {
             unknown: packed.unknown,
             weights: packed.weights,
             names,
-            coding: args.coding(),
+            spins: args.spins,
             file: if is_standard(path) {
                 "standard input".to_owned()
             } else {
@@ -206,10 +201,7 @@ impl Raster {
             unknown: None,
             weights: files.has_weights().then_some(weights),
             names: files.first().footer.names.clone(),
-            coding: match record.spins {
-                true => Coding::Spins,
-                false => Coding::Binary,
-            },
+            spins: record.spins,
             file: record.file,
             notes: Vec::new(),
             room,
@@ -324,7 +316,7 @@ impl Raster {
             n_samples: self.states.n_samples(),
             total_count: self.weights.as_ref().map(|w| w.iter().sum()),
             n_units: self.states.n_units(),
-            spins: self.coding == Coding::Spins,
+            spins: self.spins,
             fingerprint: hash.to_string(),
         }
     }

@@ -9,20 +9,20 @@ use args::{AmbiguousName, MethodName, ModeName, UnitsName};
 use crate::console::Console;
 use crate::data::Source;
 use crate::failure::{Failure, NOT_CONVERGED};
+use crate::fit::{Bars, Show, Step};
 use crate::memory::{self, Room, Text, product};
+use crate::methods::name_of;
 use crate::npz::ArchiveWriter;
-use crate::output::{self, Kind, MARK};
+use crate::output::{self, MARK, Output};
 use mpf_core::{Cancel, StopReason};
 use mpf_potts::{
     Alignment, Alphabet, Ambiguous, ContactRule, Distances, Fit, FitOptions, FitProgress, Loss,
     Mode, Pair, Penalties, ReadOptions, Scores, Sequences, bytes_of_fit, fit, judged, precision,
     seconds_of_iteration, sequence_weights,
 };
-use mpf_report::files;
-use mpf_report::progress::{bar, spinner};
 use mpf_report::text::{Table, digits, duration};
 use serde_json::{Value, json};
-use std::io::{self, Cursor, ErrorKind, Read};
+use std::io::{self, Cursor};
 use std::path::Path;
 use std::time::Instant;
 
@@ -35,14 +35,14 @@ fn usual_iterations(loss: Loss) -> f64 {
 }
 
 /// What a run found, for all outputs.
-struct Outcome<'a> {
-    alignment: &'a Alignment,
-    sequences: &'a Sequences,
-    options: &'a FitOptions,
-    fit: &'a Fit,
-    scores: &'a Scores,
-    ranked: &'a [Pair],
-    distances: Option<&'a Distances>,
+struct Outcome {
+    alignment: Alignment,
+    sequences: Sequences,
+    options: FitOptions,
+    fit: Fit,
+    scores: Scores,
+    ranked: Vec<Pair>,
+    distances: Option<Distances>,
     judged: Option<Vec<(Pair, bool)>>,
     rule: ContactRule,
 }
@@ -61,34 +61,31 @@ pub fn run(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<u8, Fail
         None => console,
     };
     check_files(args)?;
-    explore(args, console, cancel, |outcome| {
-        let summary = outcome.summary(args);
-        for path in &args.output {
-            outcome.write(path, &summary)?;
-        }
-        if let Some(path) = &args.mutations {
-            outcome.write_mutations(path, args.ignore_gaps)?;
-        }
-        console.result(&outcome.text(args))?;
-        console.json(&summary)?;
-        let (effective, sites) = (
-            outcome.sequences.total_weight(),
-            outcome.sequences.n_sites(),
-        );
-        if effective < sites as f64 {
-            console.warning(&format!(
-                "{} effective sequences for {sites} sites: most of the ranking is noise; several \
-                 sequences for each site are usual",
-                digits(effective)
-            ));
-        }
-        let stop = outcome.fit.stop;
-        if stop.is_converged() {
-            return Ok(0);
-        }
-        console.warning(&format!("the fit did not converge: {stop}"));
-        Ok(NOT_CONVERGED)
-    })
+    let outcome = explore(args, console, cancel)?;
+    let summary = outcome.summary(args);
+    for path in &args.output {
+        outcome.write(path, &summary)?;
+    }
+    if let Some(path) = &args.mutations {
+        outcome.write_mutations(path, args.alignment.ignore_gaps)?;
+    }
+    console.result(&outcome.text(args))?;
+    console.json(&summary)?;
+    let effective = outcome.sequences.total_weight();
+    let sites = outcome.sequences.n_sites();
+    if effective < sites as f64 {
+        console.warning(&format!(
+            "{} effective sequences for {sites} sites: most of the ranking is noise; several \
+             sequences for each site are usual",
+            digits(effective)
+        ));
+    }
+    let stop = outcome.fit.stop;
+    if stop.is_converged() {
+        return Ok(0);
+    }
+    console.warning(&format!("the fit did not converge: {stop}"));
+    Ok(NOT_CONVERGED)
 }
 
 /// What `mpf dca` would write.
@@ -111,15 +108,13 @@ pub struct Contacts {
 /// # Panics
 /// Never: an archive in memory can be written.
 pub fn contacts(args: &DcaArgs, cancel: &Cancel) -> Result<Contacts, Failure> {
-    explore(args, Console::silent(), cancel, |outcome| {
-        let summary = outcome.summary(args);
-        let page = page::html(outcome, &summary).map_err(|e| Failure::undrawn(e.as_ref()))?;
-        Ok(Contacts {
-            summary: output::json_report(&summary),
-            table: outcome.table(),
-            archive: outcome.archive().expect("memory can be written"),
-            page,
-        })
+    let outcome = explore(args, Console::silent(), cancel)?;
+    let summary = outcome.summary(args);
+    Ok(Contacts {
+        page: page::html(&outcome, &summary)?,
+        summary: output::json_report(&summary),
+        table: outcome.table(),
+        archive: outcome.archive().expect("memory can be written"),
     })
 }
 
@@ -134,42 +129,60 @@ pub fn fit_codes(
     (n_sites, n_states): (usize, usize),
     weights: Option<&[f64]>,
     cancel: &Cancel,
-    show: impl Fn(FitProgress) + Sync,
+    show: Show<'_>,
 ) -> Result<Fit, Failure> {
     let wrong = |error: mpf_potts::Error| Failure::input(error.to_string());
     args.check()?;
     let weights = weights.map_or_else(
-        || sequence_weights(codes, n_sites, args.theta),
+        || sequence_weights(codes, n_sites, args.alignment.theta),
         <[f64]>::to_vec,
     );
     let sequences = Sequences::new(codes, n_sites, n_states, &weights).map_err(wrong)?;
     let options = fit_options(args, &sequences, cancel)?;
-    let found = fit(&sequences, &options, show).map_err(wrong)?;
+    let found = fit(&sequences, &options, |at| show(&step(at))).map_err(wrong)?;
     match found.stop {
         StopReason::Cancelled => Err(Failure::interrupted()),
         _ => Ok(found),
     }
 }
 
-/// Reads the alignment, fits, and passes what it found to `deliver`.
-fn explore<T>(
-    args: &DcaArgs,
-    console: Console,
-    cancel: &Cancel,
-    deliver: impl FnOnce(&Outcome<'_>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+/// Describes where a fit is.
+fn step(at: FitProgress) -> Step {
+    match at {
+        FitProgress::Joint {
+            iteration,
+            value,
+            gradient,
+        } => Step {
+            name: "fit",
+            done: Some(iteration),
+            total: None,
+            message: Some(format!(
+                "{iteration} iterations, objective {value:.6}, gradient {gradient:.1e}"
+            )),
+        },
+        FitProgress::Nodes { done, all } => Step {
+            name: "sites",
+            done: Some(done),
+            total: Some(all),
+            message: None,
+        },
+    }
+}
+
+/// Reads the alignment and fits.
+fn explore(args: &DcaArgs, console: Console, cancel: &Cancel) -> Result<Outcome, Failure> {
     args.check()?;
-    let distances = args.structure.as_deref();
-    let distances = distances
-        .map(|path| read_distances(path, args))
-        .transpose()?;
+    let structure = args.structure.as_deref();
+    let distances = structure.map(|path| read_distances(path, args));
+    let distances = distances.transpose()?;
     let begun = Instant::now();
     let alignment = read_alignment(args, cancel)?;
     let start = Instant::now();
-    let weights = alignment.weights(args.theta);
+    let weights = alignment.weights(args.alignment.theta);
     let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
     let sequences = alignment
-        .sequences(&weights, args.ignore_gaps)
+        .sequences(&weights, args.alignment.ignore_gaps)
         .map_err(wrong)?;
     console.stage("weights", start.elapsed());
     let options = fit_options(args, &sequences, cancel)?;
@@ -179,27 +192,25 @@ fn explore<T>(
     if fit.stop == StopReason::Cancelled {
         return Err(Failure::interrupted());
     }
-    let gap = (alignment.alphabet.has_gap() && !args.ignore_gaps).then_some(0);
+    let gap = (alignment.alphabet.has_gap() && !args.alignment.ignore_gaps).then_some(0);
     let scores = Scores::new(&fit.model, gap);
-    let ranked = scores.ranked();
     let rule = ContactRule {
         nearer_than: args.distance,
         separation: args.separation,
     };
     let judged = distances.as_ref();
     let judged = judged.map(|d| judged_pairs(args, &scores, &alignment, d, rule, console));
-    let outcome = Outcome {
-        alignment: &alignment,
-        sequences: &sequences,
-        options: &options,
-        fit: &fit,
-        scores: &scores,
-        ranked: &ranked,
-        distances: distances.as_ref(),
+    Ok(Outcome {
         judged: judged.transpose()?,
+        ranked: scores.ranked(),
+        alignment,
+        sequences,
+        options,
+        fit,
+        scores,
+        distances,
         rule,
-    };
-    deliver(&outcome)
+    })
 }
 
 fn check_files(args: &DcaArgs) -> Result<(), Failure> {
@@ -207,14 +218,9 @@ fn check_files(args: &DcaArgs) -> Result<(), Failure> {
         output::check_extension(path, &["csv", "npz", "html", "svg", "json"])?;
     }
     let mut outputs = output::reports(&args.output);
-    for output in &mut outputs {
-        if output::extension(output.path) == "npz" {
-            output.kind = Kind::Raster;
-        }
-    }
     if let Some(path) = &args.mutations {
         output::check_extension(path, &["csv"])?;
-        outputs.push(Kind::Report.at(path));
+        outputs.push(Output::Report(path));
     }
     let mut inputs = vec![args.family.as_path()];
     inputs.extend(args.structure.as_deref());
@@ -254,7 +260,8 @@ fn most_sequences(text: &[u8]) -> u64 {
 
 fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure> {
     let wrong = |error: mpf_potts::Error| Failure::at(&args.family, error);
-    let alphabet = args.alphabet.as_deref().map(|name| match name {
+    let read = &args.alignment;
+    let alphabet = read.alphabet.as_deref().map(|name| match name {
         "protein" => Ok(Alphabet::protein()),
         "rna" => Ok(Alphabet::rna()),
         "dna" => Ok(Alphabet::dna()),
@@ -266,34 +273,21 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
     });
     let options = ReadOptions {
         alphabet: alphabet.transpose()?,
-        focus: args.focus.clone(),
-        most_gaps_in_column: args.column_gaps,
-        most_gaps_in_sequence: args.sequence_gaps,
-        ambiguous: match args.ambiguous {
+        focus: read.focus.clone(),
+        most_gaps_in_column: read.column_gaps,
+        most_gaps_in_sequence: read.sequence_gaps,
+        ambiguous: match read.ambiguous {
             AmbiguousName::Gap => Ambiguous::Gap,
             AmbiguousName::Drop => Ambiguous::Drop,
         },
     };
     let room = Room::new(args.memory.bytes());
-    let most = room.bytes / 4;
-    let mut text = Vec::new();
-    let read = Source::open(&args.family, cancel).and_then(|source| {
-        let read = Text(source.bytes).take(most).read_to_end(&mut text);
-        read.map_err(|error| match error.kind() {
-            ErrorKind::InvalidData => Failure::at(&args.family, error.to_string()),
-            _ => Failure::unreadable(&args.family, &error),
-        })
-    });
+    let source = Source::open(&args.family, cancel);
+    let text = source.and_then(|source| room.read_whole(&args.family, Text(source.bytes)));
     if cancel.is_cancelled() {
         return Err(Failure::interrupted());
     }
-    read?;
-    if text.len() as u64 >= most {
-        return Err(Failure::at(
-            &args.family,
-            "it is larger than a quarter of the memory",
-        ));
-    }
+    let text = text?;
     let sequences = product(&[SEQUENCE, most_sequences(&text)]);
     room.check(
         &format!("the sequences of {}", args.family.display()),
@@ -306,6 +300,13 @@ fn read_alignment(args: &DcaArgs, cancel: &Cancel) -> Result<Alignment, Failure>
              --alphabet -ABC",
         ),
         _ => wrong(error),
+    })
+}
+
+fn name_of_mode(mode: Mode) -> String {
+    name_of(match mode {
+        Mode::Joint => ModeName::Joint,
+        Mode::NodeWise => ModeName::NodeWise,
     })
 }
 
@@ -388,7 +389,7 @@ fn announce(
     options: &FitOptions,
     (console, begun): (Console, Instant),
 ) {
-    if console.json || console.quiet {
+    if !console.has_notes() {
         return;
     }
     let dropped = alignment.n_read - alignment.n_sequences();
@@ -399,10 +400,7 @@ fn announce(
         ));
     }
     let (n, q) = (sequences.n_sites(), sequences.n_states());
-    let mode = match options.mode {
-        Mode::Joint => "joint",
-        Mode::NodeWise => "node-wise",
-    };
+    let mode = name_of_mode(options.mode);
     let bytes = bytes_of(sequences, options.mode, options);
     let seconds = usual_iterations(options.loss) * seconds_of_iteration(sequences, options)
         + begun.elapsed().as_secs_f64();
@@ -416,26 +414,10 @@ fn announce(
 }
 
 fn run_fit(sequences: &Sequences, options: &FitOptions, console: Console) -> Result<Fit, Failure> {
-    let shown = !console.quiet && !console.json;
-    let progress = match options.mode {
-        Mode::Joint => spinner("fit"),
-        Mode::NodeWise => bar(sequences.n_sites() as u64).with_prefix("sites"),
-    };
-    let result = fit(sequences, options, |step| match step {
-        _ if !shown => {}
-        FitProgress::Joint {
-            iteration,
-            value,
-            gradient,
-        } => progress.set_message(format!(
-            "iteration {iteration}: objective {}, gradient {}",
-            digits(value),
-            digits(gradient)
-        )),
-        FitProgress::Nodes { done, .. } => progress.set_position(done as u64),
-    });
-    progress.finish_and_clear();
-    let fit = result.map_err(|error| {
+    let bars = Bars::new(console);
+    let found = fit(sequences, options, |at| bars.show(&step(at)));
+    bars.clear();
+    let fit = found.map_err(|error| {
         Failure::system(error.to_string()).hint("try a larger --l2 or --l2-fields")
     })?;
     console.note(&format!(
@@ -474,23 +456,16 @@ fn judged_pairs(
     Ok(judged)
 }
 
-impl Outcome<'_> {
+impl Outcome {
     fn write(&self, path: &Path, summary: &Value) -> Result<(), Failure> {
-        let drawn = |text: mpf_report::Result<String>| match text {
-            Ok(text) => Ok(text.into_bytes()),
-            Err(error) => Err(Failure::undrawn(error.as_ref())),
-        };
         let contents = match output::extension(path).as_str() {
             "npz" => self.archive().map_err(|e| Failure::unwritten(path, &e))?,
-            "html" => drawn(page::html(self, summary))?,
-            "svg" => drawn(page::contact_map(self).map(|map| output::marked_svg(&map)))?,
+            "html" => page::html(self, summary)?.into_bytes(),
+            "svg" => output::marked_svg(&page::contact_map(self)?).into_bytes(),
             "json" => output::json_report(summary).into_bytes(),
             _ => self.table().into_bytes(),
         };
-        if crate::data::is_standard(path) {
-            return crate::console::print(&String::from_utf8_lossy(&contents));
-        }
-        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
+        output::write(path, &contents)
     }
 
     fn site(&self, k: usize) -> mpf_potts::Site {
@@ -500,9 +475,8 @@ impl Outcome<'_> {
     /// Returns the ranked pairs as a table, after a comment that says who wrote it.
     fn table(&self) -> String {
         let mut header = vec![
-            "rank", "i", "letter_i", "j", "letter_j", "column_i", "column_j",
+            "rank", "i", "letter_i", "j", "letter_j", "column_i", "column_j", "norm", "score",
         ];
-        header.extend(["norm", "score"]);
         if self.distances.is_some() {
             header.push("distance");
         }
@@ -519,7 +493,7 @@ impl Outcome<'_> {
                 format!("{:.6}", pair.norm),
                 format!("{:.6}", pair.score),
             ];
-            if let Some(distances) = self.distances {
+            if let Some(distances) = &self.distances {
                 let distance = distances.get(i.number, j.number);
                 row.push(distance.map_or(String::new(), |d| format!("{d:.3}")));
             }
@@ -534,18 +508,14 @@ impl Outcome<'_> {
         let model = self.fit.model.zero_sum();
         let (n, q) = (model.n_sites(), model.n_states());
         let mut matrix = vec![0.0; n * n];
-        for pair in self.ranked {
+        for pair in &self.ranked {
             matrix[pair.i * n + pair.j] = pair.score;
             matrix[pair.j * n + pair.i] = pair.score;
         }
         let pairs = mpf_baselines::pairs(n).flat_map(|(i, j)| [i as f64, j as f64]);
         let pairs: Vec<f64> = pairs.collect();
-        let numbers: Vec<f64> = self
-            .alignment
-            .sites
-            .iter()
-            .map(|s| s.number as f64)
-            .collect();
+        let numbers = self.alignment.sites.iter().map(|site| site.number as f64);
+        let numbers: Vec<f64> = numbers.collect();
         let letters = self.alignment.alphabet.letters();
         let states = &letters[letters.len() - q..];
         let mut archive = ArchiveWriter::new(Cursor::new(Vec::new()));
@@ -564,11 +534,9 @@ impl Outcome<'_> {
         let Some(judged) = &self.judged else {
             return Vec::new();
         };
-        let ranks = [("L/5", n / 5), ("L/2", n / 2), ("L", n), ("2L", 2 * n)];
-        let known = ranks
-            .into_iter()
-            .filter_map(|(name, rank)| precision(judged, rank).map(|part| (name, rank, part)));
-        known.collect()
+        let ranks = [("L/5", n / 5), ("L/2", n / 2), ("L", n), ("2L", 2 * n)].into_iter();
+        let known = |(name, rank)| Some((name, rank, precision(judged, rank)?));
+        ranks.filter_map(known).collect()
     }
 
     fn summary(&self, args: &DcaArgs) -> Value {
@@ -583,16 +551,16 @@ impl Outcome<'_> {
             .map(|(name, rank, part)| json!({"at": name, "rank": rank, "precision": part}));
         json!({
             "family": args.family.display().to_string(),
-            "method": match args.method { MethodName::Pl => "pl", MethodName::Mpf => "mpf" },
-            "mode": match self.options.mode { Mode::Joint => "joint", Mode::NodeWise => "node-wise" },
+            "method": name_of(args.method),
+            "mode": name_of_mode(self.options.mode),
             "n_read": self.alignment.n_read,
             "n_sequences": self.alignment.n_sequences(),
             "n_effective": self.sequences.total_weight(),
             "n_sites": self.sequences.n_sites(),
             "n_states": self.sequences.n_states(),
             "alphabet": self.alignment.alphabet.letters(),
-            "theta": args.theta,
-            "ignore_gaps": args.ignore_gaps,
+            "theta": args.alignment.theta,
+            "ignore_gaps": args.alignment.ignore_gaps,
             "l2": penalties.couplings,
             "l2_fields": penalties.fields,
             "group": penalties.group,
@@ -651,7 +619,7 @@ impl Outcome<'_> {
             })
         });
         let table = marked_csv(&Table::new(["site", "from", "to", "energy_change"], rows));
-        files::write(path, table.as_bytes()).map_err(|e| Failure::unwritten(path, &e))
+        output::write(path, table.as_bytes())
     }
 }
 

@@ -4,8 +4,7 @@ use crate::console::Console;
 use crate::draw::{self, DrawOptions, SamplerName, Target};
 use crate::failure::Failure;
 use crate::model::{Convention, Model};
-use crate::output::{self, ForceArg, Kind};
-use crate::packer::Coding;
+use crate::output::{self, ForceArg, Output};
 use crate::raster_file;
 use clap::Args;
 use mpf_core::{Cancel, rng};
@@ -45,7 +44,7 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Failure> {
     raster_file::check_name(&args.output)?;
     crate::model::check_name(&args.truth)?;
-    let outputs = [Kind::Raster.at(&args.output), Kind::Model.at(&args.truth)];
+    let outputs = [Output::Raster(&args.output), Output::Model(&args.truth)];
     output::check(&[], &outputs, args.force)?;
     if args.n == 0 {
         return Err(Failure::input("-n 0 asks for no time bins").hint("ask for at least one"));
@@ -75,7 +74,7 @@ pub fn run(args: &DemoArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
     let mean_activity = means.iter().sum::<f64>() / means.len() as f64;
     let truth = Model::unfitted(couplings, names);
     truth.write(&args.truth, Convention::Binary)?;
-    raster_file::write(&args.output, &drawn.states, &truth.names, Coding::Binary)?;
+    raster_file::write(&args.output, &drawn.states, &truth.names, false)?;
     console.result(&format!(
         "{}: {} time bins × {} cells, {:.1} % active\n{}: the couplings that made it\n",
         args.output.display(),

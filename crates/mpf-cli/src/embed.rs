@@ -8,22 +8,22 @@ use crate::cli;
 use crate::data::DataArgs;
 use crate::fit::grouped;
 use crate::memory::{self, MemoryLimit};
-use crate::{compare, fit};
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use mpf_baselines::{Measure, Methods, log_scores};
 use mpf_core::Cancel;
-use mpf_ising::{Preflight, Support};
+use mpf_ising::Preflight;
 use std::io::Read;
 
-pub use crate::compare::CompareArgs;
+pub use crate::compare::{CompareArgs, report as compare};
 pub use crate::data::Raster;
 pub use crate::dca::{Contacts, DcaArgs, contacts as dca, fit_codes as fit_potts};
 pub use crate::evaluate::{EvaluateArgs, report as evaluate};
 pub use crate::failure::{FAILED, Failure, INTERRUPTED};
-pub use crate::fit::{FitArgs, Show, Step};
+pub use crate::fit::{FitArgs, Show, Step, fit};
 pub use crate::model::{Convention, Model};
 pub use crate::sample::{SampleArgs, draw as sample};
+pub use mpf_report::progress::hide as hide_bars;
 
 /// The name of the data in messages.
 const DATA: &str = "X";
@@ -110,20 +110,6 @@ pub fn read(
     Ok(raster)
 }
 
-/// Runs `mpf fit`. Returns the model and what there is to know about the data.
-///
-/// # Errors
-/// Those of the command.
-pub fn fit(
-    args: &FitArgs,
-    raster: &Raster,
-    support: Support,
-    cancel: &Cancel,
-    show: Show<'_>,
-) -> Result<(Model, Vec<String>), Failure> {
-    fit::fit(args, &Methods::default(), raster, support, cancel, show)
-}
-
 /// Runs the preflight of `mpf fit` alone. Returns its numbers, in JSON, and what it found.
 ///
 /// # Errors
@@ -134,18 +120,6 @@ pub fn preflight(raster: &Raster, cancel: &Cancel) -> Result<(String, Vec<String
     let findings = grouped(&std::mem::take(&mut found.findings));
     let numbers = serde_json::to_string(&found).expect("numbers can be written");
     Ok((numbers, findings))
-}
-
-/// Runs `mpf compare`. Returns the page, the table and the numbers in JSON.
-///
-/// # Errors
-/// Those of the command.
-pub fn compare(
-    args: &CompareArgs,
-    raster: &Raster,
-    cancel: &Cancel,
-) -> Result<[String; 3], Failure> {
-    compare::report(args, &Methods::default(), raster, cancel)
 }
 
 /// Returns [`log_scores`] of data under a model, with hidden units or without.
@@ -176,9 +150,4 @@ pub fn score(
 /// A [`Failure`] with both numbers.
 pub fn check_memory(what: &str, bytes: u64) -> Result<(), Failure> {
     memory::check(what, bytes, None, "ask for less")
-}
-
-/// Shows no bar and no spinner of this process.
-pub fn hide_bars() {
-    mpf_report::progress::hide();
 }

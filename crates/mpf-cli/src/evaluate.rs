@@ -3,7 +3,7 @@
 mod evaluation;
 mod page;
 
-pub(crate) use evaluation::Compared;
+pub(crate) use evaluation::{Compared, with_error};
 
 use crate::console::Console;
 use crate::data::{DataArgs, Raster};
@@ -16,7 +16,7 @@ use evaluation::{Evaluation, ExactScores, Source};
 use mpf_baselines::{GoodnessOfFit, Moments, block_length};
 use mpf_core::Cancel;
 use mpf_ising::{Exact, States};
-use mpf_report::{files, progress, text};
+use mpf_report::{progress, text};
 use mpf_samplers::ChainOptions;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -94,7 +94,7 @@ pub fn run(args: &EvaluateArgs, console: Console, cancel: &Cancel) -> Result<u8,
             "json" => output::json_report(&evaluation),
             _ => page::page(&model, truth.as_ref(), &evaluation, &goodness)?,
         };
-        files::write(path, contents.as_bytes()).map_err(|e| Failure::unwritten(path, &e))?;
+        output::write(path, contents.as_bytes())?;
     }
     console.stage("writing", start.elapsed());
     console.result(&summary(&evaluation))?;

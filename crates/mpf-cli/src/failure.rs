@@ -84,11 +84,6 @@ impl Failure {
         Self::new(FAILED, message)
     }
 
-    /// A figure that could not be drawn.
-    pub fn undrawn(error: &dyn std::error::Error) -> Self {
-        Self::system(format!("cannot draw a figure: {error}"))
-    }
-
     /// A time limit that left no time for a result.
     pub fn too_late(seconds: f64) -> Self {
         Self::system(format!(
@@ -115,6 +110,13 @@ pub fn plain(error: &std::io::Error) -> String {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+/// Figures have errors of any type.
+impl From<Box<dyn std::error::Error + Send + Sync>> for Failure {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::system(format!("cannot draw a figure: {error}"))
     }
 }
 

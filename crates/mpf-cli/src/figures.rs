@@ -5,8 +5,9 @@ pub mod network;
 pub mod slope;
 
 use crate::evaluate::Compared;
+use crate::model::PathRecord;
 use mpf_report::Result;
-use mpf_report::plot::{Area, BLUE, INK, RED, TEXT, TITLE, chart, key, mesh, short, svg};
+use mpf_report::plot::{Area, BLUE, INK, RED, STYLES, TEXT, TITLE, chart, key, mesh, short, svg};
 use mpf_report::text::visible;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -21,9 +22,13 @@ const MOST_CELLS: usize = 160;
 /// The width of a drawn matrix.
 const SIDE: f64 = 320.0;
 
-/// The colours of couplings below and above zero.
-const NEGATIVE: RGBColor = RGBColor(33, 102, 172);
-const POSITIVE: RGBColor = RGBColor(178, 24, 43);
+/// Returns the colour of couplings of this sign.
+fn sign_colour(coupling: f64) -> RGBColor {
+    match coupling < 0.0 {
+        true => RGBColor(33, 102, 172),
+        false => RGBColor(178, 24, 43),
+    }
+}
 
 /// A point with standard errors in both directions.
 #[derive(Clone, Copy, Debug)]
@@ -59,17 +64,10 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
 /// Draws points, the line where x and y are equal, and a fitted line with its slope.
 pub fn scatter(title: &str, x: &str, y: &str, points: &[Point]) -> Result<String> {
     let bars = points.len() <= MOST_BARS;
-    let reach = |value: f64, error: f64| {
-        let error = if bars && error.is_finite() {
-            error
-        } else {
-            0.0
-        };
-        [value - 2.0 * error, value + 2.0 * error]
-    };
+    let reach = if bars { 2.0 } else { 0.0 };
     let both = around(points.iter().flat_map(|p| {
-        let (x, y) = (reach(p.x, p.x_error), reach(p.y, p.y_error));
-        [x[0], x[1], y[0], y[1]]
+        let (x, y) = (reach * p.x_error, reach * p.y_error);
+        [p.x, p.x - x, p.x + x, p.y, p.y - y, p.y + y]
     }));
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 66).build_cartesian_2d(both.clone(), both.clone())?;
@@ -126,7 +124,7 @@ fn fitted_within(line: slope::Line, square: &Range<f64>) -> [(f64, f64); 2] {
 /// Returns blue below zero, white at zero, red above.
 fn diverging(share: f64) -> RGBColor {
     let share = share.clamp(-1.0, 1.0);
-    let end = if share < 0.0 { NEGATIVE } else { POSITIVE };
+    let end = sign_colour(share);
     // A power below one keeps weak couplings from looking white.
     let t = share.abs().powf(0.7);
     let mix = |to: u8| (255.0 + t * (f64::from(to) - 255.0)).round() as u8;
@@ -146,30 +144,25 @@ pub fn clip(couplings: &[f64], limit: f64) -> f64 {
     largest.min(2.0 * quantile).min(limit)
 }
 
-/// A symmetric matrix to draw.
-pub struct Matrix<'a, F> {
-    /// The names of the units.
-    pub names: &'a [String],
-    /// The units along both sides.
-    pub order: &'a [usize],
-    /// The entry of two units that differ.
-    pub values: F,
-    /// The size at which colours end.
-    pub clip: f64,
-}
-
-/// Draws a matrix in colours, with the scale beside it and names along its sides. A large one is
-/// drawn in blocks, with the largest entry of each.
-pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Result<String> {
-    let d = of.order.len();
+/// Draws a symmetric matrix in colours up to ±`clip`, with the scale beside it and the names of `order`
+/// along its sides. A large one is drawn in blocks, with the largest entry of each. `value(i, j)` for
+/// i ≠ j.
+pub fn matrix(
+    title: &str,
+    names: &[String],
+    order: &[usize],
+    value: impl Fn(usize, usize) -> f64,
+    clip: f64,
+) -> Result<String> {
+    let d = order.len();
     let step = d.div_ceil(MOST_CELLS).max(1);
     let cells = d.div_ceil(step);
     let strongest = |a: usize, b: usize| {
-        let range = |c: usize| of.order[c * step..((c + 1) * step).min(d)].iter();
+        let range = |c: usize| order[c * step..((c + 1) * step).min(d)].iter();
         let entries = range(a).flat_map(|i| range(b).map(move |j| (*i, *j)));
         entries
             .filter(|(i, j)| i != j)
-            .map(|(i, j)| (of.values)(i, j))
+            .map(|(i, j)| value(i, j))
             .fold(0.0f64, |m, v| if v.abs() > m.abs() { v } else { m })
     };
     let shown: Vec<Vec<f64>> = (0..cells)
@@ -180,7 +173,7 @@ pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Res
     let every = (12.0 * d as f64 / SIDE).ceil().max(1.0) as usize;
     let labels: Vec<(usize, String)> = (0..d)
         .step_by(every)
-        .map(|place| (place, shortened(&of.names[of.order[place]], 9)))
+        .map(|place| (place, shortened(&names[order[place]], 9)))
         .collect();
     let longest = labels.iter().map(|(_, l)| l.chars().count()).max();
     let room = 12 + 7 * longest.unwrap_or(1) as i32;
@@ -196,7 +189,7 @@ pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Res
                 let colour = if a == b && step == 1 {
                     RGBColor(225, 225, 222)
                 } else {
-                    diverging(v / of.clip)
+                    diverging(v / clip)
                 };
                 let corners = [(b, a), (b + 1, a + 1)]
                     .map(|(x, y)| (left + pixel(x * step), top + pixel(y * step)));
@@ -224,8 +217,8 @@ pub fn matrix(title: &str, of: &Matrix<'_, impl Fn(usize, usize) -> f64>) -> Res
                 diverging(share).filled(),
             ))?;
         }
-        let end = short((100.0 * of.clip).round() / 100.0);
-        let is_clipped = largest > of.clip;
+        let end = short((100.0 * clip).round() / 100.0);
+        let is_clipped = largest > clip;
         let ends = if is_clipped {
             (format!("≥ {end}"), format!("≤ −{end}"))
         } else {
@@ -417,30 +410,28 @@ pub fn counts(title: &str, chances: &[Compared], n_samples: usize) -> Result<Str
 }
 
 /// Draws held-out scores with their errors against the penalty, and the penalty that was chosen.
-pub fn path(title: &str, x: &str, points: &[Point], chosen: f64) -> Result<String> {
-    let along = points.iter().map(|p| p.x).filter(|x| *x > 0.0);
+pub fn path(title: &str, x: &str, path: &[PathRecord], chosen: f64) -> Result<String> {
+    let points = path.iter().filter(|p| p.lambda > 0.0);
+    let along = points.clone().map(|p| p.lambda);
     let low = along.clone().fold(f64::INFINITY, f64::min);
     let high = along.fold(0.0, f64::max);
     if low > high {
         return Err("a path needs positive penalties".into());
     }
-    let up = around(
-        points
-            .iter()
-            .flat_map(|p| [p.y - p.y_error, p.y + p.y_error]),
-    );
+    let bar = |p: &PathRecord| [p.held_out - p.standard_error, p.held_out + p.standard_error];
+    let up = around(path.iter().flat_map(bar));
     draw(HEIGHT, |area| {
         let mut chart = chart(area, title, 72)
             .build_cartesian_2d((0.8 * low..1.25 * high).log_scale(), up.clone())?;
         mesh(&mut chart, (x, 5), ("held-out objective", 6))?;
         let line = [(chosen, up.start), (chosen, up.end)];
         chart.draw_series(LineSeries::new(line, RED.mix(0.7)))?;
-        for p in points.iter().filter(|p| p.x > 0.0) {
-            let bar = [(p.x, p.y - p.y_error), (p.x, p.y + p.y_error)];
-            chart.draw_series(LineSeries::new(bar, BLUE.mix(0.6)))?;
+        for p in points.clone() {
+            let line = bar(p).map(|y| (p.lambda, y));
+            chart.draw_series(LineSeries::new(line, BLUE.mix(0.6)))?;
         }
-        let dots = points.iter().filter(|p| p.x > 0.0);
-        chart.draw_series(dots.map(|p| Circle::new((p.x, p.y), 3, BLUE.filled())))?;
+        let dot = |p: &PathRecord| Circle::new((p.lambda, p.held_out), 3, BLUE.filled());
+        chart.draw_series(points.map(dot))?;
         Ok(())
     })
 }
@@ -459,14 +450,10 @@ pub fn curves(title: &str, x: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result
         let mut chart = chart(area, title, 66)
             .build_cartesian_2d(0.0..last, (0.7 * low..1.5 * high).log_scale())?;
         mesh(&mut chart, (x, 5), ("", 6))?;
-        for ((name, points), colour) in lines.iter().zip([BLUE, RED]) {
-            let shown = points.iter().copied().filter(|p| p.1 > 0.0);
-            chart
-                .draw_series(LineSeries::new(shown, colour.stroke_width(2)))?
-                .label(*name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2))
-                });
+        for ((name, points), style) in lines.iter().zip(STYLES) {
+            let mut shown = points.clone();
+            shown.retain(|p| p.1 > 0.0);
+            style.draw(&mut chart, &shown, shown.len(), name)?;
         }
         key(&mut chart, SeriesLabelPosition::UpperRight)
     })
@@ -491,16 +478,7 @@ mod tests {
             "more than samples can determine"
         );
         assert_eq!(clip(&[0.0; 3], 5.0), 1.0);
-        let svg = matrix(
-            "K",
-            &Matrix {
-                names: &names,
-                order: &order,
-                values,
-                clip: clip(&all, 5.0),
-            },
-        )
-        .unwrap();
+        let svg = matrix("K", &names, &order, values, clip(&all, 5.0)).unwrap();
         // Half of the scale: far from white.
         let half = diverging(0.5);
         let colour = format!("#{:02X}{:02X}{:02X}", half.0, half.1, half.2);

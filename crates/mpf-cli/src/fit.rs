@@ -13,19 +13,17 @@ mod time;
 use crate::console::Console;
 use crate::data::Raster;
 use crate::edges;
-use crate::failure::{Failure, INTERRUPTED, NOT_CONVERGED, STEP_FAILED};
+use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::methods::{ModelName, name_of};
 use crate::model::{self, Convention, FitRecord, Model, StandardErrors};
-use crate::output::{self, Kind};
-use args::ErrorsName;
+use crate::output::{self, Output};
 use messages::{doubts, largest_coupling, refuse_shape, summary, tell_preflight};
 use mpf_baselines::{
     Methods, Recipe, RecipeProgress, Trained, TrainingData, multi_information_share,
 };
-use mpf_core::{Cancel, StopReason};
+use mpf_core::Cancel;
 use mpf_ising::{Preflight, Samples, Support};
 use mpf_report::text::duration;
-use progress::Bars;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +32,7 @@ use time::{Expected, Trials};
 
 pub use args::FitArgs;
 pub(crate) use messages::{drift_in_words, grouped, held_out_in_words, polishing_in_words};
+pub(crate) use progress::Bars;
 pub use progress::{Show, Step};
 pub(crate) use time::{SYNCED, of_comparison};
 
@@ -70,39 +69,19 @@ pub fn run(
     let mut inputs = vec![args.data.data.as_path()];
     inputs.extend(args.shards.iter().map(PathBuf::as_path));
     inputs.extend(args.support.as_deref());
-    let mut outputs = vec![Kind::Model.at(&args.output)];
+    let mut outputs = vec![Output::Model(&args.output)];
     outputs.extend(args.checkpoint.output());
     output::check(&inputs, &outputs, args.force)?;
     args.check()?;
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let cancel = &cancel.within(limit);
-    // Work that the time limit stops reports itself as interrupted.
-    run_until(args, methods, console, cancel).map_err(|failure| in_time(failure, cancel, limit))
-}
-
-/// Says so if it was the time limit that stopped the work.
-pub(crate) fn in_time(failure: Failure, cancel: &Cancel, limit: f64) -> Failure {
-    let is_asked = cancel.reason() == Some(StopReason::Cancelled);
-    match failure.code == INTERRUPTED && limit.is_finite() && !is_asked {
-        true => Failure::too_late(limit),
-        false => failure,
-    }
-}
-
-/// Reads the data and fits until `cancel` is set.
-fn run_until(
-    args: &FitArgs,
-    methods: &Methods,
-    console: Console,
-    cancel: &Cancel,
-) -> Result<u8, Failure> {
-    if packed::is_wanted(args)? {
-        return packed::run(args, methods, console, cancel);
-    }
-    let start = Instant::now();
-    let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
-    raster.notes.iter().for_each(|note| console.note(note));
-    fit_raster(args, methods, &raster, console, cancel, start)
+    args.options.in_time(cancel, |cancel| {
+        if packed::is_wanted(args)? {
+            return packed::run(args, methods, console, cancel);
+        }
+        let start = Instant::now();
+        let raster = Raster::read(&args.data, args.memory.bytes(), cancel)?;
+        raster.notes.iter().for_each(|note| console.note(note));
+        fit_raster(args, methods, &raster, console, cancel, start)
+    })
 }
 
 /// Fits data that have been read since `start`, and writes the model.
@@ -116,7 +95,7 @@ fn fit_raster(
 ) -> Result<u8, Failure> {
     console.stage("reading", start.elapsed());
     // The model is written within the limit, too.
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let limit = args.options.limit();
     let mut writing = WRITING * (raster.states.n_units() as f64).powi(2);
     if args.options.model == ModelName::KPairwise {
         // So is its potential completed.
@@ -128,44 +107,29 @@ fn fit_raster(
         None => Support::Full,
         Some(path) => edges::read(path, &raster.names_or_numbers(), args.memory.bytes())?,
     };
-    if args.options.model.has_hidden_units() {
-        return run_machine(args, raster, (console, start), cancel);
-    }
-    if let Some(unknown) = &raster.unknown {
+    let is_machine = args.options.model.has_hidden_units();
+    if let Some(unknown) = raster.unknown.as_ref().filter(|_| !is_machine) {
         let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
         return incomplete::deliver(args, made, console);
     }
     let samples = raster.samples()?;
     let settings = settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    let mut recipe = args.recipe(methods, raster, support, cancel)?;
-    recipe.options.minimizer.checkpoint = checkpoint.clone();
-    let bars = Bars::new(console);
-    let made = make(args, &recipe, raster, &samples, (console, start), &|step| {
-        bars.show(step);
-    });
-    bars.clear();
-    let outcome = made.and_then(|made| deliver(args, made, console));
-    args.checkpoint.end(&checkpoint, console, outcome)
-}
-
-/// Fits a machine with hidden units.
-fn run_machine(
-    args: &FitArgs,
-    raster: &Raster,
-    (console, start): (Console, Instant),
-    cancel: &Cancel,
-) -> Result<u8, Failure> {
-    let mut options = machine::options(args, raster, cancel)?;
-    let samples = raster.samples()?;
-    let settings = settings::settings(args, &raster.record(), &Support::Full);
-    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
-    options.minimizer.checkpoint = checkpoint.clone();
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
-    let made = machine::make(args, &options, raster, &samples, (console, start), &show);
-    bars.clear();
-    let outcome = made.and_then(|made| machine::deliver(args, made, console));
+    let outcome = if is_machine {
+        let mut options = machine::options(args, raster, cancel)?;
+        options.minimizer.checkpoint = checkpoint.clone();
+        let made = machine::make(args, &options, raster, &samples, (console, start), &show);
+        bars.clear();
+        made.and_then(|made| machine::deliver(args, made, console))
+    } else {
+        let mut recipe = args.recipe(methods, raster, support, cancel)?;
+        recipe.options.minimizer.checkpoint = checkpoint.clone();
+        let made = make(args, &recipe, raster, &samples, (console, start), &show);
+        bars.clear();
+        made.and_then(|made| deliver(args, made, console))
+    };
     args.checkpoint.end(&checkpoint, console, outcome)
 }
 
@@ -178,20 +142,22 @@ struct Made {
     has_failures: bool,
 }
 
-/// Fits data that are in memory, as the program does. `args.data` and `args.output` are only names.
-pub(crate) fn fit(
+/// Fits data that are in memory, as the program does; returns the model and what there is to know about
+/// the data. `args.data` and `args.output` are only names.
+///
+/// # Errors
+/// Those of the command.
+pub fn fit(
     args: &FitArgs,
-    methods: &Methods,
     raster: &Raster,
     support: Support,
     cancel: &Cancel,
     show: Show<'_>,
 ) -> Result<(Model, Vec<String>), Failure> {
     args.check()?;
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
-    let cancel = &cancel.within(limit);
+    let methods = &Methods::default();
     let console = (Console::silent(), Instant::now());
-    let fitted = || {
+    args.options.in_time(cancel, |cancel| {
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
             let samples = raster.samples()?;
@@ -207,8 +173,7 @@ pub(crate) fn fit(
         let recipe = args.recipe(methods, raster, support, cancel)?;
         let made = make(args, &recipe, raster, &samples, console, show)?;
         Ok((made.model, grouped(&made.preflight.findings)))
-    };
-    fitted().map_err(|failure| in_time(failure, cancel, limit))
+    })
 }
 
 /// Reports on the data, then fits. The command began at `start`.
@@ -228,7 +193,7 @@ fn make(
     let clock = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", clock.elapsed());
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let limit = args.options.limit();
     let keeps = (args.checkpoint.is_given()).then(|| {
         let bytes = memory::bytes_of_state(recipe, samples.n_units());
         (args.checkpoint.seconds(), bytes)
@@ -272,10 +237,10 @@ fn make(
         share: multi_information_share(&trained.fit.couplings, samples).unwrap_or(None),
         has_failures: !trained.failures.is_empty(),
         model: Model {
-            errors: trained.errors.map(|bars| {
-                let sandwich = args.errors == ErrorsName::Sandwich;
-                let method = if sandwich { "sandwich" } else { "bootstrap" };
-                StandardErrors::new(method, bars, trained.block_length)
+            errors: trained.errors.map(|bars| StandardErrors {
+                method: name_of(args.errors),
+                block_length: trained.block_length,
+                bars,
             }),
             fit: Some(record),
             data: Some(raster.record()),

@@ -49,6 +49,6 @@ pub mod internal {
     pub use crate::edges::parse as parse_edges;
     pub use crate::model::{Convention, FitRecord, Model};
     pub use crate::npy::Header;
-    pub use crate::packer::{Coding, Missing};
+    pub use crate::packer::Missing;
     pub use crate::raster_file::write as write_raster;
 }

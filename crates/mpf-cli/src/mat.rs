@@ -33,10 +33,9 @@ pub(crate) fn read_raster(
     mut file: impl Read,
 ) -> Result<Packer, Failure> {
     let path = &args.data;
-    let at = path.display();
     let damaged = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-            Failure::input(format!("{at}: this is no whole .mat file: {error}"))
+            Failure::at(path, format!("this is no whole .mat file: {error}"))
                 .hint("save it again with save -v7")
         }
         _ => Failure::unreadable(path, &error),
@@ -64,31 +63,23 @@ pub(crate) fn read_raster(
         let [kind, length] = words(&start, big_endian);
         let mut contents = (&mut file).take(length.into());
         let mut unpacked;
-        let mut elements = match kind {
-            MATRIX => Elements {
-                file: &mut contents,
-                big_endian,
-            },
+        let file: &mut dyn Read = match kind {
+            MATRIX => &mut contents,
             COMPRESSED => {
                 unpacked = ZlibDecoder::new(&mut contents);
                 unpacked.read_exact(&mut start).map_err(damaged)?;
-                Elements {
-                    file: &mut unpacked,
-                    big_endian,
-                }
+                &mut unpacked
             }
             _ => return Err(damaged(invalid("it holds something that is no variable"))),
         };
+        let mut elements = Elements { file, big_endian };
         let matrix = elements.matrix().map_err(damaged)?;
         names.extend(matrix.iter().map(|matrix| matrix.name.clone()));
         let is_wanted = |name: &str| args.array.as_ref().is_none_or(|wanted| wanted == name);
         if let Some(matrix) = matrix.filter(|matrix| is_wanted(&matrix.name)) {
             if let Some((first, _)) = &found {
-                let why = format!(
-                    "{at}: it holds several matrices: {first:?}, {:?}, …",
-                    matrix.name
-                );
-                return Err(Failure::input(why).hint("choose one with --array"));
+                let why = format!("it holds several matrices: {first:?}, {:?}, …", matrix.name);
+                return Err(Failure::at(path, why).hint("choose one with --array"));
             }
             let packer = elements.numbers(args, room, &matrix, damaged)?;
             found = Some((matrix.name, packer));
@@ -100,10 +91,8 @@ pub(crate) fn read_raster(
     found.map(|(_, packer)| packer).ok_or_else(|| {
         let wanted = args.array.as_ref();
         let wanted = wanted.map_or_else(String::new, |name| format!(" called {name:?}"));
-        Failure::input(format!(
-            "{at}: there is no matrix of real numbers{wanted} in it"
-        ))
-        .hint(format!("the file holds: {names:?}"))
+        let why = format!("there is no matrix of real numbers{wanted} in it");
+        Failure::at(path, why).hint(format!("the file holds: {names:?}"))
     })
 }
 

@@ -181,16 +181,35 @@ impl Room {
         ))
         .hint(instead))
     }
+
+    /// Reads all bytes of `path`, of which there may be a quarter of the room: what is made of them takes
+    /// more. A pipe or device is read no further.
+    ///
+    /// # Errors
+    /// A [`Failure`] for bytes that cannot be read, or are more.
+    pub fn read_whole(self, path: &Path, bytes: impl Read) -> Result<Vec<u8>, Failure> {
+        let most = self.bytes / 4;
+        let mut all = Vec::new();
+        let read = bytes.take(most.saturating_add(1)).read_to_end(&mut all);
+        let n = read.map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => Failure::at(path, error),
+            _ => Failure::unreadable(path, &error),
+        })?;
+        if n as u64 <= most {
+            return Ok(all);
+        }
+        let most = in_words(most);
+        let why = format!("it has more than {most}, a quarter of what {}", self.whose);
+        Err(Failure::at(path, why).hint("is it the right file?"))
+    }
 }
 
-/// Reads a whole file, or standard input for `-`, of at most a quarter of `limit` or, without one, of
-/// the memory that the machine has left: what is made of it takes more. A pipe or device is read no
-/// further.
+/// Reads a whole file, or standard input for `-`: see [`Room::read_whole`].
 ///
 /// # Errors
 /// A [`Failure`] for a file that cannot be read, or is larger.
 pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
-    read_through(path, limit, |file| file)
+    Room::new(limit).read_whole(path, open(path)?)
 }
 
 /// As [`read_file`], of a text. A device of zero bytes is read no further.
@@ -198,8 +217,18 @@ pub fn read_file(path: &Path, limit: Option<u64>) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// As [`read_file`]; a [`Failure`] for bytes that are no text.
 pub fn read_text(path: &Path, limit: Option<u64>) -> Result<String, Failure> {
-    let bytes = read_through(path, limit, |file| Box::new(Text(file)))?;
+    let bytes = Room::new(limit).read_whole(path, Text(open(path)?))?;
     String::from_utf8(bytes).map_err(|_| Failure::at(path, "this is no text in UTF-8"))
+}
+
+fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if data::is_standard(path) {
+        return Ok(Box::new(io::stdin()));
+    }
+    match fs::File::open(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(error) => Err(Failure::unreadable(path, &error)),
+    }
 }
 
 /// A reader that fails where it reads nothing but zero bytes, as a device gives them.
@@ -221,37 +250,6 @@ impl<R: Read> Read for Text<R> {
     }
 }
 
-fn read_through(
-    path: &Path,
-    limit: Option<u64>,
-    through: impl FnOnce(Box<dyn Read>) -> Box<dyn Read>,
-) -> Result<Vec<u8>, Failure> {
-    let unreadable = |e: io::Error| match e.kind() {
-        ErrorKind::InvalidData => Failure::at(path, e.to_string()),
-        _ => Failure::unreadable(path, &e),
-    };
-    let room = Room::new(limit);
-    let most = room.bytes / 4;
-    let file: Box<dyn Read> = if data::is_standard(path) {
-        Box::new(io::stdin())
-    } else {
-        Box::new(fs::File::open(path).map_err(unreadable)?)
-    };
-    let mut bytes = Vec::new();
-    let mut file = through(file).take(most.saturating_add(1));
-    let read = file.read_to_end(&mut bytes);
-    if read.map_err(unreadable)? as u64 > most {
-        return Err(Failure::input(format!(
-            "{}: it has more than {}, a quarter of what {}",
-            path.display(),
-            in_words(most),
-            room.whose
-        ))
-        .hint("is it the right file?"));
-    }
-    Ok(bytes)
-}
-
 /// Formats a number of bytes in MB, GB or TB.
 pub fn in_words(bytes: u64) -> String {
     let bytes = bytes as f64;
@@ -266,7 +264,8 @@ pub fn in_words(bytes: u64) -> String {
 /// not say.
 pub fn available() -> Option<u64> {
     let text = |path: &Path| fs::read_to_string(path).ok();
-    let machine = text(Path::new("/proc/meminfo")).and_then(|t| of_meminfo(&t));
+    let machine = text(Path::new("/proc/meminfo"));
+    let machine = machine.and_then(|text| size_of_line(&text, "MemAvailable:"));
     let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let groups = group_folders(&groups);
     let left = groups.iter().filter_map(|folder| {
@@ -291,17 +290,15 @@ fn of_limits(limits: &str, status: &str) -> Option<u64> {
     .map(|(limit, size)| {
         let limit = limits.lines().find_map(|l| l.strip_prefix(limit))?;
         let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
-        let size = status.lines().find_map(|l| l.strip_prefix(size))?;
-        let kilobytes: u64 = size.trim().strip_suffix("kB")?.trim().parse().ok()?;
         // The program that is counted is there already.
-        Some(limit.saturating_sub(1024 * kilobytes) + PROGRAM)
+        Some(limit.saturating_sub(size_of_line(status, size)?) + PROGRAM)
     });
     left.into_iter().flatten().min()
 }
 
-/// Parses `MemAvailable` of `/proc/meminfo`.
-fn of_meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+/// Parses the line of `/proc/meminfo` or `/proc/self/status` that begins with `name`.
+fn size_of_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
@@ -345,8 +342,9 @@ mod tests {
     #[test]
     fn what_the_system_says_is_understood() {
         let meminfo = "MemTotal:       24000000 kB\nMemAvailable:   1000 kB\n";
-        assert_eq!(of_meminfo(meminfo), Some(1_024_000));
-        assert_eq!(of_meminfo("MemTotal: 3 kB"), None);
+        let left = |text| size_of_line(text, "MemAvailable:");
+        assert_eq!(left(meminfo), Some(1_024_000));
+        assert_eq!(left("MemTotal: 3 kB"), None);
         let groups = "0::/user/job\n5:cpu:/x\n7:memory,cpuset:/y\n";
         assert_eq!(
             group_folders(groups),

@@ -1,12 +1,12 @@
 //! The options of the methods, shared by `mpf fit` and `mpf compare`.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, INTERRUPTED};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use mpf_baselines::{
     MachineOptions, MachineTrainer, Method, MethodOptions, Methods, Recipe, Refine, Takes,
 };
-use mpf_core::{Cancel, MinimizerOptions};
+use mpf_core::{Cancel, MinimizerOptions, StopReason};
 use mpf_ising::{CountPotential, Neighbourhood, Support};
 use std::str::FromStr;
 
@@ -72,10 +72,8 @@ impl FromStr for Strength {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        match text.parse::<f64>() {
-            Ok(value) if value.is_finite() && value >= 0.0 => Ok(Self::Given(value)),
-            _ => Err("a penalty is a number that is not negative, or `auto`".into()),
-        }
+        let given = not_negative(text).map(Self::Given);
+        given.map_err(|_| "a penalty is a number that is not negative, or `auto`".into())
     }
 }
 
@@ -214,24 +212,47 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
+    /// Returns the default tolerance and the default of the most iterations.
+    fn defaults(&self) -> (f64, usize) {
+        match self.model.has_hidden_units() {
+            true => (1e-4, 1000),
+            false => (1e-6, 10_000),
+        }
+    }
+
     /// Returns the tolerance of the gradient.
     pub fn tolerance(&self) -> f64 {
-        let default = if self.model.has_hidden_units() {
-            1e-4
-        } else {
-            1e-6
-        };
-        self.tolerance.unwrap_or(default)
+        self.tolerance.unwrap_or(self.defaults().0)
     }
 
     /// Returns the most iterations of a fit, or of one start of it.
     pub fn max_iterations(&self) -> usize {
-        let default = if self.model.has_hidden_units() {
-            1000
-        } else {
-            10_000
-        };
-        self.max_iterations.unwrap_or(default)
+        self.max_iterations.unwrap_or(self.defaults().1)
+    }
+
+    /// Returns the most seconds.
+    pub fn limit(&self) -> f64 {
+        self.max_seconds.unwrap_or(f64::INFINITY)
+    }
+
+    /// Does `work` within the most seconds.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Failure::too_late`] if it was the time limit that stopped it.
+    pub fn in_time<T>(
+        &self,
+        cancel: &Cancel,
+        work: impl FnOnce(&Cancel) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let cancel = cancel.within(self.limit());
+        work(&cancel).map_err(|failure| {
+            // Work that the time limit stops reports itself as interrupted.
+            let is_asked = cancel.reason() == Some(StopReason::Cancelled);
+            match failure.code == INTERRUPTED && self.limit().is_finite() && !is_asked {
+                true => Failure::too_late(self.limit()),
+                false => failure,
+            }
+        })
     }
 
     /// Returns the fit of a machine by the method called `name`.
@@ -380,7 +401,7 @@ impl MethodArgs {
         MinimizerOptions {
             gradient_tolerance: self.tolerance(),
             max_iterations: self.max_iterations(),
-            max_seconds: self.max_seconds.unwrap_or(f64::INFINITY),
+            max_seconds: self.limit(),
             rough_start: self.precision == PrecisionName::Auto,
             cancel: cancel.clone(),
             ..Default::default()
@@ -397,30 +418,18 @@ impl MethodArgs {
     /// Returns the first option that is given and that `method` does not take.
     pub fn refused(&self, method: &dyn Method, support: &Support) -> Option<&'static str> {
         let takes = method.describe().takes;
+        let has_penalty = self.l1.is_some() || self.l2.is_some();
+        let has_neighbours = self.neighbours.is_some();
+        let is_k_pairwise = self.model == ModelName::KPairwise;
+        let has_updates = self.updates.is_some() || self.sweeps.is_some();
         let given = [
-            (
-                self.l1.is_some() || self.l2.is_some(),
-                Takes::Penalties,
-                "--l1 and no --l2",
-            ),
-            (
-                self.neighbours.is_some(),
-                Takes::Neighbourhoods,
-                "--neighbours",
-            ),
+            (has_penalty, Takes::Penalties, "--l1 and no --l2"),
+            (has_neighbours, Takes::Neighbourhoods, "--neighbours"),
             (self.nodewise, Takes::NodeWise, "--nodewise"),
-            (
-                self.model == ModelName::KPairwise,
-                Takes::Potential,
-                "--model k-pairwise",
-            ),
+            (is_k_pairwise, Takes::Potential, "--model k-pairwise"),
             (*support != Support::Full, Takes::Support, "--support"),
             (self.damping.is_some(), Takes::Damping, "--damping"),
-            (
-                self.updates.is_some() || self.sweeps.is_some(),
-                Takes::Updates,
-                "--updates and no --sweeps",
-            ),
+            (has_updates, Takes::Updates, "--updates and no --sweeps"),
         ];
         let refused = given
             .into_iter()

@@ -11,7 +11,6 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use crate::console;
 use crate::data::{self, DataRecord};
 use crate::failure::Failure;
 use crate::memory;
@@ -20,12 +19,11 @@ use file::{ModelFile, ShortLists};
 use mpf_baselines::Machine;
 use mpf_core::Fnv1a;
 use mpf_ising::Couplings;
-use mpf_report::files;
 use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
 use std::path::Path;
 
-pub use record::{FitRecord, StandardErrors};
+pub use record::{FitRecord, PathRecord, StandardErrors};
 
 /// What the numbers of a model file mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -191,10 +189,7 @@ impl Model {
             Form::Npz => npz_form::write(self).expect("memory can be written"),
             Form::Csv => csv_form::write(self, convention).into_bytes(),
         };
-        if data::is_standard(path) {
-            return console::print_with(|out| out.write_all(&contents));
-        }
-        files::write(path, &contents).map_err(|e| Failure::unwritten(path, &e))
+        output::write(path, &contents)
     }
 
     /// Reads a model; `assumed` is the convention of a bare matrix, which does not state it.

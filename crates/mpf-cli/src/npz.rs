@@ -50,20 +50,17 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
     /// Opens one array; returns it with the length that the archive states. Refuses a length that
     /// the stored bytes cannot expand to.
     pub(crate) fn array(&mut self, name: &str) -> Result<(impl Read, u64), Failure> {
-        let path = self.path.display();
+        let path = self.path;
         let there = self.names().join(", ");
         let file = self.zip.by_name(&format!("{name}.npy")).map_err(|error| {
-            Failure::input(format!("{path}: cannot read the array {name:?}: {error}"))
+            Failure::at(path, format!("cannot read the array {name:?}: {error}"))
                 .hint(format!("the file holds: {there}"))
         })?;
         let (stored, length) = (file.compressed_size(), file.size());
         if length > stored.saturating_mul(MOST_EXPANSION) {
-            let why = format!(
-                "{path}: {stored} bytes are said to hold the {length} of the array {name:?}"
-            );
-            return Err(
-                Failure::input(why).hint("the file is damaged; save it again with numpy.savez")
-            );
+            let why = format!("{stored} bytes are said to hold the {length} of the array {name:?}");
+            let hint = "the file is damaged; save it again with numpy.savez";
+            return Err(Failure::at(path, why).hint(hint));
         }
         Ok((file, length))
     }
@@ -194,14 +191,7 @@ pub(crate) fn read_raster(
         match packer.n_units() {
             Some(n) if n == names.len() => Some(names),
             // They name all columns.
-            Some(n) if columns.n_units(names.len()) == n => {
-                let all = names.into_iter().enumerate();
-                Some(
-                    all.filter(|(k, _)| columns.is_unit(*k))
-                        .map(|(_, n)| n)
-                        .collect(),
-                )
-            }
+            Some(n) if columns.n_units(names.len()) == n => Some(columns.units(names)),
             _ => None,
         }
     } else {
@@ -218,14 +208,14 @@ fn read_sparse<R: Read + Seek>(
 ) -> Result<Packer, Failure> {
     let path = &args.data;
     let wrong = |why: &str| {
-        Failure::input(format!("{}: the sparse matrix {why}", path.display()))
+        Failure::at(path, format!("the sparse matrix {why}"))
             .hint("save it with scipy.sparse.save_npz as csr, csc or coo")
     };
     let format = archive.texts("format")?.concat();
     let by_column = format == "csc";
-    let names: &[&str] = match format.as_str() {
-        "csr" | "csc" => &["indptr", "indices", "data"],
-        "coo" => &["row", "col", "data"],
+    let names = match format.as_str() {
+        "csr" | "csc" => ["indptr", "indices", "data"],
+        "coo" => ["row", "col", "data"],
         other => return Err(wrong(&format!("has the format {other:?}"))),
     };
     // Numbers are held as doubles, and entries as three of them.
@@ -253,17 +243,12 @@ fn read_sparse<R: Read + Seek>(
     };
     // Before anything is built.
     shape.packer(args, room)?;
-    let mut arrays = Vec::new();
-    for name in names {
-        arrays.push(archive.numbers(name)?.1);
-    }
-    let [first, second, values] = &arrays[..] else {
-        unreachable!("three names")
-    };
+    let [first, second, values] = names.map(|name| archive.numbers(name));
+    let (first, second, values) = (first?.1, second?.1, values?.1);
     if second.len() != values.len() {
         return Err(wrong("has more indices than values, or fewer"));
     }
-    let entries = second.iter().zip(values);
+    let entries = second.iter().zip(&values);
     let entries = if format == "coo" {
         if first.len() != second.len() {
             return Err(wrong("has more rows than columns, or fewer"));
@@ -273,7 +258,7 @@ fn read_sparse<R: Read + Seek>(
             .map(|(row, (column, value))| (data::index(*row), data::index(*column), *value))
             .collect()
     } else {
-        data::lines_of(first, shape.n_lines(), entries)
+        data::lines_of(&first, shape.lines().0, entries)
             .ok_or_else(|| wrong("has pointers out of order"))?
     };
     data::read_sparse(args, room, &shape, entries)

@@ -1,8 +1,8 @@
 //! Checks that results can be written, and what they would replace, before hours are spent on them.
 
-use crate::data;
 use crate::failure::{Failure, plain};
 use crate::model::Model;
+use crate::{console, data};
 use clap::Args;
 use mpf_report::files;
 use serde::Serialize;
@@ -18,38 +18,26 @@ pub struct ForceArg {
     pub force: bool,
 }
 
-/// A kind of file that a command writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A model, in any of its forms.
-    Model,
-    /// A page, a plot or numbers.
-    Report,
-    /// States; nothing in the file tells who wrote it.
-    Raster,
-    /// A checkpoint, which has its own rules.
-    Checkpoint,
-}
-
-impl Kind {
-    /// Returns the file of this kind at `path`.
-    pub fn at(self, path: &Path) -> Output<'_> {
-        Output { path, kind: self }
-    }
-}
-
 /// A file that a command writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Output<'a> {
-    /// Where.
-    pub path: &'a Path,
-    /// What.
-    pub kind: Kind,
+pub enum Output<'a> {
+    /// A model, in any of its forms.
+    Model(&'a Path),
+    /// A page, a plot or numbers.
+    Report(&'a Path),
+    /// States; nothing in the file tells who wrote it.
+    Raster(&'a Path),
+    /// A checkpoint, which has its own rules.
+    Checkpoint(&'a Path),
 }
 
-/// Returns the reports that a command writes.
-pub fn reports(paths: &[PathBuf]) -> Vec<Output<'_>> {
-    paths.iter().map(|path| Kind::Report.at(path)).collect()
+/// Returns the reports that a command writes. An archive has no mark.
+pub fn reports<'a>(paths: &'a [PathBuf]) -> Vec<Output<'a>> {
+    let report = |path: &'a PathBuf| match extension(path).as_str() {
+        "npz" => Output::Raster(path),
+        _ => Output::Report(path),
+    };
+    paths.iter().map(report).collect()
 }
 
 /// Checks all files of a command before any of them is read: outputs must be writable, be neither an
@@ -70,8 +58,11 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
         refuse_hidden(path, identity)?;
     }
     let mut others: Vec<(&Path, Identity)> = Vec::new();
-    for output in outputs {
-        let path = output.path;
+    for &output in outputs {
+        let (Output::Model(path)
+        | Output::Report(path)
+        | Output::Raster(path)
+        | Output::Checkpoint(path)) = output;
         let identity = Identity::of(path);
         refuse_hidden(path, &identity)?;
         if let Some((input, _)) = inputs.iter().find(|(_, other)| other.is(&identity)) {
@@ -91,22 +82,22 @@ pub fn check(inputs: &[&Path], outputs: &[Output<'_>], force: ForceArg) -> Resul
             .hint("give every output a name of its own"));
         }
         others.push((path, identity));
-        match output.kind {
-            Kind::Checkpoint if data::is_standard(path) => {
+        match output {
+            Output::Checkpoint(_) if data::is_standard(path) => {
                 let why = "--checkpoint -: standard output cannot keep a checkpoint";
                 return Err(Failure::input(why).hint("name a file"));
             }
             _ if data::is_standard(path) => continue,
             _ => check_writable(path)?,
         }
-        if !force.force && !may_replace(path, output.kind) {
+        if !force.force && !may_replace(path, output) {
             return Err(Failure::input(format!(
                 "{} exists and is not a {} that mpf wrote",
                 path.display(),
-                match output.kind {
-                    Kind::Model => "model",
-                    Kind::Report => "report",
-                    Kind::Raster | Kind::Checkpoint => "file",
+                match output {
+                    Output::Model(_) => "model",
+                    Output::Report(_) => "report",
+                    Output::Raster(_) | Output::Checkpoint(_) => "file",
                 }
             ))
             .hint("choose another name, or replace it with --force"));
@@ -184,8 +175,8 @@ fn device_and_inode(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// Returns whether nothing is lost if `path` becomes a file of this kind.
-fn may_replace(path: &Path, kind: Kind) -> bool {
+/// Returns whether nothing is lost if `path` becomes this file.
+fn may_replace(path: &Path, output: Output<'_>) -> bool {
     let Ok(found) = fs::metadata(path) else {
         return true;
     };
@@ -193,11 +184,11 @@ fn may_replace(path: &Path, kind: Kind) -> bool {
     if !found.is_file() || found.len() == 0 {
         return true;
     }
-    match kind {
-        Kind::Checkpoint => true,
-        Kind::Raster => false,
-        Kind::Model => Model::read(path, None).is_ok(),
-        Kind::Report => {
+    match output {
+        Output::Checkpoint(_) => true,
+        Output::Raster(_) => false,
+        Output::Model(_) => Model::read(path, None).is_ok(),
+        Output::Report(_) => {
             let mut start = Vec::new();
             let read = fs::File::open(path).and_then(|f| f.take(4096).read_to_end(&mut start));
             read.is_ok() && String::from_utf8_lossy(&start).contains(MARK)
@@ -230,6 +221,17 @@ pub fn marked_svg(svg: &str) -> String {
         Some(end) => format!("{}<!-- {MARK} -->{}", &svg[..=end], &svg[end + 1..]),
         None => svg.to_owned(),
     }
+}
+
+/// Writes a file, or standard output for `-`.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write(path: &Path, contents: &[u8]) -> Result<(), Failure> {
+    if data::is_standard(path) {
+        return console::print_with(|out| out.write_all(contents));
+    }
+    files::write(path, contents).map_err(|error| Failure::unwritten(path, &error))
 }
 
 /// Checks that a file can be made at `path`, by making another one in its folder.
@@ -307,10 +309,7 @@ mod tests {
         let names = ["data.npy", "./data.npy", "sub/../data.npy", "linked.npy"];
         for name in names {
             let output = report(name);
-            let output = Output {
-                path: &output,
-                kind: Kind::Report,
-            };
+            let output = Output::Report(&output);
             let force = ForceArg { force: true };
             let failure = check(&[&at("data.npy")], &[output], force).unwrap_err();
             assert!(
@@ -320,22 +319,16 @@ mod tests {
         }
         // Two outputs that do not exist yet.
         let (a, b) = (at("new.json"), at("sub/../new.json"));
-        let outputs = [&a, &b].map(|path| Output {
-            path,
-            kind: Kind::Report,
-        });
+        let outputs = [&a, &b].map(|path| Output::Report(path));
         let failure = check(&[], &outputs, ASK).unwrap_err();
         assert!(failure.message.contains("the same file"), "{failure}");
         assert!(check(&[&at("data.npy")], &outputs[..1], ASK).is_ok());
-        let standard = |kind| Output {
-            path: Path::new("-"),
-            kind,
-        };
-        let failure = check(&[], &[standard(Kind::Report); 2], ASK).unwrap_err();
+        let standard = Path::new("-");
+        let failure = check(&[], &[Output::Report(standard); 2], ASK).unwrap_err();
         assert!(failure.message.contains("the same file"), "{failure}");
-        let failure = check(&[], &[standard(Kind::Checkpoint)], ASK).unwrap_err();
+        let failure = check(&[], &[Output::Checkpoint(standard)], ASK).unwrap_err();
         assert!(failure.message.contains("--checkpoint -"), "{failure}");
-        assert!(check(&[Path::new("-")], &[standard(Kind::Report)], ASK).is_ok());
+        assert!(check(&[standard], &[Output::Report(standard)], ASK).is_ok());
     }
 
     /// The lock of a checkpoint `c`, and what a write of `m.json` would take for a file that a killed
@@ -347,15 +340,9 @@ mod tests {
         for name in [".mpf-c.lock", ".mpf-m.json.abc123"] {
             write(&at(name), "0,1\n");
             let other = at("other.json");
-            let other = Output {
-                path: &other,
-                kind: Kind::Model,
-            };
+            let other = Output::Model(&other);
             let path = at(name);
-            let same = Output {
-                path: &path,
-                ..other
-            };
+            let same = Output::Model(&path);
             for failure in [
                 check(&[&path], &[other], ASK).unwrap_err(),
                 check(&[], &[same], ForceArg { force: true }).unwrap_err(),
@@ -374,11 +361,11 @@ mod tests {
     fn only_files_of_this_program_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let model = Model::unfitted(
+        let written = Model::unfitted(
             mpf_ising::Couplings::zeros(2).unwrap(),
             vec!["a".into(), "b".into()],
         );
-        model
+        written
             .write(&at("m.json"), crate::model::Convention::Binary)
             .unwrap();
         write(
@@ -392,26 +379,25 @@ mod tests {
         write(&at("r.svg"), &marked_svg("<svg width=\"1\"></svg>"));
         write(&at("notes.json"), "{\"mine\": 1}");
         write(&at("empty.json"), "");
+        let model: fn(&Path) -> Output<'_> = |path| Output::Model(path);
+        let report: fn(&Path) -> Output<'_> = |path| Output::Report(path);
+        let raster: fn(&Path) -> Output<'_> = |path| Output::Raster(path);
         let cases = [
-            ("m.json", Kind::Model, true),
-            ("m.json", Kind::Report, false),
-            ("r.json", Kind::Report, true),
-            ("r.json", Kind::Model, false),
-            ("r.svg", Kind::Report, true),
-            ("notes.json", Kind::Model, false),
-            ("notes.json", Kind::Report, false),
-            ("empty.json", Kind::Model, true),
-            ("none.json", Kind::Raster, true),
-            ("m.json", Kind::Raster, false),
+            ("m.json", model, true),
+            ("m.json", report, false),
+            ("r.json", report, true),
+            ("r.json", model, false),
+            ("r.svg", report, true),
+            ("notes.json", model, false),
+            ("notes.json", report, false),
+            ("empty.json", model, true),
+            ("none.json", raster, true),
+            ("m.json", raster, false),
         ];
-        for (name, kind, expected) in cases {
+        for (name, output, expected) in cases {
             let path = at(name);
-            let output = [Output { path: &path, kind }];
-            assert_eq!(
-                check(&[], &output, ASK).is_ok(),
-                expected,
-                "{name} {kind:?}"
-            );
+            let output = [output(&path)];
+            assert_eq!(check(&[], &output, ASK).is_ok(), expected, "{output:?}");
             assert!(check(&[], &output, ForceArg { force: true }).is_ok());
         }
     }

@@ -4,9 +4,8 @@ use crate::console::Console;
 use crate::data::{DataArgs, Raster};
 use crate::failure::{Failure, plain};
 use crate::memory::{self, MemoryLimit};
-use crate::output::{self, ForceArg, Kind};
+use crate::output::{self, ForceArg, Output};
 use crate::packed::{Footer, PackedWriter};
-use crate::packer::Coding;
 use clap::Args;
 use mpf_core::Cancel;
 use mpf_report::files;
@@ -65,20 +64,18 @@ pub fn run(args: &PackArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
         .chain(&args.more)
         .map(PathBuf::as_path)
         .collect();
-    output::check(&inputs, &[Kind::Raster.at(&args.output)], args.force)?;
-    let mut done = None;
+    output::check(&inputs, &[Output::Raster(&args.output)], args.force)?;
     let mut place = (0, 0);
-    let outcome = files::write_with(&args.output, |file| -> Result<(), Ended> {
+    let outcome = files::write_with(&args.output, |file| -> Result<_, Ended> {
         let mut writer = PackedWriter::new(file);
         let packed = pack(args, &inputs, &mut writer, console, cancel);
         place = writer.place();
         let (names, spins) = packed?;
         let n_units = writer.n_units();
-        done = Some((n_units, writer.finish(names, spins)?));
-        Ok(())
+        Ok((n_units, writer.finish(names, spins)?))
     });
-    match outcome {
-        Ok(()) => {}
+    let (n_units, footer) = match outcome {
+        Ok(done) => done,
         Err(Ended::Reading(failure)) => return Err(failure),
         Err(Ended::Writing(error)) => {
             let (block, offset) = place;
@@ -89,10 +86,8 @@ pub fn run(args: &PackArgs, console: Console, cancel: &Cancel) -> Result<u8, Fai
             );
             return Err(Failure::system(why).hint("an existing file of that name is untouched"));
         }
-    }
-    let Some((Some(n_units), footer)) = done else {
-        return Err(Failure::system("nothing was packed"));
     };
+    let n_units = n_units.ok_or_else(|| Failure::system("nothing was packed"))?;
     let bytes = std::fs::metadata(&args.output).map_or(0, |found| found.len());
     console.result(&format!(
         "{}: {} samples × {n_units} units, {}, fingerprint {}\n",
@@ -122,8 +117,7 @@ fn pack<W: Write>(
     for &path in inputs {
         let raster = pack_file(args, path, writer, cancel)?;
         raster.notes.iter().for_each(|note| console.note(note));
-        let spins = raster.coding == Coding::Spins;
-        let (names, _) = first.get_or_insert_with(|| (raster.names.clone(), spins));
+        let (names, _) = first.get_or_insert_with(|| (raster.names.clone(), raster.spins));
         if *names != raster.names {
             let why = "its units have other names than those of the first file";
             let hint = "the files of one packed file hold the same units in the same order";

@@ -96,14 +96,13 @@ impl Layout {
 pub struct PackedWriter<W: Write> {
     file: W,
     layout: Option<Layout>,
-    /// The rows and counts of the block that is not full yet.
+    /// The rows of the block that is not full yet.
     bits: Vec<u8>,
-    counts: Vec<f64>,
     n_rows: usize,
     n_samples: u64,
     hash: Fnv1a,
     /// All counts, which the fingerprint has last.
-    all_counts: Vec<f64>,
+    counts: Vec<f64>,
 }
 
 impl<W: Write> PackedWriter<W> {
@@ -113,11 +112,10 @@ impl<W: Write> PackedWriter<W> {
             file,
             layout: None,
             bits: Vec::new(),
-            counts: Vec::new(),
             n_rows: 0,
             n_samples: 0,
             hash: Fnv1a::default(),
-            all_counts: Vec::new(),
+            counts: Vec::new(),
         }
     }
 
@@ -157,10 +155,7 @@ impl<W: Write> PackedWriter<W> {
                 self.bits.extend(bytes);
             }
             self.bits.truncate(start + width);
-            if let Some(counts) = counts {
-                self.counts.push(counts[m]);
-                self.all_counts.push(counts[m]);
-            }
+            self.counts.extend(counts.map(|counts| counts[m]));
             self.n_rows += 1;
             if self.n_rows == layout.rows_per_block {
                 self.end_block()?;
@@ -170,7 +165,8 @@ impl<W: Write> PackedWriter<W> {
     }
 
     fn end_block(&mut self) -> io::Result<()> {
-        for count in self.counts.drain(..) {
+        let before = self.counts.len().saturating_sub(self.n_rows);
+        for count in &self.counts[before..] {
             self.bits.extend(count.to_le_bytes());
         }
         self.file.write_all(&self.bits)?;
@@ -190,7 +186,7 @@ impl<W: Write> PackedWriter<W> {
         if self.n_rows > 0 {
             self.end_block()?;
         }
-        for count in &self.all_counts {
+        for count in &self.counts {
             self.hash.add(&count.to_le_bytes());
         }
         let footer = Footer {
@@ -239,9 +235,7 @@ impl PackedFile {
         }
         let length = metadata.len();
         let mut header = [0; HEADER as usize];
-        let start = header
-            .len()
-            .min(usize::try_from(length).unwrap_or(usize::MAX));
+        let start = length.min(HEADER) as usize;
         read_at(&file, path, &mut header[..start], 0).map_err(unreadable)?;
         if !header.starts_with(MAGIC) {
             return Err(Failure::at(path, "this is no packed file")
@@ -294,16 +288,11 @@ impl PackedFile {
         let mut json = vec![0; json_length as usize];
         let json_at = at - json_length;
         read_at(&file, path, &mut json, json_at).map_err(unreadable)?;
-        let footer = if crc32fast::hash(&json).to_le_bytes() == tail[8..12] {
-            serde_json::from_slice::<Footer>(&json).ok()
-        } else {
-            None
-        };
-        let Some(footer) = footer else {
-            return Err(damaged(format!(
-                "the footer (from byte {json_at} on) is damaged"
-            )));
-        };
+        let is_whole = crc32fast::hash(&json).to_le_bytes() == tail[8..12];
+        let footer = serde_json::from_slice::<Footer>(&json).ok();
+        let footer = footer
+            .filter(|_| is_whole)
+            .ok_or_else(|| damaged(format!("the footer (from byte {json_at} on) is damaged")))?;
         let n_blocks = footer.n_samples.div_ceil(layout.rows_per_block as u64);
         let expected = match n_blocks.checked_sub(1) {
             None => HEADER,
@@ -319,11 +308,8 @@ impl PackedFile {
                 footer.n_samples
             )));
         }
-        if footer
-            .names
-            .as_ref()
-            .is_some_and(|names| names.len() != layout.n_units)
-        {
+        let n_names = footer.names.as_ref().map(Vec::len);
+        if n_names.is_some_and(|n| n != layout.n_units) {
             return Err(damaged("the footer names another number of units".into()));
         }
         Ok(Self {
@@ -333,19 +319,6 @@ impl PackedFile {
             footer,
             bytes_read: AtomicU64::new(0),
         })
-    }
-
-    /// Describes the data for a model file.
-    pub fn record(&self) -> DataRecord {
-        let name = self.path.file_name();
-        DataRecord {
-            file: name.map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
-            n_samples: self.footer.n_samples as usize,
-            total_count: None,
-            n_units: self.layout.n_units,
-            spins: self.footer.spins,
-            fingerprint: self.footer.fingerprint.clone(),
-        }
     }
 
     /// Appends the rows and counts of one block that lie within `rows`.
@@ -396,10 +369,8 @@ impl PackedFile {
             let numbers = numbers.as_chunks::<8>().0[within].iter();
             let start = counts.len();
             counts.extend(numbers.map(|bytes| f64::from_le_bytes(*bytes)));
-            if counts[start..]
-                .iter()
-                .any(|c| !(c.is_finite() && *c >= 0.0))
-            {
+            let is_count = |count: &f64| count.is_finite() && *count >= 0.0;
+            if !counts[start..].iter().all(is_count) {
                 return Err(wrong("has a count that is negative or not finite"));
             }
         }
@@ -486,10 +457,18 @@ impl PackedFiles {
 
     /// Describes all data for a model file.
     pub fn record(&self) -> DataRecord {
-        let mut record = self.first().record();
+        let first = self.first();
+        let name = first.path.file_name();
+        let mut record = DataRecord {
+            file: name.map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+            n_samples: self.n_samples(),
+            total_count: None,
+            n_units: self.n_units(),
+            spins: first.footer.spins,
+            fingerprint: first.footer.fingerprint.clone(),
+        };
         if self.files.len() > 1 {
             record.file = format!("{} and {} more", record.file, self.files.len() - 1);
-            record.n_samples = self.n_samples();
             let mut hash = Fnv1a::default();
             for file in &self.files {
                 hash.add(file.footer.fingerprint.as_bytes());

@@ -7,16 +7,6 @@
 use mpf_ising::States;
 use std::sync::mpsc::SyncSender;
 
-/// What the numbers stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Coding {
-    /// 0 and 1.
-    #[default]
-    Binary,
-    /// −1 and +1.
-    Spins,
-}
-
 /// How numbers become bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
@@ -24,6 +14,12 @@ pub enum Values {
     Levels(f64, f64),
     /// 1 above the threshold, 0 elsewhere.
     Above(f64),
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Levels(0.0, 1.0)
+    }
 }
 
 /// What becomes of entries that are missing (NaN).
@@ -82,6 +78,7 @@ pub struct Packed {
 }
 
 /// Collects bits, and counts if one of the columns holds them.
+#[derive(Default)]
 pub struct Packer {
     values: Values,
     missing: Missing,
@@ -121,6 +118,13 @@ impl Columns {
         self.counts != Some(column) && !self.dropped.contains(&column)
     }
 
+    /// Returns the names of the units among those of all columns.
+    pub fn units(&self, names: Vec<String>) -> Vec<String> {
+        let columns = names.into_iter().enumerate();
+        let units = columns.filter(|(column, _)| self.is_unit(*column));
+        units.map(|(_, name)| name).collect()
+    }
+
     /// Returns how many of `n` columns hold units.
     pub fn n_units(&self, n: usize) -> usize {
         let others = self.dropped.iter().chain(&self.counts);
@@ -144,18 +148,7 @@ impl Packer {
             by_unit,
             columns,
             room,
-            row: Vec::new(),
-            unknown_row: Vec::new(),
-            position: 0,
-            n_bits: 0,
-            lines: 0,
-            width: None,
-            states: None,
-            unknown: None,
-            weights: Vec::new(),
-            sink: None,
-            n_left_out: 0,
-            n_taken: 0,
+            ..Self::default()
         }
     }
 
@@ -248,7 +241,7 @@ impl Packer {
     /// that are not all 0 or 1; returns how many. Adds none if every number has to be looked at.
     pub fn push_bytes(&mut self, bytes: &[u8]) -> usize {
         let is_plain = self.columns == Columns::default();
-        if self.values != Values::Levels(0.0, 1.0) || !is_plain {
+        if self.values != Values::default() || !is_plain {
             return 0;
         }
         let mut n = 0;

@@ -113,10 +113,14 @@ pub fn agree(ranks: &dyn Ranks, own: Result<&Settings, Failure>) -> Result<(), F
         lines.collect::<Vec<String>>().join("\n")
     };
     let described = own.as_ref().map(|settings| describe(settings));
-    let to_numbers = |text: &str| text.bytes().map(f64::from).collect::<Vec<f64>>();
-    let of_first = ranks.tell(to_numbers(described.as_deref().unwrap_or_default()));
-    let of_first: Vec<u8> = of_first.into_iter().map(|byte| byte as u8).collect();
-    let of_first = String::from_utf8_lossy(&of_first).into_owned();
+    let numbers = |text: &str| text.bytes().map(f64::from).collect::<Vec<f64>>();
+    let text = |numbers: &[f64]| {
+        let bytes = numbers.iter().map(|byte| *byte as u8);
+        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let of_first = ranks.tell(numbers(described.as_deref().unwrap_or_default()));
+    let of_first = text(&of_first);
     let complaint = match &described {
         Err(failure) => failure.message.clone(),
         Ok(text) => {
@@ -129,22 +133,14 @@ pub fn agree(ranks: &dyn Ranks, own: Result<&Settings, Failure>) -> Result<(), F
         }
     };
     // Every rank fills a place of its own: the sum is all of them.
-    let mut places = vec![0.0; n * COMPLAINT];
-    let start = ranks.rank() * COMPLAINT;
-    for (place, byte) in places[start..start + COMPLAINT]
-        .iter_mut()
-        .zip(complaint.bytes())
-    {
-        *place = f64::from(byte);
-    }
+    let mut own = numbers(&complaint);
+    own.resize(COMPLAINT, 0.0);
+    let mut places = vec![vec![0.0; COMPLAINT]; n];
+    places[ranks.rank()] = own;
     let mut sum = TreeSum::default();
-    sum.push(ranks.rank(), places);
+    sum.push(ranks.rank(), places.concat());
     let all = ranks.add_up(sum).unwrap_or_default();
-    let complaints = all.chunks(COMPLAINT).enumerate().map(|(rank, bytes)| {
-        let bytes = bytes.iter().take_while(|byte| **byte != 0.0);
-        let bytes: Vec<u8> = bytes.map(|byte| *byte as u8).collect();
-        (rank, String::from_utf8_lossy(&bytes).into_owned())
-    });
+    let complaints = all.chunks(COMPLAINT).map(text).enumerate();
     let complaints: Vec<String> = complaints
         .filter(|(_, text)| !text.is_empty())
         .map(|(rank, text)| format!("rank {rank}: {text}"))

@@ -5,7 +5,6 @@ use crate::data;
 use crate::failure::Failure;
 use crate::npy;
 use crate::output;
-use crate::packer::Coding;
 use mpf_ising::States;
 use mpf_ising::get_bit;
 use mpf_report::files;
@@ -36,20 +35,15 @@ fn separator(path: &Path) -> Result<Option<u8>, Failure> {
     }
 }
 
-/// Writes every sample as a row; texts get a line of names. An array takes a byte per entry.
+/// Writes every sample as a row, of ±1 for `spins`; texts get a line of names. An array takes a byte per entry.
 ///
 /// # Errors
 /// Those of the file system, and a name of no known form.
-pub fn write(
-    path: &Path,
-    states: &States,
-    names: &[String],
-    coding: Coding,
-) -> Result<(), Failure> {
+pub fn write(path: &Path, states: &States, names: &[String], spins: bool) -> Result<(), Failure> {
     let separator = separator(path)?;
     let fill = |file: &mut dyn Write| match separator {
-        None => write_npy(file, states, coding),
-        Some(separator) => write_text(file, states, names, coding, separator),
+        None => write_npy(file, states, spins),
+        Some(separator) => write_text(file, states, names, spins, separator),
     };
     if data::is_standard(path) {
         return console::print_with(fill);
@@ -57,11 +51,8 @@ pub fn write(
     files::write_with(path, fill).map_err(|e| Failure::unwritten(path, &e))
 }
 
-fn write_npy(file: &mut dyn Write, states: &States, coding: Coding) -> io::Result<()> {
-    let (descr, zero) = match coding {
-        Coding::Binary => ("|u1", 0),
-        Coding::Spins => ("|i1", 0xff),
-    };
+fn write_npy(file: &mut dyn Write, states: &States, spins: bool) -> io::Result<()> {
+    let (descr, zero) = if spins { ("|i1", 0xff) } else { ("|u1", 0) };
     let d = states.n_units();
     npy::Header::new(descr, &[states.n_samples(), d]).write(file)?;
     let mut line = vec![0; d];
@@ -78,7 +69,7 @@ fn write_text(
     file: &mut dyn Write,
     states: &States,
     names: &[String],
-    coding: Coding,
+    spins: bool,
     separator: u8,
 ) -> io::Result<()> {
     // Between blanks, a name that holds a blank could not be read back.
@@ -90,10 +81,7 @@ fn write_text(
         header.write_record(names.iter().map(|name| guarded(name).into_owned()))?;
         header.flush()?;
     }
-    let zero: &[u8] = match coding {
-        Coding::Binary => b"0",
-        Coding::Spins => b"-1",
-    };
+    let zero: &[u8] = if spins { b"-1" } else { b"0" };
     let mut line = Vec::new();
     for row in states.rows() {
         line.clear();

@@ -6,8 +6,7 @@ use crate::draw::{self, DrawOptions, Drawn, SamplerName, Target};
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::methods::name_of;
 use crate::model::Model;
-use crate::output::{self, ForceArg, Kind};
-use crate::packer::Coding;
+use crate::output::{self, ForceArg, Output};
 use crate::ranks::{self, Job};
 use crate::raster_file;
 use clap::Args;
@@ -147,7 +146,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
 /// Checks the arguments; returns the model and everything that the draws depend on.
 fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
     raster_file::check_name(&args.output)?;
-    let mut outputs = vec![Kind::Raster.at(&args.output)];
+    let mut outputs = vec![Output::Raster(&args.output)];
     outputs.extend(args.checkpoint.output());
     output::check(&[&args.model], &outputs, args.force)?;
     args.check()?;
@@ -176,12 +175,7 @@ pub fn draw(
 }
 
 fn write(args: &SampleArgs, console: Console, model: &Model, drawn: &Drawn) -> Result<u8, Failure> {
-    let coding = if args.spins {
-        Coding::Spins
-    } else {
-        Coding::Binary
-    };
-    raster_file::write(&args.output, &drawn.states, &model.names, coding)?;
+    raster_file::write(&args.output, &drawn.states, &model.names, args.spins)?;
     let how = &drawn.how;
     let mut text = format!(
         "{}: {} states of {} units by --sampler {}\n",

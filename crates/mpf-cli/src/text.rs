@@ -6,7 +6,7 @@ use crate::memory::{self, Room};
 use crate::packer::{Packer, Problem, Values};
 use csv::StringRecord;
 use mpf_report::text::unguarded;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Take};
 
 /// The memory that a line of text takes, per byte: its fields are at least two bytes long, and each
 /// may become a name of some 50.
@@ -39,7 +39,7 @@ pub(crate) fn read(
     };
     let mut record = StringRecord::new();
     while let Some(line) = lines.next(&mut record).map_err(|why| {
-        Failure::input(format!("{}: {why}", path.display()))
+        Failure::at(path, why)
             .hint("text must be UTF-8 with a line per row; for arrays use .npy or .npz")
     })? {
         reader.line(line, &record)?;
@@ -81,23 +81,20 @@ fn find(start: &[u8], extension: &str) -> Delimiter {
 
 /// Bytes of a text: no zeros, and no line that memory cannot hold.
 struct Bounded<R> {
-    inner: R,
+    /// Limited to what is left of `most`; whoever ends a line sets it back.
+    inner: Take<R>,
     most: u64,
-    /// What is left of `most`; whoever ends a line sets it back.
-    left: u64,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
+        if self.inner.limit() == 0 {
             return Err(io::Error::other(format!(
                 "the line is longer than {}, more than there is memory for",
                 memory::in_words(self.most)
             )));
         }
-        let n = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let n = self.inner.read(&mut buffer[..n])?;
-        self.left -= n as u64;
+        let n = self.inner.read(buffer)?;
         if buffer[..n].contains(&0) {
             return Err(io::Error::other(
                 "this is no text in UTF-8: it holds zero bytes",
@@ -119,11 +116,8 @@ enum Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     fn new(file: R, delimiter: Delimiter, most: u64) -> Self {
-        let file = Bounded {
-            inner: file,
-            most,
-            left: most,
-        };
+        let inner = file.take(most);
+        let file = Bounded { inner, most };
         match delimiter {
             Delimiter::Byte(byte) => Self::Separated(Box::new(
                 csv::ReaderBuilder::new()
@@ -147,7 +141,7 @@ impl<R: BufRead> Lines<R> {
         match self {
             Self::Separated(reader) => {
                 let bytes = reader.get_mut();
-                bytes.left = bytes.most;
+                bytes.inner.set_limit(bytes.most);
                 let read = reader.read_record(record);
                 let more = read.map_err(|e| match e.kind() {
                     csv::ErrorKind::Utf8 {
@@ -169,7 +163,7 @@ impl<R: BufRead> Lines<R> {
                 text.clear();
                 *line += 1;
                 let bytes = file.get_mut();
-                bytes.left = bytes.most;
+                bytes.inner.set_limit(bytes.most);
                 let n = file
                     .read_line(text)
                     .map_err(|e| format!("line {line}: {e}"))?;
@@ -213,15 +207,10 @@ impl Reader<'_> {
         let named = args.transpose
             && (args.index || record.get(0).is_some_and(|f| self.value(f).is_none()));
         if self.packer.is_none() {
-            let columns = match &self.header {
-                Some(names) if !args.transpose => args.columns(Some(names))?,
+            let columns = match args.transpose {
                 // Rows that are not read are found one by one.
-                _ if args.transpose => {
-                    let drop = Vec::new();
-                    let rest = args.clone();
-                    DataArgs { drop, ..rest }.columns(None)?
-                }
-                _ => args.columns(None)?,
+                true => args.columns(None, &[])?,
+                false => args.columns(self.header.as_deref(), &args.drop)?,
             };
             self.packer = Some(args.packer(args.transpose, columns, self.room));
         }
@@ -336,11 +325,7 @@ impl Reader<'_> {
 
     fn finish(self) -> Result<(Packer, Option<Vec<String>>), Failure> {
         let args = self.args;
-        let path = args.data.display();
-        let Some(packer) = self.packer else {
-            let why = format!("{path}: there are no data in it");
-            return Err(Failure::input(why).hint("at least one row and one unit are needed"));
-        };
+        let packer = self.packer.ok_or_else(|| args.no_data())?;
         let names = if args.transpose {
             let is_there = |wanted: &&String| {
                 let number = wanted.parse::<usize>();
@@ -353,8 +338,8 @@ impl Reader<'_> {
                 0 => None,
                 n if n == packer.lines() => Some(self.unit_names),
                 n => {
-                    let why = format!("{path}: {n} of {} rows begin with a name", packer.lines());
-                    return Err(Failure::input(why).hint("name all units or none"));
+                    let why = format!("{n} of {} rows begin with a name", packer.lines());
+                    return Err(Failure::at(&args.data, why).hint("name all units or none"));
                 }
             }
         } else {
@@ -365,16 +350,14 @@ impl Reader<'_> {
         };
         if packer.n_columns().is_some_and(|n| n != names.len()) {
             let why = format!(
-                "{path}: line 1 has {} names, but the other lines have {} entries",
+                "line 1 has {} names, but the other lines have {} entries",
                 names.len(),
                 packer.n_columns().unwrap_or_default()
             );
-            return Err(Failure::input(why).hint("every column needs a name"));
+            return Err(Failure::at(&args.data, why).hint("every column needs a name"));
         }
         // Columns of counts and labels are not units.
-        let units = names.into_iter().enumerate();
-        let units = units.filter(|(column, _)| packer.columns().is_unit(*column));
-        let names: Vec<String> = units.map(|(_, name)| name).collect();
+        let names = packer.columns().units(names);
         Ok((packer, Some(names)))
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::run::{exception, guarded};
 use mpf_cli::embed::{self, Raster};
-use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyValueError;
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::io::{self, Read};
+
+pub type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+pub type Vector<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Bytes between two looks for signals.
 const CHUNK: usize = 1 << 24;
@@ -64,13 +66,7 @@ impl Data<'_> {
         })?;
         match signal {
             Some(error) => Err(error),
-            None => raster.map_err(|failure| exception(&failure)),
+            None => raster.map_err(exception),
         }
     }
-}
-
-/// Returns the entries of an array, which Python makes contiguous.
-pub fn entries<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
-    let wrong = |_| PyValueError::new_err("the array is not contiguous");
-    array.as_slice().map_err(wrong)
 }

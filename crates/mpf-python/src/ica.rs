@@ -1,12 +1,11 @@
 //! Laplace ICA.
 
+use crate::arrays::{Matrix, Vector};
 use crate::run::{exception, run, value_error};
 use mpf_cli::embed::{self, Failure, Step};
 use mpf_ica::{Filters, FitOptions, Fitter, Trainer, Whitening, WhiteningMethod};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray2, ToPyArray};
+use numpy::{PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
-
-type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
 fn failure(error: mpf_ica::Error) -> Failure {
     Failure::input(error.to_string())
@@ -29,7 +28,7 @@ pub fn fit_ica<'py>(
     show: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(
     Matrix<'py>,
-    Bound<'py, PyArray1<f64>>,
+    Vector<'py>,
     Matrix<'py>,
     Matrix<'py>,
     f64,
@@ -119,7 +118,7 @@ pub fn ica_sample<'py>(
 ) -> PyResult<Matrix<'py>> {
     let filters = Filters::new(filters.as_array().to_owned()).map_err(value_error)?;
     let bytes = (16 * filters.n_dims() as u64).saturating_mul(n as u64);
-    embed::check_memory("so many draws", bytes).map_err(|f| exception(&f))?;
+    embed::check_memory("so many draws", bytes).map_err(exception)?;
     let draws = run(py, 1, None, move |_, _| {
         let draws = filters.draw(n, &mut mpf_core::rng::stream(seed, 0));
         draws.map_err(failure)

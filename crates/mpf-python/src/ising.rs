@@ -1,10 +1,10 @@
 //! `mpf fit`, `compare`, `evaluate` and `sample`, and their models, with hidden units or without.
 
-use crate::arrays::Data;
+use crate::arrays::{Data, Matrix, Vector};
 use crate::run::{exception, run};
 use mpf_cli::embed::{self, Convention, Failure};
 use mpf_ising::{Couplings, Support};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray2, ToPyArray};
+use numpy::{PyArray2, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,12 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "minprobflow._native")]
 pub struct Model(Arc<embed::Model>);
 
-type Matrix<'py> = Bound<'py, PyArray2<f64>>;
-type Vector<'py> = Bound<'py, PyArray1<f64>>;
-
 fn convention(name: Option<&str>) -> PyResult<Option<Convention>> {
     match name {
         None => Ok(None),
         Some("binary") => Ok(Some(Convention::Binary)),
         Some("spins") => Ok(Some(Convention::Spins)),
-        Some(other) => Err(exception(&Failure::input(format!(
+        Some(other) => Err(exception(Failure::input(format!(
             "there is no convention {other:?}: it is \"binary\" or \"spins\""
         )))),
     }
@@ -34,7 +31,7 @@ impl Model {
     #[new]
     fn new(couplings: PyReadonlyArray2<'_, f64>, names: Vec<String>) -> PyResult<Self> {
         let made = Couplings::new(couplings.as_array().to_owned());
-        let made = made.map_err(|error| exception(&error.into()))?;
+        let made = made.map_err(|error| exception(error.into()))?;
         Ok(Self(Arc::new(embed::Model::unfitted(made, names))))
     }
 
@@ -42,20 +39,20 @@ impl Model {
     #[classmethod]
     fn read(_: &Bound<'_, PyType>, path: PathBuf, assumed: Option<&str>) -> PyResult<Self> {
         let model = embed::Model::read(&path, convention(assumed)?);
-        model.map(Arc::new).map(Self).map_err(|f| exception(&f))
+        model.map(Arc::new).map(Self).map_err(exception)
     }
 
     /// Writes a model file.
     fn write(&self, path: PathBuf, to: Option<&str>) -> PyResult<()> {
-        let written = self.0.write(&path, convention(to)?.unwrap_or_default());
-        written.map_err(|failure| exception(&failure))
+        let to = convention(to)?.unwrap_or_default();
+        self.0.write(&path, to).map_err(exception)
     }
 
     /// Reads the text of a model file in JSON.
     #[classmethod]
     fn from_json(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
         let model = embed::Model::from_bytes(Path::new("model.json"), text.as_bytes(), None);
-        model.map(Arc::new).map(Self).map_err(|f| exception(&f))
+        model.map(Arc::new).map(Self).map_err(exception)
     }
 
     /// The text of a model file in JSON.
@@ -104,18 +101,11 @@ impl Model {
 
     /// Standard errors of the diagonal of J and of its couplings, which are twice those of K, and the J
     /// that intervals are centred on.
-    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Option<Matrix<'py>>)>> {
-        let Some(errors) = &self.0.errors else {
-            return Ok(None);
-        };
-        let d = errors.biases.len();
-        let entry = |(i, j): (usize, usize)| match i == j {
-            true => errors.biases[i],
-            false => 2.0 * errors.couplings[i][j],
-        };
-        let matrix = ndarray::Array2::from_shape_fn((d, d), entry).to_pyarray(py);
-        let centre = errors.corrected.as_ref();
-        Ok(Some((matrix, centre.map(|c| c.as_array().to_pyarray(py)))))
+    fn errors<'py>(&self, py: Python<'py>) -> Option<(Matrix<'py>, Option<Matrix<'py>>)> {
+        let bars = &self.0.errors.as_ref()?.bars;
+        let centre = bars.corrected.as_ref();
+        let centre = centre.map(|c| c.as_array().to_pyarray(py));
+        Some((bars.of_couplings().to_pyarray(py), centre))
     }
 
     /// How the model was fitted, in JSON.
@@ -168,7 +158,7 @@ pub fn fit(
     n_threads: usize,
     show: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Model, Vec<String>, Vec<String>)> {
-    let args = embed::parse("fit", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("fit", &options).map_err(exception)?;
     let raster = data.read(py, "fit", &options)?;
     let notes = raster.notes.clone();
     let (model, findings) = run(py, n_threads, show, move |cancel, show| {
@@ -200,7 +190,7 @@ pub fn compare(
     options: Vec<String>,
     n_threads: usize,
 ) -> PyResult<[String; 3]> {
-    let args = embed::parse("compare", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("compare", &options).map_err(exception)?;
     let raster = data.read(py, "compare", &options)?;
     run(py, n_threads, None, move |cancel, _| {
         embed::compare(&args, &raster, cancel)
@@ -217,7 +207,7 @@ pub fn evaluate(
     options: Vec<String>,
     n_threads: usize,
 ) -> PyResult<(String, String)> {
-    let args = embed::parse("evaluate", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("evaluate", &options).map_err(exception)?;
     let raster = data.read(py, "evaluate", &options)?;
     let (model, truth) = (model.0.clone(), truth.map(|t| t.0.clone()));
     run(py, n_threads, None, move |cancel, _| {

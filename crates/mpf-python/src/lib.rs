@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // Progress is shown by Python, which knows terminals from notebooks.
-        super::run::hide_bars();
+        mpf_cli::embed::hide_bars();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,22 +1,20 @@
 //! Potts models: fits as `mpf dca` does, draws and scores through what `mpf-core` and `mpf-samplers` do
 //! for any model of discrete sites.
 
-use crate::arrays::entries;
+use crate::arrays::{Matrix, Vector};
 use crate::run::{exception, run, value_error};
-use mpf_cli::embed::{self, Failure, Step};
+use mpf_cli::embed::{self, Failure};
 use mpf_core::{Cancel, LocalExact, LocalModel, SiteData};
-use mpf_potts::{FitProgress, Potts, Scores};
+use mpf_potts::{Potts, Scores};
 use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, LocalGibbs, annealed_log_z_of};
 use ndarray::Array2;
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
 /// The most states that are enumerated.
 const ENUMERATED: f64 = (1 << 20) as f64;
 
-type Vector<'py> = Bound<'py, PyArray1<f64>>;
-type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 type Draws<'py> = Bound<'py, PyArray2<u8>>;
 
 fn is_small(model: &impl LocalModel) -> bool {
@@ -116,35 +114,14 @@ pub fn fit_potts<'py>(
 ) -> PyResult<(Vector<'py>, Matrix<'py>, f64, usize, String, bool)> {
     // `mpf dca` names a file, which is not read here.
     let options = [options, vec!["X".to_owned()]].concat();
-    let args = embed::parse("dca", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("dca", &options).map_err(exception)?;
     let n_sites = codes.as_array().ncols();
     let codes: Vec<u8> = codes.as_array().iter().copied().collect();
-    let weights = weights.as_ref().map(|w| entries(w).map(<[f64]>::to_vec));
+    let weights = weights.as_ref().map(|w| w.as_slice().map(<[f64]>::to_vec));
     let weights = weights.transpose()?;
     let (fit, scores) = run(py, n_threads, show, move |cancel, show| {
         let shape = (n_sites, n_states);
-        let fit = embed::fit_potts(&args, &codes, shape, weights.as_deref(), cancel, |at| {
-            show(&match at {
-                FitProgress::Joint {
-                    iteration,
-                    value,
-                    gradient,
-                } => Step {
-                    name: "fit",
-                    done: Some(iteration),
-                    total: None,
-                    message: Some(format!(
-                        "{iteration} iterations, objective {value:.6}, gradient {gradient:.1e}"
-                    )),
-                },
-                FitProgress::Nodes { done, all } => Step {
-                    name: "sites",
-                    done: Some(done),
-                    total: Some(all),
-                    message: None,
-                },
-            });
-        })?;
+        let fit = embed::fit_potts(&args, &codes, shape, weights.as_deref(), cancel, show)?;
         let scores = Scores::new(&fit.model, gap.filter(|gap| *gap < n_states));
         Ok::<_, Failure>((fit, scores))
     })?;
@@ -169,7 +146,7 @@ pub fn potts_sample<'py>(
     seed: u64,
     n_threads: usize,
 ) -> PyResult<Draws<'py>> {
-    let model = family(entries(&theta)?, shape.0, shape.1)?;
+    let model = family(theta.as_slice()?, shape.0, shape.1)?;
     let draws = run(py, n_threads, None, move |cancel, _| {
         draw(&model, model.theta(), n, seed, cancel)
     })?;
@@ -186,7 +163,7 @@ pub fn potts_score<'py>(
     seed: u64,
     n_threads: usize,
 ) -> PyResult<(Vector<'py>, f64)> {
-    let model = family(entries(&theta)?, shape.0, shape.1)?;
+    let model = family(theta.as_slice()?, shape.0, shape.1)?;
     let codes = codes.as_array().to_owned();
     let (scores, error) = run(py, n_threads, None, move |cancel, _| {
         score(&model, model.theta(), &codes, seed, cancel)
@@ -204,7 +181,7 @@ pub fn dca(
 ) -> PyResult<(String, String, Vec<u8>, String)> {
     let name = family.to_string_lossy().into_owned();
     let options = [options, vec!["--".to_owned(), name]].concat();
-    let args = embed::parse("dca", &options).map_err(|f| exception(&f))?;
+    let args = embed::parse("dca", &options).map_err(exception)?;
     let found = run(py, n_threads, None, move |cancel, _| {
         embed::dca(&args, cancel)
     })?;

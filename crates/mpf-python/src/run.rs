@@ -38,11 +38,6 @@ const INSTEAD: [(&str, &str); 15] = [
     ("--transpose", "X.T"),
 ];
 
-/// Shows no bar on the terminal.
-pub fn hide_bars() {
-    mpf_cli::embed::hide_bars();
-}
-
 /// Adds what the options in a message of the command line are in Python, where that is not their name.
 #[pyfunction]
 pub fn in_python(message: String) -> String {
@@ -66,10 +61,10 @@ pub fn in_python(message: String) -> String {
 }
 
 /// Makes a Python exception, with the words of the command line.
-pub fn exception(failure: &Failure) -> PyErr {
-    let text = in_python(match &failure.hint {
+pub fn exception(failure: Failure) -> PyErr {
+    let text = in_python(match failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
-        None => failure.message.clone(),
+        None => failure.message,
     });
     match failure.code {
         mpf_cli::embed::INTERRUPTED => PyKeyboardInterrupt::new_err(text),
@@ -152,7 +147,7 @@ pub fn run<T: Send + 'static, E: Into<Failure> + Send + 'static>(
             continue;
         }
         match outcome {
-            Some(Ok(result)) => return result.map_err(|error| exception(&error.into())),
+            Some(Ok(result)) => return result.map_err(|error| exception(error.into())),
             Some(Err(panic)) => return Err(panic),
             None => {}
         }

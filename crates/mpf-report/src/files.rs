@@ -50,20 +50,21 @@ pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     write_with(path, |file| file.write_all(contents))
 }
 
-/// Replaces `path` by what `fill` writes. The new file is written under a temporary name in the
+/// Replaces `path` by what `fill` writes, and returns what it returns. The new file is written under a temporary name in the
 /// same folder, synced, and renamed.
 ///
 /// # Errors
 /// Those of the file system and of `fill`; an existing file is then untouched.
-pub fn write_with<E: From<io::Error>>(
+pub fn write_with<T, E: From<io::Error>>(
     path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
-) -> Result<(), E> {
+    fill: impl FnOnce(&mut dyn Write) -> Result<T, E>,
+) -> Result<T, E> {
     let path = &target(path)?;
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let mut file = BufWriter::new(File::options().write(true).open(path)?);
-        fill(&mut file)?;
-        return Ok(file.flush()?);
+        let filled = fill(&mut file)?;
+        file.flush()?;
+        return Ok(filled);
     }
     let _writer = Writer::new();
     let folder = folder(path);
@@ -84,7 +85,7 @@ pub fn write_with<E: From<io::Error>>(
     // On a file system without locks, stale files are never removed.
     let _ = file.as_file().try_lock();
     let mut buffer = BufWriter::new(file.as_file_mut());
-    fill(&mut buffer)?;
+    let filled = fill(&mut buffer)?;
     buffer.flush()?;
     drop(buffer);
     file.as_file().sync_all()?;
@@ -95,7 +96,7 @@ pub fn write_with<E: From<io::Error>>(
     // Not every system can sync a folder; the file itself is synced already.
     #[cfg(unix)]
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+    Ok(filled)
 }
 
 /// Returns the path that a file written as `path` gets, at the end of all symbolic links.
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         let failed = write_with(&path, |file| {
             file.write_all(b"three")?;
-            Err(io::Error::other("the disk is full"))
+            Err::<(), _>(io::Error::other("the disk is full"))
         });
         assert!(failed.is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");

@@ -70,17 +70,14 @@ impl Header {
         if &start[..6] != MAGIC {
             return Err(Error::Header("it does not begin as a .npy file does"));
         }
-        let length = if start[6] == 1 {
-            let mut bytes = [0; 2];
-            file.read_exact(&mut bytes)?;
-            usize::from(u16::from_le_bytes(bytes))
-        } else if (2..=3).contains(&start[6]) {
-            let mut bytes = [0; 4];
-            file.read_exact(&mut bytes)?;
-            u32::from_le_bytes(bytes) as usize
-        } else {
-            return Err(Error::Header("its format version is unknown"));
+        let size = match start[6] {
+            1 => 2,
+            2 | 3 => 4,
+            _ => return Err(Error::Header("its format version is unknown")),
         };
+        let mut length = [0; 4];
+        file.read_exact(&mut length[..size])?;
+        let length = u32::from_le_bytes(length) as usize;
         if length > LONGEST_HEADER {
             return Err(Error::Header("its header is too long to be one"));
         }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::memory::{self, Room};
-use crate::packer::{Coding, Columns, Missing, Packer, Problem, Sink, Values};
+use crate::packer::{Columns, Missing, Packer, Problem, Sink, Values};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -98,22 +98,13 @@ fn delimiter(text: &str) -> Result<Delimiter, String> {
 }
 
 impl DataArgs {
-    /// Returns what the numbers stand for.
-    pub fn coding(&self) -> Coding {
-        if self.spins {
-            Coding::Spins
-        } else {
-            Coding::Binary
-        }
-    }
-
     /// Returns how numbers become bits.
     pub(crate) fn values(&self) -> Values {
         match (self.binarize, self.levels) {
             (Some(threshold), _) => Values::Above(threshold),
             (None, Some((zero, one))) => Values::Levels(zero, one),
             (None, None) if self.spins => Values::Levels(-1.0, 1.0),
-            (None, None) => Values::Levels(0.0, 1.0),
+            (None, None) => Values::default(),
         }
     }
 
@@ -149,8 +140,12 @@ impl DataArgs {
         )
     }
 
-    /// Returns the columns that are not units, given the names of all columns.
-    pub(crate) fn columns(&self, names: Option<&[String]>) -> Result<Columns, Failure> {
+    /// Returns the columns that are not units, with those of `drop`, given the names of all columns.
+    pub(crate) fn columns(
+        &self,
+        names: Option<&[String]>,
+        drop: &[String],
+    ) -> Result<Columns, Failure> {
         let find = |wanted: &String, option: &str| {
             let named = names.and_then(|names| names.iter().position(|n| n == wanted));
             named.or_else(|| wanted.parse().ok()).ok_or_else(|| {
@@ -164,7 +159,7 @@ impl DataArgs {
         if self.index && !self.transpose {
             dropped.push(0);
         }
-        for wanted in &self.drop {
+        for wanted in drop {
             dropped.push(find(wanted, "--drop")?);
         }
         dropped.sort_unstable();
@@ -175,6 +170,12 @@ impl DataArgs {
                 .hint("--counts, --drop and --index must name different columns"));
         }
         Ok(Columns { counts, dropped })
+    }
+
+    /// A file without data.
+    pub(crate) fn no_data(&self) -> Failure {
+        Failure::at(&self.data, "there are no data in it")
+            .hint("at least one row and one unit are needed")
     }
 
     /// A column that an option names and the file does not have.
@@ -193,10 +194,10 @@ impl DataArgs {
                     Values::Levels(zero, one) => format!("the values are only {zero} and {one}"),
                     Values::Above(_) => unreachable!("every number is above the threshold or not"),
                 };
-                let hint = match (self.levels, self.coding(), value) {
+                let hint = match (self.levels, self.spins, value) {
                     (Some(_), ..) => "--levels A,B names the values of 0 and of 1",
-                    (_, Coding::Binary, -1.0) => "for ±1 spins pass --spins",
-                    (_, Coding::Spins, 0.0) => "for 0/1 data leave --spins out",
+                    (_, false, -1.0) => "for ±1 spins pass --spins",
+                    (_, true, 0.0) => "for 0/1 data leave --spins out",
                     (_, _, 2.0) => {
                         "for numbers and counts pass --binarize (1 above 0), for answers coded 1 \
                          and 2 --levels 1,2; if the column says how often each row occurred, name \

@@ -29,20 +29,11 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn n_lines(&self) -> u64 {
-        if self.by_column {
-            self.columns
-        } else {
-            self.rows
-        }
-    }
-
-    /// Returns the length of a run of the index that is stored fastest.
-    fn width(&self) -> u64 {
-        if self.by_column {
-            self.rows
-        } else {
-            self.columns
+    /// Returns the number of lines, along which the index runs that is stored fastest, and their length.
+    pub(crate) fn lines(&self) -> (u64, u64) {
+        match self.by_column {
+            true => (self.columns, self.rows),
+            false => (self.rows, self.columns),
         }
     }
 
@@ -62,7 +53,7 @@ impl Shape {
             let why = "--index with --transpose is for texts";
             return Err(Failure::at(&args.data, why).hint("save the array without the labels"));
         }
-        let columns = args.columns(None)?;
+        let columns = args.columns(None, &args.drop)?;
         let (samples, units) = if args.transpose {
             (self.columns, self.rows)
         } else {
@@ -135,7 +126,7 @@ pub(crate) fn read_npy(
     if let Some(length) = length.filter(|_| n_entries > 0) {
         if length < expected {
             let whole = length.saturating_sub(header_length) / dtype.size() as u64;
-            let width = shape.width();
+            let (_, width) = shape.lines();
             let why = format!(
                 "{} is missing: the file has {length} bytes of {expected}",
                 shape.place(whole / width, whole % width)
@@ -162,7 +153,7 @@ pub(crate) fn read_entries(
     file: &mut impl Read,
 ) -> Result<Packer, Failure> {
     let mut packer = shape.packer(args, room)?;
-    let width = shape.width();
+    let (_, width) = shape.lines();
     let mut left = width;
     // Room for the samples bounds their number.
     let n_entries = shape.rows.saturating_mul(shape.columns);
@@ -242,8 +233,7 @@ pub(crate) fn read_sparse(
     mut entries: Vec<(u64, u64, f64)>,
 ) -> Result<Packer, Failure> {
     let mut packer = shape.packer(args, room)?;
-    let width = shape.width();
-    let n_lines = shape.n_lines();
+    let (n_lines, width) = shape.lines();
     if n_lines == 0 || width == 0 {
         return Ok(packer);
     }

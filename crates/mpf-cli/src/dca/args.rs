@@ -6,6 +6,34 @@ use crate::output::ForceArg;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
+/// How the alignment is read.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Alignment")]
+pub(super) struct AlignmentArgs {
+    /// Take the residues of this sequence as sites; the beginning of its name suffices
+    #[arg(long, value_name = "NAME")]
+    pub(super) focus: Option<String>,
+    /// protein, rna, dna, binary, or the letters themselves, the gap first; by default guessed
+    #[arg(long, value_name = "LETTERS", allow_hyphen_values = true)]
+    pub(super) alphabet: Option<String>,
+    /// Sequences that differ in at most this part of the sites share a weight; -1 gives all the
+    /// weight 1
+    #[arg(long, default_value_t = 0.2, allow_hyphen_values = true)]
+    pub(super) theta: f64,
+    /// Model the letters alone; by default the gap is a state
+    #[arg(long)]
+    pub(super) ignore_gaps: bool,
+    /// Leave out columns with a larger part of gaps
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    pub(super) column_gaps: f64,
+    /// Leave out sequences with a larger part of gaps
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    pub(super) sequence_gaps: f64,
+    /// Read ambiguous letters such as X as gaps, or drop their sequences
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) ambiguous: AmbiguousName,
+}
+
 /// Options of `mpf dca`.
 #[derive(Args, Clone, Debug)]
 pub struct DcaArgs {
@@ -22,48 +50,8 @@ pub struct DcaArgs {
     /// Pseudolikelihood, or minimum probability flow
     #[arg(long, value_enum, default_value_t = MethodName::Pl)]
     pub(super) method: MethodName,
-    /// Take the residues of this sequence as sites; the beginning of its name suffices
-    #[arg(long, value_name = "NAME", help_heading = "Alignment")]
-    pub(super) focus: Option<String>,
-    /// protein, rna, dna, binary, or the letters themselves, the gap first; by default guessed
-    #[arg(
-        long,
-        value_name = "LETTERS",
-        allow_hyphen_values = true,
-        help_heading = "Alignment"
-    )]
-    pub(super) alphabet: Option<String>,
-    /// Sequences that differ in at most this part of the sites share a weight; -1 gives all the
-    /// weight 1
-    #[arg(
-        long,
-        default_value_t = 0.2,
-        allow_hyphen_values = true,
-        help_heading = "Alignment"
-    )]
-    pub(super) theta: f64,
-    /// Model the letters alone; by default the gap is a state
-    #[arg(long, help_heading = "Alignment")]
-    pub(super) ignore_gaps: bool,
-    /// Leave out columns with a larger part of gaps
-    #[arg(
-        long,
-        value_name = "PART",
-        default_value_t = 1.0,
-        help_heading = "Alignment"
-    )]
-    pub(super) column_gaps: f64,
-    /// Leave out sequences with a larger part of gaps
-    #[arg(
-        long,
-        value_name = "PART",
-        default_value_t = 1.0,
-        help_heading = "Alignment"
-    )]
-    pub(super) sequence_gaps: f64,
-    /// Read ambiguous letters such as X as gaps, or drop their sequences
-    #[arg(long, value_enum, default_value_t, help_heading = "Alignment")]
-    pub(super) ambiguous: AmbiguousName,
+    #[command(flatten)]
+    pub(super) alignment: AlignmentArgs,
     /// λ on ½ΣJ² [default: 0.01 for pl; for mpf 0.01 times its curvature, about 0.07 for proteins and 0.02 for RNA]
     #[arg(long, value_name = "λ", help_heading = "Fit")]
     pub(super) l2: Option<f64>,
@@ -117,40 +105,24 @@ pub struct DcaArgs {
 impl DcaArgs {
     /// Refuses options that mean nothing.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let part = "it is a part, from 0 to 1: 0.5 is half";
-        for (name, value, holds, hint) in [
-            (
-                "--theta",
-                self.theta,
-                self.theta < 1.0,
-                "it is the part of sites that may differ, below 1: 0.2 for 80 % identity; -1 for no weights",
-            ),
-            (
-                "--column-gaps",
-                self.column_gaps,
-                (0.0..=1.0).contains(&self.column_gaps),
-                part,
-            ),
-            (
-                "--sequence-gaps",
-                self.sequence_gaps,
-                (0.0..=1.0).contains(&self.sequence_gaps),
-                part,
-            ),
-            (
-                "--tolerance",
-                self.tolerance,
-                self.tolerance > 0.0 && self.tolerance.is_finite(),
-                "it is finite and positive",
-            ),
-            (
-                "--distance",
-                self.distance,
-                self.distance > 0.0,
-                "it is a positive number of Å",
-            ),
-        ] {
-            if !holds {
+        type Holds = fn(f64) -> bool;
+        const THETA: &str = "it is the part of sites that may differ, below 1: 0.2 for 80 % identity; \
+                             -1 for no weights";
+        const PART: &str = "it is a part, from 0 to 1: 0.5 is half";
+        const POSITIVE: &str = "it is finite and positive";
+        const NEAR: &str = "it is a positive number of Å";
+        let is_part = |value| (0.0..=1.0).contains(&value);
+        let is_positive = |value: f64| value > 0.0 && value.is_finite();
+        let read = &self.alignment;
+        let options: [(&str, f64, Holds, &str); 5] = [
+            ("--theta", read.theta, |value| value < 1.0, THETA),
+            ("--column-gaps", read.column_gaps, is_part, PART),
+            ("--sequence-gaps", read.sequence_gaps, is_part, PART),
+            ("--tolerance", self.tolerance, is_positive, POSITIVE),
+            ("--distance", self.distance, |value| value > 0.0, NEAR),
+        ];
+        for (name, value, holds, hint) in options {
+            if !holds(value) {
                 return Err(Failure::input(format!("{name} is {value}")).hint(hint));
             }
         }

@@ -14,7 +14,7 @@ const SIZE: (u32, u32) = (480, 440);
 const BINS: usize = 60;
 
 /// Returns the page.
-pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
+pub(super) fn html(outcome: &Outcome, summary: &Value) -> Result<String> {
     let n = outcome.scores.n_sites();
     let title = format!("Contacts of {}", summary["family"].as_str().unwrap_or(""));
     let lead = format!(
@@ -56,7 +56,10 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
     let rows = outcome.ranked.iter().take(n).enumerate();
     let rows = rows.map(|(k, pair)| {
         let (i, j) = (outcome.site(pair.i), outcome.site(pair.j));
-        let known = outcome.distances.and_then(|d| d.get(i.number, j.number));
+        let known = outcome
+            .distances
+            .as_ref()
+            .and_then(|d| d.get(i.number, j.number));
         [
             (k + 1).to_string(),
             format!("{}{}", i.letter, i.number),
@@ -72,7 +75,7 @@ pub(super) fn html(outcome: &Outcome<'_>, summary: &Value) -> Result<String> {
 }
 
 /// Draws the best pairs above the diagonal, and known contacts below it.
-pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
+pub(super) fn contact_map(outcome: &Outcome) -> Result<String> {
     let n = outcome.scores.n_sites();
     let sites = &outcome.alignment.sites;
     let numbers = sites.iter().map(|s| s.number as f64);
@@ -90,7 +93,7 @@ pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
             .x_desc("site")
             .y_desc("site")
             .draw()?;
-        if let Some(distances) = outcome.distances {
+        if let Some(distances) = &outcome.distances {
             let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
             let contacts = pairs.filter(|(i, j)| {
                 let distance = distances.get(sites[*i].number, sites[*j].number);
@@ -104,7 +107,7 @@ pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
         let best = outcome.ranked.iter().filter(|pair| far(pair.i, pair.j));
         chart.draw_series(best.take(2 * n).enumerate().map(|(rank, pair)| {
             let (i, j) = (sites[pair.i].number, sites[pair.j].number);
-            let distance = outcome.distances.and_then(|d| d.get(i, j));
+            let distance = outcome.distances.as_ref().and_then(|d| d.get(i, j));
             let colour = match distance {
                 Some(d) if d >= rule.nearer_than => RED,
                 _ => BLUE,
@@ -116,7 +119,7 @@ pub(super) fn contact_map(outcome: &Outcome<'_>) -> Result<String> {
     })
 }
 
-fn distribution(outcome: &Outcome<'_>) -> Result<String> {
+fn distribution(outcome: &Outcome) -> Result<String> {
     let scores = outcome.ranked.iter().map(|pair| pair.score);
     let low = scores.clone().fold(f64::INFINITY, f64::min);
     let high = scores.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -144,7 +147,7 @@ fn distribution(outcome: &Outcome<'_>) -> Result<String> {
     })
 }
 
-fn precision_curve(outcome: &Outcome<'_>) -> Result<String> {
+fn precision_curve(outcome: &Outcome) -> Result<String> {
     let judged = outcome.judged.as_deref().unwrap_or(&[]);
     let most = judged.len().min(3 * outcome.scores.n_sites()).max(2);
     let mut contacts = 0;

@@ -94,16 +94,8 @@ impl ExactScores {
 
     /// Returns a table with a row for every score.
     pub(super) fn table(&self) -> Table {
-        let likelihood = self.log_likelihood;
         let mut rows = vec![
-            (
-                "log₂-likelihood",
-                format!(
-                    "{} ± {}",
-                    digits(likelihood.value),
-                    digits(likelihood.standard_error)
-                ),
-            ),
+            ("log₂-likelihood", with_error(self.log_likelihood)),
             (
                 "of independent units",
                 digits(self.independent_log_likelihood),
@@ -112,16 +104,11 @@ impl ExactScores {
             ("of it by chance, about", digits(self.kl_bias)),
         ];
         if let Some(share) = self.multi_information_share {
-            rows.push((
-                "multi-information explained",
-                format!("{:.1} %", 100.0 * share),
-            ));
+            let share = format!("{:.1} %", 100.0 * share);
+            rows.push(("multi-information explained", share));
         }
-        let header = ["over all states, exactly", "bits per sample"];
-        Table::new(
-            header,
-            rows.into_iter().map(|(name, value)| [name.into(), value]),
-        )
+        let rows = rows.into_iter().map(|(name, value)| [name.into(), value]);
+        Table::new(["over all states, exactly", "bits per sample"], rows)
     }
 
     /// Says what the divergence is worth.
@@ -134,6 +121,11 @@ impl ExactScores {
             digits(self.kl_bias)
         )
     }
+}
+
+/// Formats a mean with its standard error.
+pub(crate) fn with_error(mean: BlockMean) -> String {
+    format!("{} ± {}", digits(mean.value), digits(mean.standard_error))
 }
 
 /// Whether the model agrees with the data.
@@ -217,10 +209,8 @@ impl Evaluation {
             .data
             .as_ref()
             .map(|d| d.fingerprint == record.fingerprint);
-        let mut warnings = Vec::new();
-        if let Some(fit) = &model.fit {
-            warnings.extend(fit.warnings.iter().cloned());
-        }
+        let fit = model.fit.as_ref();
+        let mut warnings = fit.map_or_else(Vec::new, |fit| fit.warnings.clone());
         let mut trusted = true;
         if let Some(how) = &how {
             warnings.extend(how.remark.clone());

@@ -2,12 +2,12 @@
 
 use super::evaluation::{Compared, Evaluation, compared};
 use crate::failure::Failure;
-use crate::figures::network::{Edge, network};
-use crate::figures::{self, Matrix, Point, clusters};
+use crate::figures::network::network;
+use crate::figures::{self, Point, clusters};
 use crate::fit::{drift_in_words, held_out_in_words, polishing_in_words};
-use crate::model::{FitRecord, Model, StandardErrors};
+use crate::model::{FitRecord, Model};
 use mpf_baselines::GoodnessOfFit;
-use mpf_ising::SpinCouplings;
+use mpf_core::TracePoint;
 use mpf_report::report::Page;
 use mpf_report::text::{Table, digits, duration};
 
@@ -49,30 +49,18 @@ pub(super) fn page(
     agreement(&mut page, evaluation);
     let spins = model.couplings.to_spins();
     let order = clusters::order(model.names.len(), |i, j| spins.couplings[[i, j]]);
+    let pairs = Pair::all(model);
+    page.figures(&moments(evaluation, goodness)?);
     // An RBM has no couplings between visible units.
-    let is_coupled = model.hidden.is_none() || pairs(model).iter().any(|p| p.2 != 0.0);
-    let drawn = || -> mpf_report::Result<(Vec<Figure>, Vec<Figure>, Vec<Figure>)> {
-        Ok((
-            moments(evaluation, goodness)?,
-            match is_coupled {
-                true => couplings(model, truth, evaluation, &order)?,
-                false => Vec::new(),
-            },
-            learning(model.fit.as_ref())?,
-        ))
-    };
-    let (of_moments, of_couplings, of_learning) =
-        drawn().map_err(|error| Failure::undrawn(&*error))?;
-    page.figures(&of_moments);
-    if is_coupled {
+    if model.hidden.is_none() || pairs.iter().any(|pair| pair.coupling != 0.0) {
         page.heading("Couplings");
-        page.figures(&of_couplings);
-        strongest(&mut page, model);
+        page.figures(&couplings(model, truth, evaluation, &order, &pairs)?);
+        list_strongest(&mut page, model, &pairs);
     }
     units(&mut page, model, evaluation, &order);
     if let Some(fit) = &model.fit {
         page.heading("How it was fitted");
-        page.figures(&of_learning);
+        page.figures(&learning(fit)?);
         fitted(&mut page, fit);
     }
     provenance(&mut page, model);
@@ -123,7 +111,7 @@ fn points(all: impl ExactSizeIterator<Item = Compared>) -> Vec<Point> {
         .collect()
 }
 
-fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Result<Vec<Figure>> {
+fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> Result<Vec<Figure>, Failure> {
     let bars = "Bars are two standard errors; the grey line is where both are equal, the red one is \
                 fitted, with the errors of both in mind.";
     let means = points(evaluation.means.iter().copied());
@@ -165,52 +153,49 @@ fn moments(evaluation: &Evaluation, goodness: &GoodnessOfFit) -> mpf_report::Res
     Ok(figures)
 }
 
-/// Returns K of every pair i < j.
-fn pairs(model: &Model) -> Vec<(usize, usize, f64)> {
-    let d = model.names.len();
-    let spins = model.couplings.to_spins();
-    mpf_baselines::pairs(d)
-        .map(|(i, j)| (i, j, spins.couplings[[i, j]]))
-        .collect()
+/// A pair of units.
+struct Pair {
+    i: usize,
+    j: usize,
+    /// K.
+    coupling: f64,
+    /// Where its interval is: with a penalty, at the estimate without.
+    centre: f64,
+    /// NaN without error bars, and ∞ for a coupling that the data do not determine.
+    error: f64,
 }
 
-/// Where the intervals of the couplings are. Those of a penalised fit are around the estimate without
-/// the penalty.
-struct Intervals<'a> {
-    errors: Option<&'a StandardErrors>,
-    centres: SpinCouplings,
-}
-
-impl<'a> Intervals<'a> {
-    fn of(model: &'a Model) -> Self {
-        let errors = model.errors.as_ref();
-        let corrected = errors.and_then(|e| e.corrected.as_ref());
-        Self {
-            errors,
-            centres: corrected.unwrap_or(&model.couplings).to_spins(),
-        }
+impl Pair {
+    fn all(model: &Model) -> Vec<Self> {
+        let bars = model.errors.as_ref().map(|errors| &errors.bars);
+        let corrected = bars.and_then(|bars| bars.corrected.as_ref());
+        let couplings = model.couplings.to_spins().couplings;
+        let centres = corrected.unwrap_or(&model.couplings).to_spins().couplings;
+        let pair = |(i, j)| Self {
+            i,
+            j,
+            coupling: couplings[[i, j]],
+            centre: centres[[i, j]],
+            error: bars.map_or(f64::NAN, |bars| bars.couplings[i][j]),
+        };
+        mpf_baselines::pairs(model.names.len()).map(pair).collect()
     }
 
-    fn is_corrected(&self) -> bool {
-        self.errors.is_some_and(|e| e.corrected.is_some())
-    }
-
-    fn centre(&self, i: usize, j: usize) -> f64 {
-        self.centres.couplings[[i, j]]
-    }
-
-    /// Returns NaN without error bars, and ∞ for a coupling that the data do not determine.
-    fn error(&self, i: usize, j: usize) -> f64 {
-        self.errors.map_or(f64::NAN, |e| e.couplings[i][j])
+    fn name(&self, model: &Model) -> String {
+        format!("{} – {}", model.names[self.i], model.names[self.j])
     }
 }
 
-fn strongest_pairs(model: &Model, most: usize) -> Vec<(usize, usize, f64)> {
-    let mut pairs = pairs(model);
-    pairs.retain(|p| p.2 != 0.0);
-    pairs.sort_by(|a, b| b.2.abs().total_cmp(&a.2.abs()));
+fn strongest(pairs: &[Pair], most: usize) -> Vec<&Pair> {
+    let mut pairs: Vec<&Pair> = pairs.iter().filter(|pair| pair.coupling != 0.0).collect();
+    pairs.sort_by(|a, b| b.coupling.abs().total_cmp(&a.coupling.abs()));
     pairs.truncate(most);
     pairs
+}
+
+fn is_corrected(model: &Model) -> bool {
+    let errors = model.errors.as_ref();
+    errors.is_some_and(|errors| errors.bars.corrected.is_some())
 }
 
 fn couplings(
@@ -218,9 +203,11 @@ fn couplings(
     truth: Option<&Model>,
     evaluation: &Evaluation,
     order: &[usize],
-) -> mpf_report::Result<Vec<Figure>> {
+    pairs: &[Pair],
+) -> Result<Vec<Figure>, Failure> {
     let spins = model.couplings.to_spins();
-    let all: Vec<f64> = pairs(model).iter().map(|p| p.2).collect();
+    let k = |i, j| spins.couplings[[i, j]];
+    let all: Vec<f64> = pairs.iter().map(|pair| pair.coupling).collect();
     // What M samples can determine, as in the warning of couplings that run away.
     let limit = (0.5 * (evaluation.n_samples as f64).ln()).max(1.0);
     let clip = figures::clip(&all, limit);
@@ -240,24 +227,15 @@ fn couplings(
         String::new()
     };
     let mut figures = vec![(
-        figures::matrix(
-            "couplings K",
-            &Matrix {
-                names: &model.names,
-                order,
-                values: |i, j| spins.couplings[[i, j]],
-                clip,
-            },
-        )?,
+        figures::matrix("couplings K", &model.names, order, k, clip)?,
         format!("Red pairs tend to agree, blue ones to differ; white is zero. {ordered}{clipped}"),
     )];
     if all.is_empty() {
         return Ok(figures);
     }
-    let edges: Vec<Edge> = strongest_pairs(model, NETWORK)
-        .into_iter()
-        .map(|(i, j, coupling)| Edge { i, j, coupling })
-        .collect();
+    let edge = |pair: &Pair| (pair.i, pair.j, pair.coupling);
+    let edges = strongest(pairs, NETWORK).into_iter().map(edge);
+    let edges: Vec<_> = edges.collect();
     if !edges.is_empty() {
         figures.push((
             network(
@@ -291,19 +269,14 @@ fn couplings(
             all.len()
         ),
     ));
-    let intervals = Intervals::of(model);
-    let around = if intervals.is_corrected() {
+    let around = if is_corrected(model) {
         " Points and bars are of the estimate without the penalty; the table has both."
     } else {
         ""
     };
-    let rows: Vec<_> = strongest_pairs(model, STRONGEST)
-        .into_iter()
-        .map(|(i, j, _)| {
-            let name = format!("{} – {}", model.names[i], model.names[j]);
-            (name, intervals.centre(i, j), intervals.error(i, j))
-        })
-        .collect();
+    let row = |pair: &Pair| (pair.name(model), pair.centre, pair.error);
+    let rows = strongest(pairs, STRONGEST).into_iter().map(row);
+    let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
         let bars = match &model.errors {
             Some(errors) => format!(
@@ -317,15 +290,13 @@ fn couplings(
     }
     if let Some(truth) = truth {
         let true_spins = truth.couplings.to_spins();
-        let points: Vec<Point> = pairs(model)
-            .into_iter()
-            .map(|(i, j, _)| Point {
-                x: true_spins.couplings[[i, j]],
-                y: intervals.centre(i, j),
-                x_error: 0.0,
-                y_error: intervals.error(i, j),
-            })
-            .collect();
+        let point = |pair: &Pair| Point {
+            x: true_spins.couplings[[pair.i, pair.j]],
+            y: pair.centre,
+            x_error: 0.0,
+            y_error: pair.error,
+        };
+        let points: Vec<Point> = pairs.iter().map(point).collect();
         figures.push((
             figures::scatter("fitted against true", "true K", "fitted K", &points)?,
             format!("The couplings that made the data, and those that were found.{around}"),
@@ -334,52 +305,45 @@ fn couplings(
     Ok(figures)
 }
 
-fn strongest(page: &mut Page, model: &Model) {
-    let intervals = Intervals::of(model);
-    let mut header = vec!["pair", "K", "± error", "J (0/1)"];
-    if intervals.is_corrected() {
-        header.insert(2, "K without the penalty");
-    }
-    let rows = strongest_pairs(model, STRONGEST).into_iter();
-    let rows = rows.map(|(i, j, k)| {
-        let mut row = vec![
-            format!("{} – {}", model.names[i], model.names[j]),
-            format!("{k:.3}"),
-            match intervals.error(i, j) {
+fn list_strongest(page: &mut Page, model: &Model, pairs: &[Pair]) {
+    let mut table = Table::of(
+        strongest(pairs, STRONGEST),
+        &[
+            ("pair", &|pair| pair.name(model)),
+            ("K", &|pair| format!("{:.3}", pair.coupling)),
+            ("K without the penalty", &|pair| {
+                format!("{:.3}", pair.centre)
+            }),
+            ("± error", &|pair| match pair.error {
                 f64::INFINITY => "undetermined".to_owned(),
                 e if e.is_nan() => "–".to_owned(),
                 e => format!("{e:.3}"),
-            },
-            format!("{:.3}", model.couplings.get(i, j)),
-        ];
-        if intervals.is_corrected() {
-            row.insert(2, format!("{:.3}", intervals.centre(i, j)));
-        }
-        row
-    });
-    let table = Table::new(header, rows);
+            }),
+            ("J (0/1)", &|pair| {
+                format!("{:.3}", model.couplings.get(pair.i, pair.j))
+            }),
+        ],
+    );
+    if !is_corrected(model) {
+        let rows = [&mut table.header].into_iter().chain(&mut table.rows);
+        rows.for_each(|row| drop(row.remove(2)));
+    }
     if !table.rows.is_empty() {
         page.table(&table);
     }
 }
 
-fn learning(fit: Option<&FitRecord>) -> mpf_report::Result<Vec<Figure>> {
+fn learning(fit: &FitRecord) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
-    let Some(fit) = fit else {
-        return Ok(figures);
-    };
     if fit.trace.len() > 1 && !fit.nodewise {
         let last = fit.trace[fit.trace.len() - 1].value;
-        let along = || fit.trace.iter().map(|p| p.iteration as f64);
-        let gradient: Vec<_> = along()
-            .zip(fit.trace.iter().map(|p| p.gradient_norm))
-            .collect();
-        let above: Vec<_> = along()
-            .zip(fit.trace.iter().map(|p| p.value - last))
-            .collect();
+        let curve = |of: &dyn Fn(&TracePoint) -> f64| {
+            let points = fit.trace.iter().map(|p| (p.iteration as f64, of(p)));
+            points.collect()
+        };
         let curves = [
-            ("largest gradient", gradient),
-            ("objective above the last", above),
+            ("largest gradient", curve(&|p| p.gradient_norm)),
+            ("objective above the last", curve(&|p| p.value - last)),
         ];
         figures.push((
             figures::curves("learning curve", "iteration", &curves)?,
@@ -392,18 +356,8 @@ fn learning(fit: Option<&FitRecord>) -> mpf_report::Result<Vec<Figure>> {
         } else {
             ("λ₂", fit.l2)
         };
-        let points: Vec<Point> = fit
-            .path
-            .iter()
-            .map(|p| Point {
-                x: p.lambda,
-                y: p.held_out,
-                x_error: 0.0,
-                y_error: p.standard_error,
-            })
-            .collect();
         figures.push((
-            figures::path("penalty path", of.0, &points, of.1)?,
+            figures::path("penalty path", of.0, &fit.path, of.1)?,
             "The objective on held-out samples; bars are standard errors over folds. The red line \
              is the penalty that was chosen."
                 .to_owned(),
@@ -434,26 +388,20 @@ fn units(page: &mut Page, model: &Model, evaluation: &Evaluation, order: &[usize
 /// Makes a sentence of a message.
 fn sentence(message: &str) -> String {
     let mut letters = message.chars();
-    let first = letters.next().map(char::to_uppercase);
-    first
-        .into_iter()
-        .flatten()
-        .chain(letters)
-        .chain(['.'])
-        .collect()
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(['.']).collect()
 }
 
 fn fitted(page: &mut Page, fit: &FitRecord) {
     let none = || "–".to_owned();
     let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
-    if let Some(held_out) = &fit.held_out {
-        page.text(&sentence(&held_out_in_words(held_out)));
-    }
-    if let Some(drift) = &fit.drift {
-        page.text(&sentence(&drift_in_words(drift)));
-    }
-    if let Some(polishing) = &fit.polishing {
-        page.text(&sentence(&polishing_in_words(polishing)));
+    let remarks = [
+        fit.held_out.as_ref().map(held_out_in_words),
+        fit.drift.as_ref().map(drift_in_words),
+        fit.polishing.as_ref().map(polishing_in_words),
+    ];
+    for remark in remarks.iter().flatten() {
+        page.text(&sentence(remark));
     }
     if !fit.stages.is_empty() {
         page.table(&Table::of(

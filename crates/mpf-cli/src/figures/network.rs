@@ -1,6 +1,6 @@
 //! The strongest pairs as a network: units on a circle, in the order of their clusters.
 
-use super::{NEGATIVE, POSITIVE, shortened};
+use super::{shortened, sign_colour};
 use mpf_report::report::escape;
 use mpf_report::text::digits;
 use std::f64::consts::{PI, TAU};
@@ -11,25 +11,15 @@ const SIZE: f64 = 480.0;
 const RADIUS: f64 = 150.0;
 const LONGEST_NAME: usize = 11;
 
-/// A pair and its coupling.
-pub struct Edge {
-    /// One unit.
-    pub i: usize,
-    /// The other.
-    pub j: usize,
-    /// K.
-    pub coupling: f64,
-}
-
-/// Draws `edges`, widths by |K| up to `clip`, and the units that they join.
+/// Draws `edges`, two units and their K, widths by |K| up to `clip`, and the units that they join.
 pub fn network(
     title: &str,
     names: &[String],
     order: &[usize],
-    edges: &[Edge],
+    edges: &[(usize, usize, f64)],
     clip: f64,
 ) -> String {
-    let joined = |unit: &usize| edges.iter().any(|e| e.i == *unit || e.j == *unit);
+    let joined = |unit: &usize| edges.iter().any(|(i, j, _)| i == unit || j == unit);
     let shown: Vec<usize> = order.iter().copied().filter(joined).collect();
     let n = shown.len().max(1) as f64;
     let angle = |unit: usize| {
@@ -47,14 +37,10 @@ pub fn network(
         escape(title)
     );
     // The strongest on top.
-    for edge in edges.iter().rev() {
-        let ((x0, y0), (x1, y1)) = (at(angle(edge.i), RADIUS), at(angle(edge.j), RADIUS));
-        let share = (edge.coupling.abs() / clip).min(1.0);
-        let colour = if edge.coupling < 0.0 {
-            NEGATIVE
-        } else {
-            POSITIVE
-        };
+    for &(i, j, coupling) in edges.iter().rev() {
+        let ((x0, y0), (x1, y1)) = (at(angle(i), RADIUS), at(angle(j), RADIUS));
+        let share = (coupling.abs() / clip).min(1.0);
+        let colour = sign_colour(coupling);
         let _ = writeln!(
             svg,
             "<path d=\"M {x0:.1} {y0:.1} Q {cx:.1} {cy:.1} {x1:.1} {y1:.1}\" fill=\"none\" \
@@ -64,9 +50,9 @@ pub fn network(
             colour.1,
             colour.2,
             1.0 + 6.0 * share,
-            escape(&names[edge.i]),
-            escape(&names[edge.j]),
-            edge.coupling
+            escape(&names[i]),
+            escape(&names[j]),
+            coupling
         );
     }
     for &unit in &shown {
@@ -87,8 +73,9 @@ pub fn network(
             escape(&shortened(&names[unit], LONGEST_NAME))
         );
     }
-    let is_clipped = edges.iter().any(|e| e.coupling.abs() > clip);
-    let weakest = edges.iter().map(|e| e.coupling.abs()).fold(clip, f64::min);
+    let sizes = edges.iter().map(|(.., coupling)| coupling.abs());
+    let is_clipped = sizes.clone().any(|size| size > clip);
+    let weakest = sizes.fold(clip, f64::min);
     for (x, value) in [(70.0, weakest), (270.0, clip)] {
         let y = height - 14.0;
         let _ = writeln!(
@@ -116,8 +103,7 @@ mod tests {
     #[test]
     fn strong_pairs_are_wide_and_names_are_safe() {
         let names: Vec<String> = ["a<b", "x\u{7}y", "c", "lonely"].map(String::from).to_vec();
-        let edge = |i, j, coupling| Edge { i, j, coupling };
-        let edges = [edge(0, 1, 9.0), edge(1, 2, -0.5)];
+        let edges = [(0, 1, 9.0), (1, 2, -0.5)];
         let svg = network("the network", &names, &[2, 0, 1, 3], &edges, 1.0);
         assert!(
             svg.contains(">a&lt;b</text>") && svg.contains(">x\\u{7}y</text>"),

@@ -1,7 +1,8 @@
 //! `mpf fit --missing mask`: fits samples of which some entries are missing.
 
+use super::args::ErrorsName;
 use super::messages::{largest_coupling, summary};
-use super::{ErrorsName, FitArgs, write};
+use super::{FitArgs, write};
 use crate::console::Console;
 use crate::data::Raster;
 use crate::failure::Failure;

@@ -207,7 +207,7 @@ fn errors_in_words(errors: &StandardErrors) -> String {
             n => format!("blocks of {n} samples"),
         }
     );
-    if errors.corrected.is_some() {
+    if errors.bars.corrected.is_some() {
         text += "; intervals are centred on the estimate without the penalty";
     }
     match errors.undetermined().count() {

@@ -78,7 +78,7 @@ impl Step {
 }
 
 /// The bar of the step under way.
-pub(super) struct Bars {
+pub(crate) struct Bars {
     console: Console,
     current: Mutex<Option<Shown>>,
 }
@@ -90,7 +90,7 @@ struct Shown {
 }
 
 impl Bars {
-    pub(super) fn new(console: Console) -> Self {
+    pub(crate) fn new(console: Console) -> Self {
         Self {
             console,
             current: Mutex::new(None),
@@ -98,7 +98,7 @@ impl Bars {
     }
 
     /// Shows a step.
-    pub(super) fn show(&self, step: &Step) {
+    pub(crate) fn show(&self, step: &Step) {
         if step.name.is_empty() {
             return self.clear();
         }
@@ -114,7 +114,7 @@ impl Bars {
     }
 
     /// Removes the bar; with `--verbose` says how long its step took.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.end(self.current().take());
     }
 

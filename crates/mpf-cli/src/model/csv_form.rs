@@ -55,8 +55,8 @@ pub(super) fn read(text: &str, assumed: Option<Convention>) -> Result<Model, Str
         .trim(csv::Trim::All)
         .from_reader(text.as_bytes());
     let names = reader.headers().map_err(|e| e.to_string())?;
-    let names: Vec<&str> = names.iter().skip(1).map(unguarded).collect();
-    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let names = names.iter().skip(1).map(|name| unguarded(name).to_owned());
+    let names: Vec<String> = names.collect();
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|e| e.to_string())?;

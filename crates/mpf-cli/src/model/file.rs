@@ -3,7 +3,7 @@
 use super::record::{FitRecord, StandardErrors};
 use super::{Convention, Hidden, Model};
 use crate::data::DataRecord;
-use mpf_ising::{Couplings, SpinCouplings};
+use mpf_ising::{Couplings, ErrorBars, SpinCouplings};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
@@ -89,33 +89,31 @@ fn plain(values: &[Option<f64>]) -> Vec<f64> {
     values.iter().map(|v| v.unwrap_or(f64::NAN)).collect()
 }
 
+fn rows(matrix: &Array2<f64>) -> Vec<Vec<f64>> {
+    matrix.rows().into_iter().map(|row| row.to_vec()).collect()
+}
+
 impl ErrorsFile {
     fn new(errors: &StandardErrors) -> Self {
+        let bars = &errors.bars;
+        let corrected = bars.corrected.as_ref();
         // Errors of biases do not follow from those of fields: the file keeps both.
         Self {
             method: errors.method.clone(),
-            fields: optional(&errors.fields),
-            biases: optional(&errors.biases),
-            couplings: errors.couplings.iter().map(|r| optional(r)).collect(),
+            fields: optional(&bars.fields),
+            biases: optional(&bars.biases),
+            couplings: bars.couplings.iter().map(|r| optional(r)).collect(),
             undetermined: errors.undetermined().collect(),
             block_length: errors.block_length,
-            corrected: errors.corrected.as_ref().map_or_else(Vec::new, |j| {
-                j.as_array()
-                    .rows()
-                    .into_iter()
-                    .map(|r| r.to_vec())
-                    .collect()
-            }),
+            corrected: corrected.map_or_else(Vec::new, |j| rows(j.as_array())),
         }
     }
 
     fn read(self, d: usize) -> Result<StandardErrors, String> {
-        let mut errors = StandardErrors {
-            method: self.method,
+        let mut bars = ErrorBars {
             fields: plain(&self.fields),
             biases: plain(&self.biases),
             couplings: self.couplings.iter().map(|r| plain(r)).collect(),
-            block_length: self.block_length,
             corrected: match self.corrected.is_empty() {
                 true => None,
                 false => {
@@ -124,23 +122,21 @@ impl ErrorsFile {
                 }
             },
         };
-        let rows = errors.couplings.iter().map(Vec::len);
-        let lengths = [
-            errors.fields.len(),
-            errors.biases.len(),
-            errors.couplings.len(),
-        ];
+        let rows = bars.couplings.iter().map(Vec::len);
+        let lengths = [bars.fields.len(), bars.biases.len(), bars.couplings.len()];
         if lengths.into_iter().chain(rows).any(|n| n != d) {
             return Err(format!("the standard errors are not of {d} units"));
         }
-        for (i, j) in self.undetermined {
-            if i >= d || j >= d || i == j {
-                return Err(format!("({i}, {j}) is no pair of {d} units"));
-            }
-            errors.couplings[i][j] = f64::INFINITY;
-            errors.couplings[j][i] = f64::INFINITY;
+        let is_pair = |&(i, j): &(usize, usize)| i < d && j < d && i != j;
+        if let Some((i, j)) = self.undetermined.iter().find(|pair| !is_pair(pair)) {
+            return Err(format!("({i}, {j}) is no pair of {d} units"));
         }
-        Ok(errors)
+        bars.mark(self.undetermined);
+        Ok(StandardErrors {
+            method: self.method,
+            block_length: self.block_length,
+            bars,
+        })
     }
 }
 
@@ -148,7 +144,6 @@ impl ModelFile {
     /// Describes `model` without a checksum. Conversions between the conventions are exact: they
     /// double and halve.
     pub(super) fn new(model: &Model, convention: Convention) -> Self {
-        let rows = |m: &Array2<f64>| m.rows().into_iter().map(|r| r.to_vec()).collect();
         let spins = (convention == Convention::Spins).then(|| model.couplings.to_spins());
         Self {
             format: FORMAT.into(),

@@ -50,14 +50,16 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Model, Failure> {
     }
     file.couplings = values.chunks_exact(d.max(1)).map(<[f64]>::to_vec).collect();
     let model = file.read().map_err(wrong)?;
-    check_copies(&mut archive, &model)?.map_or(Ok(model), |differs| Err(wrong(differs)))
+    check_copies(&mut archive, &model, wrong)?;
+    Ok(model)
 }
 
-/// Compares `h`, `K` and `names`, where they are, with the model; says what differs.
+/// Compares `h`, `K` and `names`, where they are, with the model; `wrong` words what differs.
 fn check_copies<R: Read + Seek>(
     archive: &mut Archive<'_, R>,
     model: &Model,
-) -> Result<Option<String>, Failure> {
+    wrong: impl Fn(String) -> Failure,
+) -> Result<(), Failure> {
     let d = model.names.len();
     let spins = model.couplings.to_spins();
     if archive.has("names") {
@@ -65,12 +67,11 @@ fn check_copies<R: Read + Seek>(
         // NumPy's texts hold no NUL.
         let units: Vec<String> = model.names.iter().map(|n| n.replace('\0', "")).collect();
         if names.len() != d {
-            return Ok(Some(format!("{} names for {d} units", names.len())));
+            return Err(wrong(format!("{} names for {d} units", names.len())));
         }
         if let Some((i, (name, unit))) = different(&names, &units) {
-            return Ok(Some(format!(
-                "names[{i}] is {name:?}, but unit {i} is {unit:?}"
-            )));
+            let why = format!("names[{i}] is {name:?}, but unit {i} is {unit:?}");
+            return Err(wrong(why));
         }
     }
     let copies: [(&str, &[u64], Vec<f64>); 2] = [
@@ -87,21 +88,20 @@ fn check_copies<R: Read + Seek>(
         }
         let (shape, found) = archive.numbers(array)?;
         if shape != expected_shape {
-            return Ok(Some(format!(
-                "{array} is {shape:?}, but there are {d} units"
-            )));
+            let why = format!("{array} is {shape:?}, but there are {d} units");
+            return Err(wrong(why));
         }
         if let Some((at, (found, expected))) = different(&found, &expected) {
             let place = match array {
                 "h" => at.to_string(),
                 _ => format!("{}, {}", at / d, at % d),
             };
-            return Ok(Some(format!(
+            return Err(wrong(format!(
                 "{array}[{place}] is {found}, but J gives {expected}; leave out {array} if J is right"
             )));
         }
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Returns the first entries that differ.

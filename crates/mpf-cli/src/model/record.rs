@@ -1,50 +1,27 @@
 //! How the couplings of a model were found: the part of a model file for people.
 
-use mpf_baselines::{Drift, HeldOut, Polishing, Stage};
+use mpf_baselines::{Drift, HeldOut, Polishing, Stage, pairs};
 use mpf_core::{StopReason, TracePoint};
 use mpf_ising::internal::Vectors;
-use mpf_ising::{Couplings, CrossValidation, ErrorBars, Fit, Penalty, Warning};
+use mpf_ising::{CrossValidation, ErrorBars, Fit, Penalty, Warning};
 use serde::{Deserialize, Serialize};
 
-/// Standard errors; NaN where a parameter was not free, +∞ where the data do not determine it.
+/// Standard errors, and how they were computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StandardErrors {
     /// `sandwich` or `bootstrap`.
     pub method: String,
-    /// Of the fields h.
-    pub fields: Vec<f64>,
-    /// Of the diagonal of J.
-    pub biases: Vec<f64>,
-    /// Of the spin couplings K; those of J are twice as large.
-    pub couplings: Vec<Vec<f64>>,
     /// Successive samples in a block.
     pub block_length: usize,
-    /// The J that intervals are centred on, if the fit is penalised.
-    pub corrected: Option<Couplings>,
+    /// The standard errors, and the J that intervals are centred on, if the fit is penalised.
+    pub bars: ErrorBars,
 }
 
 impl StandardErrors {
-    /// Names the `method` that computed `bars` from blocks.
-    pub fn new(method: &str, bars: ErrorBars, block_length: usize) -> Self {
-        Self {
-            method: method.to_owned(),
-            fields: bars.fields,
-            biases: bars.biases,
-            couplings: bars.couplings,
-            block_length,
-            corrected: bars.corrected,
-        }
-    }
-
     /// Iterates over the pairs whose coupling the data do not determine.
     pub fn undetermined(&self) -> impl Iterator<Item = (usize, usize)> {
-        let rows = self.couplings.iter().enumerate();
-        rows.flat_map(|(i, row)| {
-            let later = row.iter().enumerate().skip(i + 1);
-            later
-                .filter(|(_, error)| **error == f64::INFINITY)
-                .map(move |(j, _)| (i, j))
-        })
+        let errors = &self.bars.couplings;
+        pairs(errors.len()).filter(|&(i, j)| errors[i][j] == f64::INFINITY)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use mpf_core::TracePoint;
+use mpf_ising::ErrorBars;
 use ndarray::{Array2, array};
 use rayon::prelude::*;
 use std::fs;
@@ -21,12 +22,14 @@ fn example() -> Model {
         hidden: None,
         names: vec!["a".into(), "b,\"β\"".into(), "c".into()],
         errors: Some(StandardErrors {
-            block_length: 7,
-            corrected: Some(Couplings::new(Array2::eye(3)).unwrap()),
             method: "sandwich".into(),
-            fields: vec![0.1, f64::NAN, 0.3],
-            biases: vec![0.1, 0.2, 0.3],
-            couplings: vec![vec![f64::NAN, 0.1, 0.2]; 3],
+            block_length: 7,
+            bars: ErrorBars {
+                fields: vec![0.1, f64::NAN, 0.3],
+                biases: vec![0.1, 0.2, 0.3],
+                couplings: vec![vec![f64::NAN, 0.1, 0.2]; 3],
+                corrected: Some(Couplings::new(Array2::eye(3)).unwrap()),
+            },
         }),
         fit: Some(FitRecord {
             method: "mpf".into(),
@@ -235,12 +238,14 @@ fn changed_bytes_of_any_form_are_noticed_or_harmless() {
         couplings: Couplings::new(array![[1.0 / 3.0, -0.7], [-0.7, 2.5e-7]]).unwrap(),
         names: vec!["a".into(), "b,\"β\"".into()],
         errors: Some(StandardErrors {
-            block_length: 1,
-            corrected: None,
             method: "sandwich".into(),
-            fields: vec![0.1, f64::NAN],
-            biases: vec![0.1, 0.2],
-            couplings: vec![vec![f64::NAN, 0.1]; 2],
+            block_length: 1,
+            bars: ErrorBars {
+                fields: vec![0.1, f64::NAN],
+                biases: vec![0.1, 0.2],
+                couplings: vec![vec![f64::NAN, 0.1]; 2],
+                corrected: None,
+            },
         }),
         fit: None,
         ..example()

@@ -1,6 +1,6 @@
 //! Runs the built program in a folder of its own.
 
-use mpf_cli::internal::{Coding, write_raster};
+use mpf_cli::internal::write_raster;
 use mpf_ising::States;
 use std::fs;
 use std::path::Path;
@@ -47,5 +47,5 @@ pub fn write_few_units(folder: &Path, n_samples: usize, name: &str) {
         let bits = row.enumerate();
         states.push(&[bits.fold(0, |word, (at, bit)| word | u64::from(bit == "1") << at)]);
     }
-    write_raster(&folder.join(name), &states, &names, Coding::Binary).unwrap();
+    write_raster(&folder.join(name), &states, &names, false).unwrap();
 }

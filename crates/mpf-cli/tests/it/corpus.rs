@@ -35,7 +35,7 @@ fn every_model_is_read() {
         let model = Model::read(&corpus().join(name), None).unwrap();
         let errors = model.errors.unwrap();
         assert!(format!("{}.json", errors.method) == name, "{name}");
-        assert!(errors.couplings[0][1] > 0.0);
+        assert!(errors.bars.couplings[0][1] > 0.0);
     }
     for name in ["k-pairwise.npz", "k-pairwise.csv"] {
         assert_eq!(couplings(name), couplings("k-pairwise.json"), "{name}");

@@ -135,7 +135,7 @@ fn check_checkpoint(path: &Path) {
 /// J, V and W, to the last bit, and the error bars.
 fn numbers(path: &Path) -> Vec<u64> {
     let model = Model::read(path, None).unwrap_or_else(|e| panic!("{e}"));
-    let errors = model.errors.iter().flat_map(|e| e.couplings.concat());
+    let errors = model.errors.iter().flat_map(|e| e.bars.couplings.concat());
     let potential = model.couplings.potential().unwrap_or_default().iter();
     let hidden = model.hidden.iter().flat_map(|h| h.weights.concat());
     let all = model.couplings.as_array().iter().chain(potential).copied();

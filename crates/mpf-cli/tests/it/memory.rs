@@ -1,6 +1,5 @@
 //! What a fit is said to take before it begins, and what it takes.
 use crate::common::mpf;
-use mpf_cli::internal::Coding;
 use mpf_cli::internal::write_raster;
 use mpf_core::rng::stream;
 use mpf_ising::States;
@@ -24,7 +23,7 @@ fn write_data(path: &Path, n_samples: usize, d: usize, active: f64) {
         states.push(&row);
     }
     let names: Vec<String> = (0..d).map(|i| i.to_string()).collect();
-    write_raster(path, &states, &names, Coding::Binary).unwrap();
+    write_raster(path, &states, &names, false).unwrap();
 }
 
 /// Megabytes at the most, and what is said on standard error.

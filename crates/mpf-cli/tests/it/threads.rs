@@ -1,6 +1,5 @@
 //! The same bits for any number of threads, from the built program.
 
-use mpf_cli::internal::Coding;
 use mpf_cli::internal::write_raster;
 use mpf_cli::internal::{Convention, Model};
 use mpf_core::rng::stream;
@@ -46,7 +45,7 @@ fn write_example(folder: &Path) {
     let couplings = Couplings::unpack(d, &packed).unwrap();
     let states = Exact::new(&couplings).unwrap().draw(3000, 3);
     let names: Vec<String> = (0..d).map(|i| format!("u{i}")).collect();
-    write_raster(&folder.join("x.csv"), &states, &names, Coding::Binary).unwrap();
+    write_raster(&folder.join("x.csv"), &states, &names, false).unwrap();
     let truth = Model::unfitted(couplings, names);
     truth
         .write(&folder.join("truth.json"), Convention::Binary)

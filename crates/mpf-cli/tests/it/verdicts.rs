@@ -1,7 +1,7 @@
 //! `mpf evaluate` on models with known answers: it never condemns the model that made the data.
 
 use crate::common::mpf;
-use mpf_cli::internal::{Coding, Convention, Model, write_raster};
+use mpf_cli::internal::{Convention, Model, write_raster};
 use mpf_testkit::{judged_models, seed_or};
 use serde_json::Value;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn evaluate(at: &Path, judged: &mpf_testkit::JudgedModel, options: &str, seed: u
     let model = Model::unfitted(judged.couplings.clone(), names.clone());
     model.write(&at.join("m.json"), Convention::Binary).unwrap();
     let states = judged.draw(5000, seed);
-    write_raster(&at.join("x.npy"), &states, &names, Coding::Binary).unwrap();
+    write_raster(&at.join("x.npy"), &states, &names, false).unwrap();
     let said = mpf(
         at,
         &format!("--json evaluate m.json x.npy --seed {seed} {options}"),
