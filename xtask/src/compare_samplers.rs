@@ -11,7 +11,7 @@
 
 mod figure;
 
-use crate::output::{self, Table, digits};
+use crate::output::{Settings, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, progress};
 use mpf_core::{Cancel, Checkpoint, rng};
@@ -57,16 +57,8 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Results {
-    settings: Settings,
+    settings: Settings<Args>,
     samplers: Vec<Measured>,
-}
-
-#[derive(Serialize)]
-struct Settings {
-    #[serde(flatten)]
-    given: output::Settings<Args>,
-    /// β of the tempering's levels.
-    ladder: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,7 +112,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 }
 
 fn notes(results: &Results) -> Vec<String> {
-    let Args { samples, pairs, .. } = results.settings.given.args;
+    let Args { samples, pairs, .. } = results.settings.args;
     let mut notes = vec![format!(
         "τ in steps (one visit to every unit, at every level of the tempering); MSE of ⟨s_i s_j⟩ \
          from {samples} states."
@@ -223,13 +215,12 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     })?;
     bar.finish_and_clear();
     Ok(Results {
-        settings: Settings {
-            given: output::Settings::of(&Args {
-                pairs: bench.pairs.len(),
-                ..args.clone()
-            }),
-            ladder,
-        },
+        // β of the tempering's levels.
+        settings: Settings::of(&Args {
+            pairs: bench.pairs.len(),
+            ..args.clone()
+        })
+        .with("ladder", ladder),
         samplers,
     })
 }

@@ -14,7 +14,7 @@ mod results;
 
 pub use data::{patches, with_checksum};
 
-use crate::output::{self, Entry, Experiment};
+use crate::output::{Entry, Experiment, Settings};
 use crate::run::{RunArgs, settings};
 use crate::{Result, npy, progress};
 use mpf_core::{Cancel, Checkpoint};
@@ -22,7 +22,7 @@ use mpf_ica::{
     Alternating, DeadLeaves, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer,
     match_filters,
 };
-use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed, Settings};
+use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed};
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
@@ -205,13 +205,11 @@ fn compute_one(args: &Args, seed: u64, checkpoint: &Checkpoint) -> Result<(Resul
         gap: ml.as_ref().map(|f| f.log_likelihood - mpf.log_likelihood),
     };
     let results = Results {
-        settings: Settings {
-            given: output::Settings::of(&Args {
-                steps: Some(args.mpf().n_steps()),
-                ..args.clone()
-            }),
-            n_images: patches.n_images,
-        },
+        settings: Settings::of(&Args {
+            steps: Some(args.mpf().n_steps()),
+            ..args.clone()
+        })
+        .with("n_images", patches.n_images),
         log_likelihood,
         paper: PAPER,
         mpf: Method::of(&mpf),

@@ -7,7 +7,7 @@
 
 use crate::Result;
 use crate::glass::Glass;
-use crate::output::{self, Entry, Experiment, Table, digits, slope};
+use crate::output::{Entry, Experiment, Settings, Table, digits, seconds_of, slope};
 use crate::plot::{self, Marks, Panel, STYLES, Series};
 use crate::report::Page;
 use crate::run::{RunArgs, units};
@@ -45,18 +45,11 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Results {
-    settings: Settings,
+    settings: Settings<Args>,
     points: Vec<Point>,
     /// Cost ~ M^slope over the upper half of the range (in logarithms).
     slopes: Slopes,
     reading: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Settings {
-    #[serde(flatten)]
-    given: output::Settings<Args>,
-    gradient_tolerance: f64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,7 +113,7 @@ fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Resu
         let theta = glass.truth.pack();
         let mut gradient = vec![0.0; theta.len()];
         let evaluate = || flow.value_and_gradient(&theta, &mut gradient);
-        let evaluation_seconds = output::seconds_of(20, evaluate);
+        let evaluation_seconds = seconds_of(20, evaluate);
         let fit = fitter.fit(&samples)?;
         Ok(Point {
             samples: m,
@@ -141,10 +134,7 @@ fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Resu
     };
     let reading = reading(&points, slopes);
     Ok(Results {
-        settings: Settings {
-            given: output::Settings::of(args),
-            gradient_tolerance: TOLERANCE,
-        },
+        settings: Settings::of(args).with("gradient_tolerance", TOLERANCE),
         points,
         slopes,
         reading,

@@ -3,6 +3,7 @@
 use crate::Result;
 pub use mpf_report::text::{Table, digits};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fs;
 use std::hint::black_box;
 use std::io::IsTerminal as _;
@@ -227,6 +228,9 @@ pub struct Settings<A> {
     pub machine: Machine,
     #[serde(flatten)]
     pub args: A,
+    /// What follows from the options.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 impl<A: Clone> Settings<A> {
@@ -234,7 +238,13 @@ impl<A: Clone> Settings<A> {
         Self {
             machine: Machine::this(),
             args: args.clone(),
+            more: Map::new(),
         }
+    }
+
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
     }
 }
 
@@ -242,7 +252,6 @@ impl<A: Clone> Settings<A> {
 /// about times.
 #[cfg(test)]
 pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
-    use serde_json::Value;
     fn clean(value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -265,7 +274,6 @@ pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
 /// machine.
 #[cfg(test)]
 pub fn without_times(results: &impl Serialize) -> serde_json::Value {
-    use serde_json::Value;
     fn round(value: &mut Value) {
         match value {
             Value::Object(fields) => {
