@@ -6,6 +6,7 @@
 
 mod counts;
 
+use crate::glass::{lower_triangle, symmetric};
 use crate::output::{Output, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, npy, progress};
@@ -223,14 +224,11 @@ fn synthetic() -> Result<Vec<(String, States)>> {
     let mut random = rng::stream(11, 0);
     let normal = Normal::new(0.0, 1.0)?;
     let mut dense = |d: usize, deviation: f64, bias: f64| -> Result<Couplings> {
-        let mut j = Array2::zeros((d, d));
-        for i in 0..d {
-            j[[i, i]] = bias;
-            for k in 0..i {
-                j[[i, k]] = deviation * normal.sample(&mut random);
-                j[[k, i]] = j[[i, k]];
-            }
-        }
+        let entry = |i, k| match i == k {
+            true => bias,
+            false => deviation * normal.sample(&mut random),
+        };
+        let j = symmetric(d, lower_triangle(d), entry);
         Ok(Couplings::new(j)?)
     };
     let small = dense(10, 0.6, 0.5)?;
