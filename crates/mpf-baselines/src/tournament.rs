@@ -235,39 +235,38 @@ impl Tournament {
             block_length: options.block_length,
         };
         for (at, contender) in contenders.iter().enumerate() {
-            let mut compete = || -> Result<Entrant> {
-                let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
-                for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
-                    options.cancel.check()?;
-                    let found = match &contender.plan {
-                        Plan::Recipe(recipe) => {
-                            let mut recipe = recipe.clone();
-                            let limits = &mut recipe.options.minimizer;
-                            limits.cancel = limits.cancel.within(limits.max_seconds);
-                            let data = TrainingData {
-                                samples,
-                                states: Some(training),
-                            };
-                            let trained = recipe.deliver(data)?;
-                            options.cancel.check()?;
-                            self.judge_trained(&trained, &entry, held_out)?
-                        }
-                        Plan::Machine(options) => {
-                            self.judge_machine(options.fit(samples, &mut |_| {})?, held_out)?
-                        }
-                    };
-                    entry.add(found, folds.held_out(fold));
-                    observer(at, fold);
-                }
-                entry.finish(options.block_length)
+            let objective = contender.objective(states.n_units());
+            let mut judge = |(fold, (samples, training, held_out)): (usize, &(_, _, _))| {
+                options.cancel.check()?;
+                let found = match &contender.plan {
+                    Plan::Recipe(recipe) => {
+                        let mut recipe = recipe.clone();
+                        let limits = &mut recipe.options.minimizer;
+                        limits.cancel = limits.cancel.within(limits.max_seconds);
+                        let data = TrainingData {
+                            samples,
+                            states: Some(training),
+                        };
+                        let trained = recipe.deliver(data)?;
+                        options.cancel.check()?;
+                        self.judge_trained(&trained, objective, held_out)?
+                    }
+                    Plan::Machine(options) => {
+                        self.judge_machine(options.fit(samples, &mut |_| {})?, held_out)?
+                    }
+                };
+                observer(at, fold);
+                Ok(found)
             };
-            match compete() {
+            let judged: Result<Vec<Judged>> = parts.iter().enumerate().map(&mut judge).collect();
+            let name = contender.name.clone();
+            match judged.and_then(|all| self.entrant(&name, objective, &all, &folds)) {
                 Ok(entrant) => comparison.entrants.push(entrant),
                 Err(_) if options.cancel.reason() == Some(StopReason::Cancelled) => {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
                 Err(error) => comparison.dropouts.push(Dropout {
-                    name: contender.name.clone(),
+                    name,
                     error: or_time_limit(error),
                 }),
             }
@@ -275,7 +274,12 @@ impl Tournament {
         Ok(comparison)
     }
 
-    fn judge_trained(&self, trained: &Trained, entry: &Entry, held_out: &States) -> Result<Judged> {
+    fn judge_trained(
+        &self,
+        trained: &Trained,
+        objective: Option<OwnObjective>,
+        held_out: &States,
+    ) -> Result<Judged> {
         let fit = &trained.fit;
         let (lattice, annealed) = (
             self.options.lattice.as_ref(),
@@ -287,7 +291,7 @@ impl Tournament {
         Ok(Judged {
             scores: sample_scores(&fit.couplings, held_out),
             log_z: LogZ::of(&fit.couplings, lattice, annealed)?,
-            log_rise: match entry.objective {
+            log_rise: match objective {
                 Some(OwnObjective::LogRise) => {
                     Objectives::of(&fit.couplings, &Samples::new(held_out)?)?.log_rise
                 }
@@ -308,6 +312,65 @@ impl Tournament {
             warnings: fit.warnings.iter().map(ToString::to_string).collect(),
         })
     }
+
+    /// Puts the folds of a contender together.
+    fn entrant(
+        &self,
+        name: &str,
+        objective: Option<OwnObjective>,
+        judged: &[Judged],
+        folds: &Folds,
+    ) -> Result<Entrant> {
+        // (MPF, PL, LL) of every sample.
+        let mut scores = vec![[f64::NAN; 3]; folds.n_samples()];
+        let (mut log_z_error, mut log_rise) = (0.0f64, 0.0);
+        for (fold, found) in judged.iter().enumerate() {
+            let places = folds.held_out(fold);
+            let share = places.len() as f64 / folds.n_samples() as f64;
+            let log_z = found.log_z.map_or(f64::NAN, |z| z.value);
+            for (&place, score) in places.iter().zip(&found.scores) {
+                scores[place] = [score[0], score[1], -score[2] - log_z];
+            }
+            log_z_error = log_z_error.hypot(share * found.log_z.map_or(0.0, |z| z.standard_error));
+            log_rise += share * found.log_rise;
+        }
+        let mean = |k: usize| -> Result<BlockMean> {
+            let values: Vec<f64> = scores.iter().map(|s| s[k]).collect();
+            Ok(block_mean(&values, self.options.block_length)?)
+        };
+        let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
+        check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
+        // The source of the last fold, if all have one.
+        let sources: Option<Vec<LogZ>> = judged.iter().map(|found| found.log_z).collect();
+        let log_z = sources.and_then(|all| Some(all.last()?.source));
+        let log_likelihood = if log_z.is_some() {
+            let of_samples = mean(2)?;
+            check_mean("the held-out log-likelihood", &of_samples)?;
+            Some(BlockMean {
+                standard_error: of_samples.standard_error.hypot(log_z_error),
+                ..of_samples
+            })
+        } else {
+            None
+        };
+        Ok(Entrant {
+            name: name.to_owned(),
+            own: objective.and_then(|objective| match objective {
+                OwnObjective::Flow => Some(mpf.value),
+                OwnObjective::Pseudolikelihood => Some(pseudolikelihood.value),
+                OwnObjective::LogRise => Some(log_rise),
+                OwnObjective::LogLikelihood => log_likelihood.map(|ll| -ll.value),
+            }),
+            mpf,
+            pseudolikelihood,
+            log_likelihood,
+            log_z,
+            log_z_error,
+            seconds: judged.iter().map(|found| found.seconds).sum(),
+            warnings: judged.iter().flat_map(|j| j.warnings.clone()).collect(),
+            scores,
+        })
+    }
 }
 
 /// A model fitted without a fold, and judged there.
@@ -318,88 +381,4 @@ struct Judged {
     log_rise: f64,
     seconds: f64,
     warnings: Vec<String>,
-}
-
-/// One contender under way.
-struct Entry {
-    name: String,
-    objective: Option<OwnObjective>,
-    /// (MPF, PL, LL) of every sample.
-    scores: Vec<[f64; 3]>,
-    source: Option<LogZSource>,
-    has_likelihood: bool,
-    log_z_error: f64,
-    log_rise: f64,
-    seconds: f64,
-    warnings: Vec<String>,
-}
-
-impl Entry {
-    fn new(contender: &Contender, n_units: usize, n_samples: usize) -> Self {
-        Self {
-            name: contender.name.clone(),
-            objective: contender.objective(n_units),
-            scores: vec![[f64::NAN; 3]; n_samples],
-            source: None,
-            has_likelihood: true,
-            log_z_error: 0.0,
-            log_rise: 0.0,
-            seconds: 0.0,
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Adds the scores of the samples at `places`.
-    fn add(&mut self, judged: Judged, places: &[usize]) {
-        let share = places.len() as f64 / self.scores.len() as f64;
-        let value = judged.log_z.map_or(f64::NAN, |z| z.value);
-        for (&place, score) in places.iter().zip(judged.scores) {
-            self.scores[place] = [score[0], score[1], -score[2] - value];
-        }
-        if let Some(log_z) = judged.log_z {
-            self.source = Some(log_z.source);
-            self.log_z_error = self.log_z_error.hypot(share * log_z.standard_error);
-        } else {
-            self.has_likelihood = false;
-        }
-        self.log_rise += share * judged.log_rise;
-        self.seconds += judged.seconds;
-        self.warnings.extend(judged.warnings);
-    }
-
-    fn finish(self, block_length: usize) -> Result<Entrant> {
-        let mean = |k: usize| -> Result<BlockMean> {
-            let values: Vec<f64> = self.scores.iter().map(|s| s[k]).collect();
-            Ok(block_mean(&values, block_length)?)
-        };
-        let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
-        check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
-        let log_likelihood = if self.has_likelihood {
-            let of_samples = mean(2)?;
-            check_mean("the held-out log-likelihood", &of_samples)?;
-            Some(BlockMean {
-                standard_error: of_samples.standard_error.hypot(self.log_z_error),
-                ..of_samples
-            })
-        } else {
-            None
-        };
-        Ok(Entrant {
-            name: self.name,
-            own: self.objective.and_then(|objective| match objective {
-                OwnObjective::Flow => Some(mpf.value),
-                OwnObjective::Pseudolikelihood => Some(pseudolikelihood.value),
-                OwnObjective::LogRise => Some(self.log_rise),
-                OwnObjective::LogLikelihood => log_likelihood.map(|ll| -ll.value),
-            }),
-            mpf,
-            pseudolikelihood,
-            log_likelihood,
-            log_z: self.source.filter(|_| self.has_likelihood),
-            log_z_error: self.log_z_error,
-            seconds: self.seconds,
-            warnings: self.warnings,
-            scores: self.scores,
-        })
-    }
 }
