@@ -8,9 +8,8 @@
 //! zero; the divergence is computed from the dynamics themselves, to all orders.
 
 use crate::Result;
-use crate::output::{Entry, Experiment, Machine, OutputArgs, Table, digits};
+use crate::output::{Entry, Experiment, Machine, OutputArgs, Table, digits, page};
 use crate::plot::{self, Area, INK, RED, TEXT, TITLE, dashes};
-use crate::report::Page;
 use mpf_core::{
     DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions, from_fn,
     kl_divergence,
@@ -129,15 +128,11 @@ pub fn run(args: &Args) -> Result<Entry> {
         ],
     );
     let reading = reading(&results);
-    let mut page = Page::new(TITLE_OF_PAGE, "Minimum probability flow on three states.");
-    page.heading("What was found");
-    page.list(&reading);
-    page.figure(
-        &svg,
-        "The triangle of all distributions over three states, the model's curve in it, the data, \
-         and the path along which the dynamics carry the data, before, during and after learning.",
-    );
-    page.table(&table);
+    let caption = "The triangle of all distributions over three states, the model's curve in it, the \
+                   data, and the path along which the dynamics carry the data, before, during and after \
+                   learning.";
+    let lead = "Minimum probability flow on three states.";
+    let page = page(TITLE_OF_PAGE, lead, &reading, (&svg, caption), &table);
     output.publish(&Experiment {
         title: TITLE_OF_PAGE,
         results: &results,

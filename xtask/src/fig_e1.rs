@@ -7,11 +7,10 @@
 
 use crate::Result;
 use crate::glass::Glass;
-use crate::output::{Entry, Experiment, Settings, Table, digits, seconds_of, slope};
+use crate::output::{self, Entry, Experiment, Settings, Table, digits, seconds_of, slope};
 use crate::plot::{self, Marks, Panel, STYLES, Series};
-use crate::report::Page;
 use crate::run::{RunArgs, units};
-use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason};
+use mpf_core::{Cancel, Checkpoint, FlowForm, Objective, StopReason};
 use mpf_ising::{FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples};
 use serde::{Deserialize, Serialize};
 
@@ -93,16 +92,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
 /// Fails when cancelled before two points were measured.
 fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Results> {
     let glass = Glass::draw(args.lattice, args.variance, args.to, args.seed)?;
-    let options = FitOptions {
+    let mut options = FitOptions {
         l2: args.l2,
         l2_on_fields: true,
-        minimizer: MinimizerOptions {
-            gradient_tolerance: TOLERANCE,
-            cancel: checkpoint.cancel(),
-            ..Default::default()
-        },
         ..Default::default()
     };
+    options.minimizer.gradient_tolerance = TOLERANCE;
+    options.minimizer.cancel = checkpoint.cancel();
     let fitter = Fitter::new(Mpf::default(), options)?;
     let name = |m| format!("{m} samples");
     // A fit is timed, so it is not resumed in the middle.
@@ -248,18 +244,11 @@ fn draw(results: &Results) -> Result<String> {
 }
 
 fn page(results: &Results, svg: &str) -> String {
-    let mut page = Page::new(
-        TITLE,
-        "The time of one evaluation of the objective with its gradient, and of a whole fit, as the \
-         number of samples grows.",
-    );
-    page.heading("What was found");
-    page.list(&results.reading);
-    page.figure(
-        svg,
-        "Time against the number of samples, both logarithmic, with a line of slope one.",
-    );
-    page.table(&table(results));
+    let lead = "The time of one evaluation of the objective with its gradient, and of a whole fit, as \
+                the number of samples grows.";
+    let caption = "Time against the number of samples, both logarithmic, with a line of slope one.";
+    let table = table(results);
+    let mut page = output::page(TITLE, lead, &results.reading, (svg, caption), &table);
     page.heading("What was run");
     page.settings(&results.settings);
     page.finish()

@@ -1,6 +1,7 @@
 //! Writes results to a folder, in which files appear whole or not at all, and prints tables.
 
 use crate::Result;
+use crate::report::Page;
 pub use mpf_report::text::{Table, digits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,6 +49,22 @@ pub struct Experiment<'a, R> {
     pub page: &'a str,
     /// The findings, a sentence each.
     pub reading: &'a [String],
+}
+
+/// Starts the report of an experiment with its findings, a figure with its caption, and a table.
+pub fn page(
+    title: &str,
+    lead: &str,
+    reading: &[String],
+    (svg, caption): (&str, &str),
+    table: &Table,
+) -> Page {
+    let mut page = Page::new(title, lead);
+    page.heading("What was found");
+    page.list(reading);
+    page.figure(svg, caption);
+    page.table(table);
+    page
 }
 
 /// An experiment in the index of `reproduce-all`.
