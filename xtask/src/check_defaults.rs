@@ -10,15 +10,11 @@ use crate::glass::{lower_triangle, symmetric};
 use crate::output::{Output, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, npy, progress};
-use mpf_baselines::{MethodOptions, Methods, Recipe};
+use mpf_baselines::{LogZ, MethodOptions, Methods, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Boundary, Couplings, Exact, Lattice, States, mosaic_couplings};
 use mpf_report::text::duration;
-use mpf_samplers::{
-    AnnealedEstimate, AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs,
-    annealed_log_z,
-};
-use ndarray::Array2;
+use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs};
 use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -180,7 +176,7 @@ fn score(
     let found = log_z(&couplings, &annealed(args, cancel))?;
     let bits = std::f64::consts::LN_2;
     Ok(Score {
-        bits: (energy + found.log_z) / bits,
+        bits: (energy + found.value) / bits,
         error: found.standard_error / bits,
         seconds,
     })
@@ -194,16 +190,8 @@ fn annealed(args: &Args, cancel: &Cancel) -> AnnealedOptions {
     }
 }
 
-/// Enumerates up to 24 units, and anneals beyond.
-fn log_z(couplings: &Couplings, annealed: &AnnealedOptions) -> Result<AnnealedEstimate> {
-    if couplings.n_units() > Exact::MAX_UNITS {
-        return Ok(annealed_log_z(couplings, annealed)?);
-    }
-    Ok(AnnealedEstimate {
-        log_z: Exact::new(couplings)?.log_z(),
-        standard_error: 0.0,
-        effective_chains: f64::INFINITY,
-    })
+fn log_z(couplings: &Couplings, annealed: &AnnealedOptions) -> Result<LogZ> {
+    Ok(LogZ::of(couplings, None, Some(annealed))?.expect("it may be annealed"))
 }
 
 /// Returns the even and the odd rows.
@@ -286,6 +274,7 @@ fn recordings(folder: &Path) -> Result<Vec<(String, States)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndarray::Array2;
 
     #[test]
     fn halves_are_every_other_row() {

@@ -132,8 +132,7 @@ fn find(
             ..annealed(args, cancel)
         },
     )?;
-    let scores = test.rows().map(|row| -couplings.energy(row) - log_z.log_z);
-    let is_reliable = log_z.effective_chains >= 10.0;
+    let scores = test.rows().map(|row| -couplings.energy(row) - log_z.value);
     let chains = ChainOptions {
         n_draws: args.draws / 8,
         n_chains: 8,
@@ -145,7 +144,7 @@ fn find(
     Ok(Found {
         shares: shares(&run.pooled()),
         scores: scores.collect(),
-        error: is_reliable.then_some(log_z.standard_error),
+        error: log_z.is_reliable().then_some(log_z.standard_error),
         rhat: run.diagnose(&couplings)?.n_active.rhat,
     })
 }
