@@ -181,23 +181,19 @@ fn compute_one(args: &Args, seed: u64, checkpoint: &Checkpoint) -> Result<(Resul
         })
     };
     let mpf = fit("MPF", args.mpf())?;
-    let ml = if checkpoint.is_cancelled() {
-        None
-    } else {
-        let max_iterations = args.iterations;
-        Some(fit("ML", Trainer::MaximumLikelihood { max_iterations })?)
+    let max_iterations = args.iterations;
+    let ml = (!checkpoint.is_cancelled())
+        .then(|| fit("ML", Trainer::MaximumLikelihood { max_iterations }))
+        .transpose()?;
+    let compare = |ml: &Fit| -> Result<Matched> {
+        let pairs = match_filters(&mpf.filters, &ml.filters)?;
+        Ok(Matched {
+            filters: pairs.len(),
+            alike: pairs.iter().filter(|p| p.similarity > 0.9).count(),
+            median_similarity: pairs[pairs.len() / 2].similarity,
+        })
     };
-    let matched = match &ml {
-        None => None,
-        Some(ml) => {
-            let pairs = match_filters(&mpf.filters, &ml.filters)?;
-            Some(Matched {
-                filters: pairs.len(),
-                alike: pairs.iter().filter(|p| p.similarity > 0.9).count(),
-                median_similarity: pairs[pairs.len() / 2].similarity,
-            })
-        }
-    };
+    let matched = ml.as_ref().map(compare).transpose()?;
     let log_likelihood = LogLikelihood {
         start: mpf.trace[0].log_likelihood,
         mpf: mpf.log_likelihood,
