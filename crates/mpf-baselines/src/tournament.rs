@@ -28,38 +28,6 @@ use mpf_ising::{BlockMean, FoldAssignment, Folds, Lattice, Samples, States, bloc
 use mpf_samplers::AnnealedOptions;
 use serde::Serialize;
 
-/// Options of [`Tournament`], unchecked.
-#[derive(Clone, Debug)]
-pub struct TournamentOptions {
-    /// How many folds. Default 5.
-    pub n_folds: usize,
-    /// How samples are assigned to them. Default: contiguous blocks.
-    pub assignment: FoldAssignment,
-    /// Samples in a block, for standard errors. Default 1: independent samples.
-    pub block_length: usize,
-    /// A lattice on which ln Z is exact for couplings that lie on it. Default none.
-    pub lattice: Option<Lattice>,
-    /// How ln Z is estimated otherwise; `None` for no likelihood then. Default: as
-    /// [`AnnealedOptions`].
-    pub annealed: Option<AnnealedOptions>,
-    /// The handle that stops the run between fits. Contenders that have not ended when its time is over
-    /// drop out.
-    pub cancel: Cancel,
-}
-
-impl Default for TournamentOptions {
-    fn default() -> Self {
-        Self {
-            n_folds: 5,
-            assignment: FoldAssignment::default(),
-            block_length: 1,
-            lattice: None,
-            annealed: Some(AnnealedOptions::default()),
-            cancel: Cancel::new(),
-        }
-    }
-}
-
 /// A criterion by which methods are ranked. All are per sample; smaller is better, but for the
 /// likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -178,7 +146,7 @@ pub struct Comparison {
     block_length: usize,
 }
 
-/// Compares methods on held-out samples.
+/// Compares methods on held-out samples. Its options are checked against the data.
 ///
 /// ```
 /// use mpf_baselines::{Contender, Criterion, Methods, Recipe, Tournament};
@@ -196,17 +164,38 @@ pub struct Comparison {
 /// assert!(worse.value < -3.0 * worse.standard_error);
 /// # Ok::<(), mpf_baselines::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tournament {
-    options: TournamentOptions,
+    /// How many folds. Default 5.
+    pub n_folds: usize,
+    /// How samples are assigned to them. Default: contiguous blocks.
+    pub assignment: FoldAssignment,
+    /// Samples in a block, for standard errors. Default 1: independent samples.
+    pub block_length: usize,
+    /// A lattice on which ln Z is exact for couplings that lie on it. Default none.
+    pub lattice: Option<Lattice>,
+    /// How ln Z is estimated otherwise; `None` for no likelihood then. Default: as
+    /// [`AnnealedOptions`].
+    pub annealed: Option<AnnealedOptions>,
+    /// The handle that stops the run between fits. Contenders that have not ended when its time is over
+    /// drop out.
+    pub cancel: Cancel,
+}
+
+impl Default for Tournament {
+    fn default() -> Self {
+        Self {
+            n_folds: 5,
+            assignment: FoldAssignment::default(),
+            block_length: 1,
+            lattice: None,
+            annealed: Some(AnnealedOptions::default()),
+            cancel: Cancel::new(),
+        }
+    }
 }
 
 impl Tournament {
-    /// Makes a tournament; its options are checked against the data.
-    pub fn new(options: TournamentOptions) -> Self {
-        Self { options }
-    }
-
     /// Fits every contender without every fold, and scores it there. `observer` is called with the
     /// contender's and the fold's number after every fit.
     ///
@@ -220,9 +209,8 @@ impl Tournament {
         states: &States,
         mut observer: impl FnMut(usize, usize),
     ) -> Result<Comparison> {
-        let options = &self.options;
-        n_blocks(states.n_samples(), options.block_length)?;
-        let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
+        n_blocks(states.n_samples(), self.block_length)?;
+        let folds = Folds::new(states.n_samples(), self.n_folds, self.assignment)?;
         let parts = (0..folds.n_folds())
             .map(|fold| {
                 let (training, held_out) = folds.split(states, fold)?;
@@ -232,12 +220,12 @@ impl Tournament {
         let mut comparison = Comparison {
             entrants: Vec::new(),
             dropouts: Vec::new(),
-            block_length: options.block_length,
+            block_length: self.block_length,
         };
         for (at, contender) in contenders.iter().enumerate() {
             let objective = contender.objective(states.n_units());
             let mut judge = |(fold, (samples, training, held_out)): (usize, &(_, _, _))| {
-                options.cancel.check()?;
+                self.cancel.check()?;
                 let found = match &contender.plan {
                     Plan::Recipe(recipe) => {
                         let mut recipe = recipe.clone();
@@ -248,7 +236,7 @@ impl Tournament {
                             states: Some(training),
                         };
                         let trained = recipe.deliver(data)?;
-                        options.cancel.check()?;
+                        self.cancel.check()?;
                         self.judge_trained(&trained, objective, held_out)?
                     }
                     Plan::Machine(options) => {
@@ -262,7 +250,7 @@ impl Tournament {
             let name = contender.name.clone();
             match judged.and_then(|all| self.entrant(&name, objective, &all, &folds)) {
                 Ok(entrant) => comparison.entrants.push(entrant),
-                Err(_) if options.cancel.reason() == Some(StopReason::Cancelled) => {
+                Err(_) if self.cancel.reason() == Some(StopReason::Cancelled) => {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
                 Err(error) => comparison.dropouts.push(Dropout {
@@ -281,10 +269,7 @@ impl Tournament {
         held_out: &States,
     ) -> Result<Judged> {
         let fit = &trained.fit;
-        let (lattice, annealed) = (
-            self.options.lattice.as_ref(),
-            self.options.annealed.as_ref(),
-        );
+        let (lattice, annealed) = (self.lattice.as_ref(), self.annealed.as_ref());
         let mut warnings: Vec<String> = fit.warnings.iter().map(ToString::to_string).collect();
         let failures = trained.failures.iter();
         warnings.extend(failures.map(|f| format!("{}: {}", f.step, f.error)));
@@ -303,7 +288,7 @@ impl Tournament {
     }
 
     fn judge_machine(&self, fit: MachineFit, held_out: &States) -> Result<Judged> {
-        let annealed = self.options.annealed.as_ref();
+        let annealed = self.annealed.as_ref();
         Ok(Judged {
             scores: fit.machine.scores(held_out),
             log_z: annealed.map(|a| fit.machine.log_z(a)).transpose()?,
@@ -336,7 +321,7 @@ impl Tournament {
         }
         let mean = |k: usize| -> Result<BlockMean> {
             let values: Vec<f64> = scores.iter().map(|s| s[k]).collect();
-            Ok(block_mean(&values, self.options.block_length)?)
+            Ok(block_mean(&values, self.block_length)?)
         };
         let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
         check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
