@@ -38,9 +38,6 @@ pub struct Args {
     /// Draws from every model that `--counts` compares.
     #[arg(long, default_value_t = 200_000)]
     draws: usize,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// Bits per sample on the odd rows, and the error of ln Z in bits.
@@ -51,7 +48,7 @@ struct Score {
     seconds: f64,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let mut sets = synthetic()?;
         if let Some(folder) = &args.data {
@@ -67,7 +64,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             n => Err(format!("{n} of the data sets missed the mark").into()),
         }
     };
-    args.run.run("check-defaults", args, cancel, work)
+    run.run("check-defaults", args, cancel, work)
 }
 
 /// Returns the table and the failures.
@@ -294,7 +291,6 @@ mod tests {
             levels: 10,
             counts: false,
             draws: 0,
-            run: crate::run::parsed(Vec::new()),
         };
         let cancel = Cancel::new();
         let recipe = recipe("MPF", &cancel);

@@ -49,9 +49,6 @@ pub struct Args {
     /// Seed of the models, samples and resamples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 const N_UNITS: usize = 20;
@@ -272,7 +269,7 @@ fn section(title: &str, rows: Vec<Vec<String>>) -> Section {
     (format!("## {title}\n\n{table}"), failed)
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let sections = [
             all_independent(args, checkpoint)?,
@@ -282,7 +279,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         output.show(&sections.each_ref().map(|s| &*s.0).join("\n"), &[])?;
         Ok(sections.iter().map(|s| s.1).sum())
     };
-    check_expectations(args.run.run("check-errors", args, cancel, work)?)
+    check_expectations(run.run("check-errors", args, cancel, work)?)
 }
 
 fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {

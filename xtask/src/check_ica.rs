@@ -35,9 +35,6 @@ pub struct Args {
     /// Folder of photographs to check as well, as they are and with normalised contrast.
     #[arg(long)]
     images: Option<PathBuf>,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// One bound.
@@ -114,26 +111,24 @@ impl Check {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let settings = settings("check-ica", args)?;
     let settings = fig3::with_checksum(settings, args.images.as_deref())?;
-    let checks = args
-        .run
-        .run_with("check-ica", settings, cancel, |output, checkpoint| {
-            let mut checks = Checks {
-                machine: Machine::this(),
-                checks: Vec::new(),
-            };
-            checks.gather(checkpoint, "score matching", || score_matching(args))?;
-            synthetic(args, checkpoint, &mut checks)?;
-            checks.gather(checkpoint, "isotropic neighbours", || {
-                isotropic(args, cancel)
-            })?;
-            image_patches(args, checkpoint, &mut checks)?;
-            output.write_json("results.json", &checks)?;
-            output.show(&checks.table(), &[])?;
-            Ok(checks.checks)
+    let checks = run.run_with("check-ica", settings, cancel, |output, checkpoint| {
+        let mut checks = Checks {
+            machine: Machine::this(),
+            checks: Vec::new(),
+        };
+        checks.gather(checkpoint, "score matching", || score_matching(args))?;
+        synthetic(args, checkpoint, &mut checks)?;
+        checks.gather(checkpoint, "isotropic neighbours", || {
+            isotropic(args, cancel)
         })?;
+        image_patches(args, checkpoint, &mut checks)?;
+        output.write_json("results.json", &checks)?;
+        output.show(&checks.table(), &[])?;
+        Ok(checks.checks)
+    })?;
     let failed = checks.iter().filter(|c| !c.holds).count();
     if failed > 0 {
         return Err(format!("{failed} of {} checks failed", checks.len()).into());

@@ -28,9 +28,6 @@ pub struct Args {
     /// Only this estimator.
     #[arg(long, value_parser = METHODS)]
     method: Option<String>,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// A lattice and its samples.
@@ -139,10 +136,10 @@ const HEADER: [&str; 9] = [
     "seconds",
 ];
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work =
         |output: &Output, checkpoint: &Checkpoint| output.show(&tables(args, checkpoint)?, &[]);
-    args.run.run("choose-penalty", args, cancel, work)
+    run.run("choose-penalty", args, cancel, work)
 }
 
 fn tables(args: &Args, checkpoint: &Checkpoint) -> Result<String> {

@@ -21,9 +21,6 @@ pub struct Args {
     /// Only the comparison of this number.
     #[arg(long, value_parser = clap::value_parser!(u64).range(2..=4))]
     only: Option<u64>,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// A setting and its expectations.
@@ -181,7 +178,7 @@ fn within<'a>(
     (text, unwarned as f64 <= 0.05 * n as f64)
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let (mut sections, mut failed) = (Vec::new(), 0);
         for comparison in COMPARISONS {
@@ -209,7 +206,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         }
         Ok(if cancel.is_cancelled() { 0 } else { failed })
     };
-    check_expectations(args.run.run("compare-estimators", args, cancel, work)?)
+    check_expectations(run.run("compare-estimators", args, cancel, work)?)
 }
 
 /// Writes the section of a comparison; also returns how many of its expectations do not hold.

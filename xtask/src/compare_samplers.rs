@@ -51,9 +51,6 @@ pub struct Args {
     /// Seconds to measure the speed of a sampler, on one core.
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 #[derive(Serialize)]
@@ -100,17 +97,16 @@ struct Bench<'a> {
     pairs: Vec<(usize, usize)>,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    args.run
-        .run("samplers", args, cancel, |output, checkpoint| {
-            let results = compute(args, checkpoint)?;
-            if results.samplers.is_empty() {
-                return Ok(());
-            }
-            output.write_json("results.json", &results)?;
-            output.write("samplers.svg", &figure::draw(&results)?)?;
-            output.show(&table(&results), &notes(&results))
-        })
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
+    run.run("samplers", args, cancel, |output, checkpoint| {
+        let results = compute(args, checkpoint)?;
+        if results.samplers.is_empty() {
+            return Ok(());
+        }
+        output.write_json("results.json", &results)?;
+        output.write("samplers.svg", &figure::draw(&results)?)?;
+        output.show(&table(&results), &notes(&results))
+    })
 }
 
 fn notes(results: &Results) -> Vec<String> {
@@ -386,7 +382,6 @@ mod tests {
             lattice: 4,
             seed: 1,
             seconds: 0.0,
-            run: crate::run::parsed(Vec::new()),
         };
         // Stopped after the first sampler, then resumed.
         let file = StopAfter::new(1);

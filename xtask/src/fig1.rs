@@ -26,8 +26,6 @@ pub struct Args {
     /// Where learning starts.
     #[arg(long, default_value_t = 2.2)]
     start: f64,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// Three connected states with E_i = θ φ_i + base_i, and the data.
@@ -110,11 +108,11 @@ struct Results {
     stages: Vec<Stage>,
 }
 
-pub fn run(args: &Args) -> Result<Entry> {
+pub fn run(args: &Args, output: &OutputArgs) -> Result<Entry> {
     if !(args.epsilon > 0.0 && args.epsilon.is_finite() && args.start.is_finite()) {
         return Err("--epsilon must be positive and --start finite".into());
     }
-    let output = args.output.open("fig1")?;
+    let output = output.open("fig1")?;
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
     let svg = draw(&system, &results.stages)?;
@@ -302,7 +300,6 @@ mod tests {
         Args {
             epsilon: 0.1,
             start: 2.2,
-            output: OutputArgs::default(),
         }
     }
 

@@ -27,6 +27,7 @@ mod watch;
 use crate::Result;
 use crate::output::{Entry, Experiment, Settings};
 use crate::run::RunArgs;
+use clap::ValueEnum;
 use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
 use mpf_samplers::ChainOptions;
@@ -56,7 +57,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Start::Random)]
     start: Start,
     /// Which methods to run.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::value_variants().to_vec())]
     methods: Vec<Learner>,
     /// Seed of the model, the samples and the start.
     #[arg(long, default_value_t = 0)]
@@ -86,9 +87,6 @@ pub struct Args {
     /// States per chain (of 8) to estimate the final correlations from.
     #[arg(long, default_value_t = 3000)]
     correlation_draws: usize,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// The learning rate of the last update of CD, which is the paper's.
@@ -265,9 +263,9 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     args.check()?;
-    args.run.run("fig2", args, cancel, |output, checkpoint| {
+    run.run("fig2", args, cancel, |output, checkpoint| {
         let results = compute(args, checkpoint)?;
         let figures = figure::of(&results)?;
         output.publish(&Experiment {
@@ -384,7 +382,7 @@ mod tests {
             sampler: Samplers::Both,
             support: Supports::Both,
             start: Start::Random,
-            methods: Learner::ALL.to_vec(),
+            methods: Learner::value_variants().to_vec(),
             seed: 1,
             seeds: 1,
             iterations: 40,
@@ -394,7 +392,6 @@ mod tests {
             cd10_updates: 6,
             lambdas: 4,
             correlation_draws: 300,
-            run: crate::run::parsed(Vec::new()),
         }
     }
 
@@ -496,7 +493,7 @@ mod tests {
         };
         assert_eq!(exact(&one), exact(&three));
         let (part, same) = (&one.supports[0], &three.supports[0]);
-        assert_eq!(part.over_seeds.len(), Learner::ALL.len());
+        assert_eq!(part.over_seeds.len(), Learner::value_variants().len());
         let spread = part.over_seeds[0].eps_j;
         assert!(spread.lower < spread.median && spread.median < spread.upper);
         assert_eq!(part.over_seeds[0].seeds, [1, 2]);

@@ -62,9 +62,6 @@ pub struct Args {
     #[arg(skip)]
     #[serde(skip)]
     pub leaves: DeadLeaves,
-    #[command(flatten)]
-    #[serde(skip)]
-    pub run: RunArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -115,26 +112,25 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     args.check()?;
     let settings = with_checksum(settings("fig3", args)?, args.images.as_deref())?;
-    args.run
-        .run_with("fig3", settings, cancel, |output, checkpoint| {
-            let (results, pair) = compute(args, checkpoint)?;
-            let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
-            fs::create_dir_all(output.folder().join("filters"))?;
-            for (name, array) in filters::arrays(args.size, &results, &pair)? {
-                output.write(&format!("filters/{name}.npy"), &npy::encode(array.view()))?;
-            }
-            output.publish(&Experiment {
-                title: page::TITLE,
-                results: &results,
-                page: &page::of(&results, &mosaics, &curves),
-                figures: &[("fig3.svg", mosaics), ("fig3-likelihood.svg", curves)],
-                table: &page::tables(&results),
-                reading: &results.reading,
-            })
+    run.run_with("fig3", settings, cancel, |output, checkpoint| {
+        let (results, pair) = compute(args, checkpoint)?;
+        let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
+        fs::create_dir_all(output.folder().join("filters"))?;
+        for (name, array) in filters::arrays(args.size, &results, &pair)? {
+            output.write(&format!("filters/{name}.npy"), &npy::encode(array.view()))?;
+        }
+        output.publish(&Experiment {
+            title: page::TITLE,
+            results: &results,
+            page: &page::of(&results, &mosaics, &curves),
+            figures: &[("fig3.svg", mosaics), ("fig3-likelihood.svg", curves)],
+            table: &page::tables(&results),
+            reading: &results.reading,
         })
+    })
 }
 
 fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<(Results, Pair)> {
@@ -253,7 +249,6 @@ mod tests {
                 size: 96,
                 ..Default::default()
             },
-            run: crate::run::parsed(Vec::new()),
         }
     }
 

@@ -37,9 +37,6 @@ pub struct Args {
     /// Seed of the model and the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 #[derive(Serialize)]
@@ -73,9 +70,9 @@ const TOLERANCE: f64 = 1e-4;
 
 const TITLE: &str = "Figure E-1: time against the number of samples";
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     let sizes = sizes(args)?;
-    args.run.run("fig-e1", args, cancel, |output, checkpoint| {
+    run.run("fig-e1", args, cancel, |output, checkpoint| {
         let results = compute(args, &sizes, checkpoint)?;
         let svg = draw(&results)?;
         output.publish(&Experiment {
@@ -269,7 +266,6 @@ mod tests {
             lattice: 4,
             l2: 1e-3,
             seed: 1,
-            run: crate::run::parsed(Vec::new()),
         }
     }
 

@@ -43,9 +43,6 @@ pub struct Args {
     /// Seed of the model, the samples and the chains.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// Chains of every estimate.
@@ -90,11 +87,11 @@ struct Paper {
     seconds: f64,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     if args.units < 2 || args.samples < 100 || args.correlation_draws < 10 {
         return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
     }
-    args.run.run("fig-f1", args, cancel, |output, checkpoint| {
+    run.run("fig-f1", args, cancel, |output, checkpoint| {
         let results = compute(args, checkpoint)?;
         let svg = draw(&results)?;
         output.publish(&Experiment {
@@ -298,7 +295,6 @@ mod tests {
             correlation_draws: 500,
             iterations: 30,
             seed: 1,
-            run: crate::run::parsed(Vec::new()),
         }
     }
 

@@ -47,9 +47,6 @@ pub struct Args {
     /// Bandwidth of the network in the predictions, in gigabytes a second.
     #[arg(long, default_value_t = 10.0)]
     bandwidth: f64,
-    #[command(flatten)]
-    #[serde(skip)]
-    output: OutputArgs,
 }
 
 /// A fit that was timed.
@@ -103,8 +100,8 @@ const SAMPLES: [f64; 3] = [1e6, 1e8, 1e10];
 const STREAMS: [(usize, usize); 2] = [(100, 1_000_000), (1000, 40_000)];
 const RANKS: [usize; 6] = [1, 4, 16, 64, 256, 1024];
 
-pub fn run(args: &Args) -> Result {
-    let output = args.output.open("scaling")?;
+pub fn run(args: &Args, output: &OutputArgs) -> Result {
+    let output = output.open("scaling")?;
     let (mpf, with_mpi) = build()?;
     let streams = STREAMS.map(|shape| streamed(args, &mpf, output.folder(), shape));
     let measured_streams = streams.into_iter().collect::<Result<Vec<_>>>()?;
@@ -416,7 +413,6 @@ mod tests {
             threads: 1,
             latency: 1.0,
             bandwidth: 1.0,
-            output: OutputArgs::default(),
         };
         let pace = Pace {
             dim: 100,

@@ -13,7 +13,7 @@ use mpf_core::{Checkpoint, MinimizerOptions};
 use mpf_ising::{Fit, FitOptions, FitProgress, Fitter, Mpf, Samples};
 use serde::Serialize;
 
-/// A method of Figure 2.
+/// A method of Figure 2, in the order of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Learner {
@@ -35,16 +35,6 @@ pub enum Learner {
 }
 
 impl Learner {
-    /// In the order of the figure's legend.
-    pub const ALL: [Self; 6] = [
-        Self::Mpf,
-        Self::Pl,
-        Self::Cd1,
-        Self::Cd10,
-        Self::Tap,
-        Self::MpfL1,
-    ];
-
     /// Returns its name in the figure.
     pub fn name(self) -> &'static str {
         match self {

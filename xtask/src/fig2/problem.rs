@@ -160,12 +160,9 @@ impl<'a> Problem<'a> {
     /// Returns the first point of every trace, without ε_corr.
     pub(super) fn at_start(&self) -> Point {
         Point {
-            iteration: 0,
-            evaluations: 0,
-            seconds: 0.0,
             gradient_norm: f64::NAN,
             eps_j: self.start.mean_square_error(&self.model.truth),
-            eps_corr: None,
+            ..Default::default()
         }
     }
 

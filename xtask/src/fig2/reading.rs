@@ -524,7 +524,6 @@ mod tests {
                 cd10_updates: 1,
                 lambdas: 1,
                 correlation_draws: 100,
-                run: crate::run::parsed(Vec::new()),
             }),
             data: Data {
                 distinct_samples: 90,
