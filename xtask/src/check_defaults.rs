@@ -73,25 +73,15 @@ fn table(
     sets: &[(String, States)],
     checkpoint: &Checkpoint,
 ) -> Result<(String, Vec<String>)> {
-    let names = [
-        "independent",
-        "MPF, plain",
-        "PL, plain",
-        "MPF",
-        "PL",
-        "default",
-    ];
-    let bar = progress::bar((sets.len() * names.len()) as u64).with_prefix("fits");
+    let recipes = recipes(&checkpoint.cancel());
+    let bar = progress::bar((sets.len() * recipes.len()) as u64).with_prefix("fits");
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     for (name, states) in sets {
         let (training, test) = halves(states)?;
         let mut scores = Vec::new();
-        for recipe_name in names {
-            let unit = format!("{name}: {recipe_name}");
-            let cancel = &checkpoint.cancel();
-            let score = checkpoint.unit(unit, |_| {
-                score(&recipe(recipe_name, cancel), &training, &test, args, cancel)
-            })?;
+        for (by, recipe) in &recipes {
+            let work = |_: &Checkpoint| score(recipe, &training, &test, args);
+            let score = checkpoint.unit(format!("{name}: {by}"), work)?;
             checkpoint.check_cancelled()?;
             bar.inc(1);
             scores.push(score);
@@ -126,7 +116,7 @@ fn table(
     }
     bar.finish_and_clear();
     let mut header = vec!["data", "samples × units"];
-    header.extend(names);
+    header.extend(recipes.iter().map(|(name, _)| *name));
     header.extend(["± of ln Z", "default − best", "time", ""]);
     let table = format!(
         "Bits per sample on the odd rows, fitted to the even ones; fewer are better. \"Best\" is the \
@@ -136,41 +126,44 @@ fn table(
     Ok((table, failures))
 }
 
-fn recipe(name: &str, cancel: &Cancel) -> Recipe {
+/// Returns what is compared; the default comes last.
+fn recipes(cancel: &Cancel) -> [(&'static str, Recipe); 6] {
     let methods = Methods::default();
-    let find = |name: &str| methods.find(name).expect("it is listed");
     let mut options = MethodOptions::default();
     options.minimizer.cancel = cancel.clone();
     let plain = MethodOptions {
         l2: Some(0.0),
         ..options.clone()
     };
-    match name {
-        "independent" => Recipe::alone(find("independent"), options),
-        "MPF, plain" => Recipe::alone(find("mpf"), plain),
-        "PL, plain" => Recipe::alone(find("pl"), plain),
-        "MPF" => Recipe::alone(find("mpf"), options),
-        "PL" => Recipe::alone(find("pl"), options),
-        _ => Recipe {
-            options,
-            ..Default::default()
-        },
-    }
+    let alone = |name: &str, options: &MethodOptions| {
+        Recipe::alone(methods.find(name).expect("it is listed"), options.clone())
+    };
+    [
+        ("independent", alone("independent", &options)),
+        ("MPF, plain", alone("mpf", &plain)),
+        ("PL, plain", alone("pl", &plain)),
+        ("MPF", alone("mpf", &options)),
+        ("PL", alone("pl", &options)),
+        ("default", default_recipe(cancel)),
+    ]
 }
 
-fn score(
-    recipe: &Recipe,
-    training: &States,
-    test: &States,
-    args: &Args,
-    cancel: &Cancel,
-) -> Result<Score> {
+fn default_recipe(cancel: &Cancel) -> Recipe {
+    let mut recipe = Recipe::default();
+    recipe.options.minimizer.cancel = cancel.clone();
+    recipe
+}
+
+fn score(recipe: &Recipe, training: &States, test: &States, args: &Args) -> Result<Score> {
     let clock = Instant::now();
     let couplings = recipe.fit(training)?.fit.couplings;
     let seconds = clock.elapsed().as_secs_f64();
     let energy: f64 = test.rows().map(|row| couplings.energy(row)).sum();
     let energy = energy / test.n_samples() as f64;
-    let found = log_z(&couplings, &annealed(args, cancel))?;
+    let found = log_z(
+        &couplings,
+        &annealed(args, &recipe.options.minimizer.cancel),
+    )?;
     let bits = std::f64::consts::LN_2;
     Ok(Score {
         bits: (energy + found.value) / bits,
@@ -292,9 +285,10 @@ mod tests {
             counts: false,
             draws: 0,
         };
-        let cancel = Cancel::new();
-        let recipe = recipe("MPF", &cancel);
-        let found = score(&recipe, &training, &test, &args, &cancel).unwrap();
+        let recipes = recipes(&Cancel::new());
+        let (name, recipe) = &recipes[3];
+        assert_eq!(*name, "MPF");
+        let found = score(recipe, &training, &test, &args).unwrap();
         let couplings = recipe.fit(&training).unwrap().fit.couplings;
         let samples = mpf_ising::Samples::new(&test).unwrap();
         let ll = Exact::new(&couplings).unwrap().log_likelihood(&samples);

@@ -5,7 +5,7 @@
 //! halves, as the model has the errors of the first), and the log-likelihood. The last but one column is what
 //! the model adds where no sample of the first half is.
 
-use super::{Args, annealed, log_z, recipe};
+use super::{Args, annealed, default_recipe, log_z};
 use crate::Result;
 use crate::output::Table;
 use mpf_baselines::{Recipe, block_length};
@@ -117,7 +117,7 @@ fn find(
     args: &Args,
     cancel: &Cancel,
 ) -> Result<Found> {
-    let mut recipe = recipe("default", cancel);
+    let mut recipe = default_recipe(cancel);
     if model != MODELS[0] {
         recipe.options.potential = Some(CountPotential::default());
     }
