@@ -103,9 +103,8 @@ impl<'a> Model<'a> {
     }
 
     pub(super) fn data(&self) -> Result<Vec<Data>> {
-        let of_source = |Drawn {
-                             states, samples, ..
-                         }: &Drawn| {
+        let of_source = |drawn: &Drawn| {
+            let (states, samples) = (&drawn.states, &drawn.samples);
             let energies: Vec<f64> = states.rows().map(|row| self.truth.energy(row)).collect();
             let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
             Ok(Data {
