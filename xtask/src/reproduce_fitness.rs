@@ -345,10 +345,13 @@ fn figure(data: &Statistics, drawn: &[(&str, Statistics)]) -> Result<String> {
     svg((960, 640), |area| {
         let panels = area.split_evenly((2, drawn.len()));
         let (above, below) = panels.split_at(drawn.len());
-        for (at, (method, model)) in drawn.iter().enumerate() {
-            let titles = [format!("{method}: f_i(a)"), format!("{method}: c_ij(a, b)")];
-            scatter(&above[at], &titles[0], &data.one, &model.one)?;
-            scatter(&below[at], &titles[1], &data.two, &model.two)?;
+        for ((method, model), panel) in drawn.iter().zip(above) {
+            let title = format!("{method}: f_i(a)");
+            scatter(panel, &title, &data.one, &model.one)?;
+        }
+        for ((method, model), panel) in drawn.iter().zip(below) {
+            let title = format!("{method}: c_ij(a, b)");
+            scatter(panel, &title, &data.two, &model.two)?;
         }
         Ok(())
     })
