@@ -6,18 +6,15 @@
 
 mod counts;
 
+use crate::glass::{lower_triangle, symmetric};
 use crate::output::{Output, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, npy, progress};
-use mpf_baselines::{MethodOptions, Methods, Recipe};
+use mpf_baselines::{LogZ, MethodOptions, Methods, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{Boundary, Couplings, Exact, Lattice, States, mosaic_couplings};
 use mpf_report::text::duration;
-use mpf_samplers::{
-    AnnealedEstimate, AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs,
-    annealed_log_z,
-};
-use ndarray::Array2;
+use mpf_samplers::{AnnealedOptions, ChainOptions, ChainRunner, ExactLattice, Gibbs};
 use rand_distr::{Distribution, Normal};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -41,9 +38,6 @@ pub struct Args {
     /// Draws from every model that `--counts` compares.
     #[arg(long, default_value_t = 200_000)]
     draws: usize,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// Bits per sample on the odd rows, and the error of ln Z in bits.
@@ -54,7 +48,7 @@ struct Score {
     seconds: f64,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let mut sets = synthetic()?;
         if let Some(folder) = &args.data {
@@ -70,7 +64,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
             n => Err(format!("{n} of the data sets missed the mark").into()),
         }
     };
-    args.run.run("check-defaults", args, cancel, work)
+    run.run("check-defaults", args, cancel, work)
 }
 
 /// Returns the table and the failures.
@@ -79,25 +73,15 @@ fn table(
     sets: &[(String, States)],
     checkpoint: &Checkpoint,
 ) -> Result<(String, Vec<String>)> {
-    let names = [
-        "independent",
-        "MPF, plain",
-        "PL, plain",
-        "MPF",
-        "PL",
-        "default",
-    ];
-    let bar = progress::bar((sets.len() * names.len()) as u64).with_prefix("fits");
+    let recipes = recipes(&checkpoint.cancel());
+    let bar = progress::bar((sets.len() * recipes.len()) as u64).with_prefix("fits");
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     for (name, states) in sets {
         let (training, test) = halves(states)?;
         let mut scores = Vec::new();
-        for recipe_name in names {
-            let unit = format!("{name}: {recipe_name}");
-            let cancel = &checkpoint.cancel();
-            let score = checkpoint.unit(unit, |_| {
-                score(&recipe(recipe_name, cancel), &training, &test, args, cancel)
-            })?;
+        for (by, recipe) in &recipes {
+            let work = |_: &Checkpoint| score(recipe, &training, &test, args);
+            let score = checkpoint.unit(format!("{name}: {by}"), work)?;
             checkpoint.check_cancelled()?;
             bar.inc(1);
             scores.push(score);
@@ -132,7 +116,7 @@ fn table(
     }
     bar.finish_and_clear();
     let mut header = vec!["data", "samples × units"];
-    header.extend(names);
+    header.extend(recipes.iter().map(|(name, _)| *name));
     header.extend(["± of ln Z", "default − best", "time", ""]);
     let table = format!(
         "Bits per sample on the odd rows, fitted to the even ones; fewer are better. \"Best\" is the \
@@ -142,44 +126,47 @@ fn table(
     Ok((table, failures))
 }
 
-fn recipe(name: &str, cancel: &Cancel) -> Recipe {
+/// Returns what is compared; the default comes last.
+fn recipes(cancel: &Cancel) -> [(&'static str, Recipe); 6] {
     let methods = Methods::default();
-    let find = |name: &str| methods.find(name).expect("it is listed");
     let mut options = MethodOptions::default();
     options.minimizer.cancel = cancel.clone();
     let plain = MethodOptions {
         l2: Some(0.0),
         ..options.clone()
     };
-    match name {
-        "independent" => Recipe::alone(find("independent"), options),
-        "MPF, plain" => Recipe::alone(find("mpf"), plain),
-        "PL, plain" => Recipe::alone(find("pl"), plain),
-        "MPF" => Recipe::alone(find("mpf"), options),
-        "PL" => Recipe::alone(find("pl"), options),
-        _ => Recipe {
-            options,
-            ..Default::default()
-        },
-    }
+    let alone = |name: &str, options: &MethodOptions| {
+        Recipe::alone(methods.find(name).expect("it is listed"), options.clone())
+    };
+    [
+        ("independent", alone("independent", &options)),
+        ("MPF, plain", alone("mpf", &plain)),
+        ("PL, plain", alone("pl", &plain)),
+        ("MPF", alone("mpf", &options)),
+        ("PL", alone("pl", &options)),
+        ("default", default_recipe(cancel)),
+    ]
 }
 
-fn score(
-    recipe: &Recipe,
-    training: &States,
-    test: &States,
-    args: &Args,
-    cancel: &Cancel,
-) -> Result<Score> {
+fn default_recipe(cancel: &Cancel) -> Recipe {
+    let mut recipe = Recipe::default();
+    recipe.options.minimizer.cancel = cancel.clone();
+    recipe
+}
+
+fn score(recipe: &Recipe, training: &States, test: &States, args: &Args) -> Result<Score> {
     let clock = Instant::now();
     let couplings = recipe.fit(training)?.fit.couplings;
     let seconds = clock.elapsed().as_secs_f64();
     let energy: f64 = test.rows().map(|row| couplings.energy(row)).sum();
     let energy = energy / test.n_samples() as f64;
-    let found = log_z(&couplings, &annealed(args, cancel))?;
+    let found = log_z(
+        &couplings,
+        &annealed(args, &recipe.options.minimizer.cancel),
+    )?;
     let bits = std::f64::consts::LN_2;
     Ok(Score {
-        bits: (energy + found.log_z) / bits,
+        bits: (energy + found.value) / bits,
         error: found.standard_error / bits,
         seconds,
     })
@@ -193,16 +180,8 @@ fn annealed(args: &Args, cancel: &Cancel) -> AnnealedOptions {
     }
 }
 
-/// Enumerates up to 24 units, and anneals beyond.
-fn log_z(couplings: &Couplings, annealed: &AnnealedOptions) -> Result<AnnealedEstimate> {
-    if couplings.n_units() > Exact::MAX_UNITS {
-        return Ok(annealed_log_z(couplings, annealed)?);
-    }
-    Ok(AnnealedEstimate {
-        log_z: Exact::new(couplings)?.log_z(),
-        standard_error: 0.0,
-        effective_chains: f64::INFINITY,
-    })
+fn log_z(couplings: &Couplings, annealed: &AnnealedOptions) -> Result<LogZ> {
+    Ok(LogZ::of(couplings, None, Some(annealed))?.expect("it may be annealed"))
 }
 
 /// Returns the even and the odd rows.
@@ -223,14 +202,11 @@ fn synthetic() -> Result<Vec<(String, States)>> {
     let mut random = rng::stream(11, 0);
     let normal = Normal::new(0.0, 1.0)?;
     let mut dense = |d: usize, deviation: f64, bias: f64| -> Result<Couplings> {
-        let mut j = Array2::zeros((d, d));
-        for i in 0..d {
-            j[[i, i]] = bias;
-            for k in 0..i {
-                j[[i, k]] = deviation * normal.sample(&mut random);
-                j[[k, i]] = j[[i, k]];
-            }
-        }
+        let entry = |i, k| match i == k {
+            true => bias,
+            false => deviation * normal.sample(&mut random),
+        };
+        let j = symmetric(d, lower_triangle(d), entry);
         Ok(Couplings::new(j)?)
     };
     let small = dense(10, 0.6, 0.5)?;
@@ -288,6 +264,7 @@ fn recordings(folder: &Path) -> Result<Vec<(String, States)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndarray::Array2;
 
     #[test]
     fn halves_are_every_other_row() {
@@ -307,11 +284,11 @@ mod tests {
             levels: 10,
             counts: false,
             draws: 0,
-            run: crate::run::parsed(Vec::new()),
         };
-        let cancel = Cancel::new();
-        let recipe = recipe("MPF", &cancel);
-        let found = score(&recipe, &training, &test, &args, &cancel).unwrap();
+        let recipes = recipes(&Cancel::new());
+        let (name, recipe) = &recipes[3];
+        assert_eq!(*name, "MPF");
+        let found = score(recipe, &training, &test, &args).unwrap();
         let couplings = recipe.fit(&training).unwrap().fit.couplings;
         let samples = mpf_ising::Samples::new(&test).unwrap();
         let ll = Exact::new(&couplings).unwrap().log_likelihood(&samples);

@@ -10,16 +10,17 @@
 //! penalty.
 
 use crate::Result;
+use crate::glass::{lower_triangle, symmetric};
 use crate::output::{Output, Table, check_expectations};
 use crate::run::{RunArgs, units};
-use mpf_baselines::{ErrorBarsBy, MethodOptions, Methods, Pseudolikelihood, Recipe};
+use mpf_baselines::{ErrorBarsBy, Method, MethodOptions, Methods, Recipe};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::{
-    BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, MarginEstimator,
-    Mode, Mpf, PathOptions, Rule, Samples, SpinCouplings, States, bootstrap,
+    BootstrapOptions, Boundary, Couplings, ErrorBars, FitOptions, Fitter, Lattice, PathOptions,
+    Rule, Samples, SpinCouplings, States, bootstrap,
 };
 use mpf_samplers::{ExactEnumeration, Gibbs, diagnostics};
-use ndarray::{Array1, Array2};
+use ndarray::Array1;
 use rand::RngExt;
 use rand_distr::{Distribution, Normal};
 use serde::de::DeserializeOwned;
@@ -48,9 +49,6 @@ pub struct Args {
     /// Seed of the models, samples and resamples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 const N_UNITS: usize = 20;
@@ -90,6 +88,14 @@ impl Coverage {
         self.squares[1] += error * error;
     }
 
+    fn merge(&mut self, other: &Self) {
+        for k in 0..2 {
+            self.fields[k] += other.fields[k];
+            self.couplings[k] += other.couplings[k];
+            self.squares[k] += other.squares[k];
+        }
+    }
+
     fn share(count: [usize; 2]) -> f64 {
         count[0] as f64 / count[1] as f64
     }
@@ -117,43 +123,57 @@ impl Coverage {
     }
 }
 
-/// Fits, and returns the intervals of the sandwich for every block length.
-fn sandwich(
-    estimator: impl MarginEstimator,
-    mode: Mode,
+fn method(name: &str) -> Result<&'static dyn Method> {
+    Ok(Methods::default().find(name).ok_or("no such method")?)
+}
+
+/// Returns the intervals of fits without penalty: of the sandwich for every method and block length,
+/// then of the bootstrap of MPF for every block length.
+fn unpenalised(
+    methods: &[&str],
     truth: &SpinCouplings,
     states: &States,
     blocks: &[usize],
+    args: &Args,
+    repetition: u64,
 ) -> Result<Vec<Coverage>> {
-    let options = FitOptions {
-        mode,
+    let options = MethodOptions {
+        l2: Some(0.0),
         ..Default::default()
     };
-    let fitter = Fitter::new(estimator, options)?;
-    let couplings = fitter.fit(&Samples::new(states)?)?.couplings;
-    let covered = |block: &usize| {
-        let bars = fitter.sandwich(&couplings, states, *block)?;
-        Ok(Coverage::of(truth, &couplings, &bars))
-    };
-    blocks.iter().map(covered).collect()
+    let samples = Samples::new(states)?;
+    let mut found = Vec::new();
+    for name in methods {
+        let method = method(name)?;
+        let fit = method.fit((&samples).into(), &options, &mut |_| {})?;
+        for &block in blocks {
+            let bars = method.sandwich(&fit.couplings, states, block, &options)?;
+            found.push(Coverage::of(truth, &fit.couplings, &bars));
+        }
+    }
+    for &block in blocks {
+        found.push(if repetition < args.bootstrapped {
+            resampled(truth, states, &samples, block, args.seed)?
+        } else {
+            Coverage::default()
+        });
+    }
+    Ok(found)
 }
 
-/// Fits, and returns the intervals of the bootstrap; none for repetitions without one.
+/// Fits by MPF, and returns the intervals of the bootstrap.
 fn resampled(
     truth: &SpinCouplings,
     states: &States,
-    block: usize,
-    args: &Args,
-    repetition: u64,
+    samples: &Samples,
+    block_length: usize,
+    seed: u64,
 ) -> Result<Coverage> {
-    if repetition >= args.bootstrapped {
-        return Ok(Coverage::default());
-    }
     let fitter: Fitter = Fitter::default();
-    let couplings = fitter.fit(&Samples::new(states)?)?.couplings;
+    let couplings = fitter.fit(samples)?.couplings;
     let options = BootstrapOptions {
-        block_length: block,
-        seed: args.seed,
+        block_length,
+        seed,
         ..Default::default()
     };
     let warm = fitter.with_options(FitOptions {
@@ -164,16 +184,6 @@ fn resampled(
         Ok::<_, mpf_ising::Error>(warm.fit(resample)?.couplings)
     })?;
     Ok(Coverage::of(truth, &couplings, &bars))
-}
-
-impl Coverage {
-    fn merge(&mut self, other: &Self) {
-        for k in 0..2 {
-            self.fields[k] += other.fields[k];
-            self.couplings[k] += other.couplings[k];
-            self.squares[k] += other.squares[k];
-        }
-    }
 }
 
 /// Adds up the intervals of all repetitions, line by line.
@@ -203,14 +213,9 @@ fn repeat<T: Serialize + DeserializeOwned>(
 
 fn dense_model(n_units: usize, seed: u64) -> Result<Couplings> {
     let mut rng = rng::stream(seed, 0);
-    let mut couplings = Array2::zeros((n_units, n_units));
     let strength = Normal::new(0.0, 0.15)?;
-    for i in 0..n_units {
-        for j in 0..i {
-            couplings[[i, j]] = strength.sample(&mut rng);
-            couplings[[j, i]] = couplings[[i, j]];
-        }
-    }
+    let places = lower_triangle(n_units).filter(|(i, j)| i != j);
+    let couplings = symmetric(n_units, places, |_, _| strength.sample(&mut rng));
     let field = Normal::new(-0.3, 0.3)?;
     let fields = Array1::from_shape_simple_fn(n_units, || field.sample(&mut rng));
     Ok(Couplings::from_spins(&SpinCouplings { fields, couplings })?)
@@ -240,59 +245,6 @@ fn chain(gibbs: &Gibbs, start: &States, args: &Args, seed: u64) -> Result<States
     Ok(states)
 }
 
-/// Runs one independent data set: MPF, PL and RISE with the sandwich, MPF with the bootstrap.
-fn independent(
-    exact: &ExactEnumeration,
-    truth: &SpinCouplings,
-    args: &Args,
-    repetition: u64,
-) -> Result<Vec<Coverage>> {
-    let states = exact.draw(args.samples, rng::next_seed(args.seed ^ repetition << 8));
-    let flow = Mpf::default();
-    let mut found = sandwich(flow, Mode::Joint, truth, &states, &[1])?;
-    found.extend(sandwich(
-        Pseudolikelihood,
-        Mode::Joint,
-        truth,
-        &states,
-        &[1],
-    )?);
-    found.extend(sandwich(flow, Mode::NodeWise, truth, &states, &[1])?);
-    found.push(resampled(truth, &states, 1, args, repetition)?);
-    Ok(found)
-}
-
-/// Runs one chain: MPF and PL with the sandwich and MPF with the bootstrap, each with samples taken
-/// as independent and in blocks. Also returns the autocorrelation time of the activity.
-fn autocorrelated(
-    gibbs: &Gibbs,
-    exact: &ExactEnumeration,
-    truth: &SpinCouplings,
-    args: &Args,
-    repetition: u64,
-) -> Result<(Vec<Coverage>, f64)> {
-    let seed = rng::next_seed(args.seed ^ (repetition << 8 | 1));
-    let states = chain(gibbs, &exact.draw(1, seed), args, seed)?;
-    let active: Vec<f64> = states
-        .rows()
-        .map(|row| f64::from(row[0].count_ones()))
-        .collect();
-    let time = diagnostics::integrated_autocorrelation_time(&[active])?;
-    let blocks = [1, args.block];
-    let mut found = sandwich(Mpf::default(), Mode::Joint, truth, &states, &blocks)?;
-    found.extend(sandwich(
-        Pseudolikelihood,
-        Mode::Joint,
-        truth,
-        &states,
-        &blocks,
-    )?);
-    for block in blocks {
-        found.push(resampled(truth, &states, block, args, repetition)?);
-    }
-    Ok((found, time))
-}
-
 const HEADER: [&str; 6] = [
     "standard errors",
     "fields covered",
@@ -317,7 +269,7 @@ fn section(title: &str, rows: Vec<Vec<String>>) -> Section {
     (format!("## {title}\n\n{table}"), failed)
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let sections = [
             all_independent(args, checkpoint)?,
@@ -327,7 +279,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         output.show(&sections.each_ref().map(|s| &*s.0).join("\n"), &[])?;
         Ok(sections.iter().map(|s| s.1).sum())
     };
-    check_expectations(args.run.run("check-errors", args, cancel, work)?)
+    check_expectations(run.run("check-errors", args, cancel, work)?)
 }
 
 fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
@@ -335,7 +287,15 @@ fn all_independent(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
     let exact = ExactEnumeration::new(&truth)?;
     let spins = truth.to_spins();
     let all = repeat(args, checkpoint, "independent", |repetition| {
-        independent(&exact, &spins, args, repetition)
+        let states = exact.draw(args.samples, rng::next_seed(args.seed ^ repetition << 8));
+        unpenalised(
+            &["mpf", "pl", "rise"],
+            &spins,
+            &states,
+            &[1],
+            args,
+            repetition,
+        )
     })?;
     let found = merged(&all);
     let names = ["MPF, sandwich", "PL, sandwich", "RISE, sandwich by node"];
@@ -362,7 +322,13 @@ fn all_autocorrelated(args: &Args, checkpoint: &Checkpoint) -> Result<Section> {
     let exact = ExactEnumeration::new(&truth)?;
     let gibbs = Gibbs::new(&truth)?;
     let all = repeat(args, checkpoint, "autocorrelated", |repetition| {
-        autocorrelated(&gibbs, &exact, &spins, args, repetition)
+        let seed = rng::next_seed(args.seed ^ (repetition << 8 | 1));
+        let states = chain(&gibbs, &exact.draw(1, seed), args, seed)?;
+        let active = states.rows().map(|row| f64::from(row[0].count_ones()));
+        let time = diagnostics::integrated_autocorrelation_time(&[active.collect::<Vec<_>>()])?;
+        let blocks = [1, args.block];
+        let found = unpenalised(&["mpf", "pl"], &spins, &states, &blocks, args, repetition)?;
+        Ok((found, time))
     })?;
     let (all, times): (Vec<_>, Vec<f64>) = all.into_iter().unzip();
     let (found, time) = (merged(&all), times[0]);
@@ -417,7 +383,6 @@ fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Cove
     let seed = rng::next_seed(args.seed ^ (repetition << 8 | 2));
     let states = ExactEnumeration::new(truth)?.draw(SMALL.1, seed);
     let spins = truth.to_spins();
-    let methods = Methods::default();
     let covered = |recipe: &Recipe, states: &States| -> Result<Coverage> {
         let trained = recipe.fit(states)?;
         let Some(bars) = trained.errors else {
@@ -427,8 +392,7 @@ fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Cove
         Ok(Coverage::of(&spins, &trained.fit.couplings, &bars))
     };
     let mut found = Vec::new();
-    for (_, method, l1, l2, rule) in PENALISED {
-        let method = methods.find(method).ok_or("no such method")?;
+    for (_, name, l1, l2, rule) in PENALISED {
         let options = MethodOptions {
             l1,
             l2: Some(l2),
@@ -440,7 +404,7 @@ fn penalised(args: &Args, truth: &Couplings, repetition: u64) -> Result<Vec<Cove
                 ..Default::default()
             }),
             errors: ErrorBarsBy::Sandwich,
-            ..Recipe::alone(method, options)
+            ..Recipe::alone(method(name)?, options)
         };
         found.push(covered(&recipe, &states)?);
     }

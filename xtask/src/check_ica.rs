@@ -3,7 +3,7 @@
 
 use crate::output::{Machine, Table, digits};
 use crate::run::{RunArgs, parsed, settings};
-use crate::{Error, Result, fig3};
+use crate::{Result, fig3};
 use mpf_core::rng::{stream, substream};
 use mpf_core::{
     Cancel, Checkpoint, Cube, Flow, GaussianPrecision, Minimizer, Objective, ScoreMatching,
@@ -14,10 +14,11 @@ use mpf_ica::{
     Trajectory, Whitening, WhiteningMethod, amari_index,
 };
 use mpf_samplers::{PhasePoint, leapfrog};
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 
 #[derive(clap::Args, Serialize)]
@@ -34,9 +35,6 @@ pub struct Args {
     /// Folder of photographs to check as well, as they are and with normalised contrast.
     #[arg(long)]
     images: Option<PathBuf>,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// One bound.
@@ -61,15 +59,11 @@ impl Checks {
         &mut self,
         checkpoint: &Checkpoint,
         name: &str,
-        check: impl FnOnce(&mut Vec<Check>) -> Result,
+        check: impl FnOnce() -> Result<Vec<Check>>,
     ) -> Result {
         checkpoint.check_cancelled()?;
         let known = checkpoint.is_finished(name);
-        let found: Vec<Check> = checkpoint.unit(name, |_| {
-            let mut found = Vec::new();
-            check(&mut found)?;
-            Ok::<_, Error>(found)
-        })?;
+        let found = checkpoint.unit(name, |_| check())?;
         if known {
             found.iter().for_each(Check::print);
         }
@@ -94,26 +88,18 @@ impl Checks {
 }
 
 impl Check {
-    fn at_most(what: impl Into<String>, found: f64, bound: f64) -> Self {
-        Self::new(what, found, None, Some(bound))
-    }
-
-    fn at_least(what: impl Into<String>, found: f64, bound: f64) -> Self {
-        Self::new(what, found, Some(bound), None)
-    }
-
-    fn new(
-        what: impl Into<String>,
-        found: f64,
-        at_least: Option<f64>,
-        at_most: Option<f64>,
-    ) -> Self {
+    /// Checks that `found` is within bounds, which belong to their range.
+    fn new(what: impl Into<String>, found: f64, bounds: impl RangeBounds<f64>) -> Self {
+        let number = |bound: Bound<&f64>| match bound {
+            Bound::Included(&bound) | Bound::Excluded(&bound) => Some(bound),
+            Bound::Unbounded => None,
+        };
         let check = Self {
             what: what.into(),
             found,
-            at_least,
-            at_most,
-            holds: at_least.is_none_or(|b| found >= b) && at_most.is_none_or(|b| found <= b),
+            at_least: number(bounds.start_bound()),
+            at_most: number(bounds.end_bound()),
+            holds: bounds.contains(&found),
         };
         check.print();
         check
@@ -125,28 +111,24 @@ impl Check {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let settings = settings("check-ica", args)?;
     let settings = fig3::with_checksum(settings, args.images.as_deref())?;
-    let checks = args
-        .run
-        .run_with("check-ica", settings, cancel, |output, checkpoint| {
-            let mut checks = Checks {
-                machine: Machine::this(),
-                checks: Vec::new(),
-            };
-            checks.gather(checkpoint, "score matching", |checks| {
-                score_matching(args, checks)
-            })?;
-            synthetic(args, checkpoint, &mut checks)?;
-            checks.gather(checkpoint, "isotropic neighbours", |checks| {
-                isotropic(args, cancel, checks)
-            })?;
-            image_patches(args, checkpoint, &mut checks)?;
-            output.write_json("results.json", &checks)?;
-            output.show(&checks.table(), &[])?;
-            Ok(checks.checks)
+    let checks = run.run_with("check-ica", settings, cancel, |output, checkpoint| {
+        let mut checks = Checks {
+            machine: Machine::this(),
+            checks: Vec::new(),
+        };
+        checks.gather(checkpoint, "score matching", || score_matching(args))?;
+        synthetic(args, checkpoint, &mut checks)?;
+        checks.gather(checkpoint, "isotropic neighbours", || {
+            isotropic(args, cancel)
         })?;
+        image_patches(args, checkpoint, &mut checks)?;
+        output.write_json("results.json", &checks)?;
+        output.show(&checks.table(), &[])?;
+        Ok(checks.checks)
+    })?;
     let failed = checks.iter().filter(|c| !c.holds).count();
     if failed > 0 {
         return Err(format!("{failed} of {} checks failed", checks.len()).into());
@@ -155,7 +137,8 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
 }
 
 /// Checks Appendix C.
-fn score_matching(args: &Args, checks: &mut Vec<Check>) -> Result {
+fn score_matching(args: &Args) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
     let mut rng = stream(args.seed, 0);
     let states: Vec<Vec<f64>> = (0..200)
         .map(|_| vec![rng.sample::<f64, _>(StandardNormal)])
@@ -170,17 +153,17 @@ fn score_matching(args: &Args, checks: &mut Vec<Check>) -> Result {
         let k = Flow::new(&gaussian, &cube, &states)?.value_and_gradient(&theta, &mut grad);
         let error = ((k - side) / (side.powi(3) / 48.0) - limit).abs();
         let what = format!("score-matching limit, error at ε = {side}");
-        checks.push(Check::at_most(what, error, 0.1));
+        checks.push(Check::new(what, error, ..=0.1));
         if let Some(last) = last {
             let what = format!("score-matching limit, error falls by, to ε = {side}");
-            checks.push(Check::new(what, last / error, Some(3.9), Some(4.1)));
+            checks.push(Check::new(what, last / error, 3.9..=4.1));
         }
         last = Some(error);
     }
     let moment = states.iter().map(|x| x[0] * x[0]).sum::<f64>() / states.len() as f64;
     let closed = score_closed_form(&gaussian, &states)?[0];
     let what = "Gaussian precision, closed form against inverse second moment";
-    checks.push(Check::at_most(what, (closed * moment - 1.0).abs(), 1e-12));
+    checks.push(Check::new(what, (closed * moment - 1.0).abs(), ..=1e-12));
     for (side, bound) in [(0.4f64, 2e-2), (0.1, 2e-3)] {
         let cube = Cube::new(side, 8)?;
         let mut flow = Flow::new(&gaussian, &cube, &states)?;
@@ -194,19 +177,19 @@ fn score_matching(args: &Args, checks: &mut Vec<Check>) -> Result {
         let found = Minimizer::default().minimize(&mut scaled, &[1.0])?;
         let error = (found.theta[0] * moment - 1.0).abs();
         let what = format!("Gaussian precision by cubes of {side}, relative error");
-        checks.push(Check::at_most(what, error, bound));
+        checks.push(Check::new(what, error, ..=bound));
     }
-    Ok(())
+    Ok(checks)
 }
 
-fn fit(trainer: Trainer, data: ArrayView2<'_, f64>, seed: u64, cancel: &Cancel) -> Result<Fit> {
+fn fit(trainer: Trainer, data: &Array2<f64>, seed: u64, cancel: &Cancel) -> Result<Fit> {
     let options = FitOptions {
         trainer,
         seed,
         cancel: cancel.clone(),
         ..Default::default()
     };
-    Ok(Fitter::new(options)?.fit(data)?)
+    Ok(Fitter::new(options)?.fit(data.view())?)
 }
 
 /// Returns whitened mixtures of Laplace sources, and their mixing matrix after whitening.
@@ -223,55 +206,42 @@ fn sources(d: usize, n: usize, seed: u64) -> Result<(Array2<f64>, Array2<f64>)> 
 fn synthetic(args: &Args, checkpoint: &Checkpoint, checks: &mut Checks) -> Result {
     for d in [4, 8, 16] {
         for seed in args.seed..args.seed + args.seeds {
-            checks.gather(checkpoint, &format!("{d} sources, seed {seed}"), |checks| {
-                synthetic_one(args, d, seed, &checkpoint.cancel(), checks)
+            checks.gather(checkpoint, &format!("{d} sources, seed {seed}"), || {
+                synthetic_one(args, d, seed, &checkpoint.cancel())
             })?;
         }
     }
     Ok(())
 }
 
-fn synthetic_one(
-    args: &Args,
-    d: usize,
-    seed: u64,
-    cancel: &Cancel,
-    checks: &mut Vec<Check>,
-) -> Result {
+fn synthetic_one(args: &Args, d: usize, seed: u64, cancel: &Cancel) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
     let (data, mixing) = sources(d, args.samples, seed)?;
-    let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
+    let best = fit(Trainer::maximum_likelihood(), &data, seed, cancel)?;
     let best_index = amari_index(&best.filters, mixing.view())?;
     for (name, trainer) in [
         ("stochastic", Trainer::stochastic()),
         ("the paper's", Trainer::alternating()),
     ] {
-        let found = fit(trainer, data.view(), seed, cancel)?;
+        let found = fit(trainer, &data, seed, cancel)?;
         if cancel.is_cancelled() {
-            return Ok(());
+            break;
         }
         let setting = format!("{d} Laplace sources, seed {seed}, {name} trainer");
         let gap = best.log_likelihood - found.log_likelihood;
-        checks.push(Check::at_most(
-            format!("{setting}: gap in nats"),
-            gap,
-            0.005,
-        ));
+        let what = format!("{setting}: gap in nats");
+        checks.push(Check::new(what, gap, ..=0.005));
         let above = amari_index(&found.filters, mixing.view())? - best_index;
         let what = format!("{setting}: Amari index above ML's");
-        checks.push(Check::at_most(what, above, 0.003));
+        checks.push(Check::new(what, above, ..=0.003));
     }
-    Ok(())
+    Ok(checks)
 }
 
 /// Checks Appendix H: one Hamiltonian neighbour is enough where Gaussian ones must be many.
-fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Vec<Check>) -> Result {
+fn isotropic(args: &Args, cancel: &Cancel) -> Result<Vec<Check>> {
     let (data, _) = sources(16, args.samples.min(5000), args.seed)?;
-    let best = fit(
-        Trainer::maximum_likelihood(),
-        data.view(),
-        args.seed,
-        cancel,
-    )?;
+    let best = fit(Trainer::maximum_likelihood(), &data, args.seed, cancel)?;
     let gap = |rule: NeighbourRule| -> Result<f64> {
         let trainer = Trainer::Alternating(Alternating {
             rounds: 30,
@@ -279,24 +249,27 @@ fn isotropic(args: &Args, cancel: &Cancel, checks: &mut Vec<Check>) -> Result {
             rule,
             ..Default::default()
         });
-        let found = fit(trainer, data.view(), args.seed, cancel)?;
+        let found = fit(trainer, &data, args.seed, cancel)?;
         Ok(best.log_likelihood - found.log_likelihood)
     };
     let one = gap(NeighbourRule::Hamiltonian(Trajectory::default()))?;
     let what = "16 sources, 5000 samples, gap with 1 Hamiltonian neighbour";
-    checks.push(Check::at_most(what, one, 0.1));
+    let mut checks = vec![Check::new(what, one, ..=0.1)];
     for per_sample in [1, 10, 100] {
         let noise = NoiseNeighbours::Gaussian { scale: 0.5 };
         let found = gap(NeighbourRule::Noise { noise, per_sample })?;
         if cancel.is_cancelled() {
-            return Ok(());
+            break;
         }
         // Only the gap with one neighbour has a bound; the others are for the reader.
-        let bound = (per_sample == 1).then_some(5.0 * one);
+        let least = match per_sample {
+            1 => Bound::Included(5.0 * one),
+            _ => Bound::Unbounded,
+        };
         let what = format!("16 sources, 5000 samples, gap with {per_sample} Gaussian neighbours");
-        checks.push(Check::new(what, found, bound, None));
+        checks.push(Check::new(what, found, (least, Bound::Unbounded)));
     }
-    Ok(())
+    Ok(checks)
 }
 
 /// Checks patches of dead leaves and, if there are any, of photographs.
@@ -324,13 +297,13 @@ fn image_patches(args: &Args, checkpoint: &Checkpoint, checks: &mut Checks) -> R
     for seed in args.seed..args.seed + args.seeds {
         for (what, set, bound) in &sets {
             let name = format!("{what}, seed {seed}");
-            checks.gather(checkpoint, &name, |checks| {
+            checks.gather(checkpoint, &name, || {
                 let data = fig3::patches(set, seed)?.white;
-                let found = patches(&data, &name, *bound, seed, checkpoint, checks)?;
+                let (found, mut checks) = patches(&data, &name, *bound, seed, checkpoint)?;
                 if set.images.is_none() {
                     checks.push(reversibility(&found.filters, &data, seed)?);
                 }
-                Ok(())
+                Ok(checks)
             })?;
         }
     }
@@ -344,23 +317,22 @@ fn patches(
     bound: f64,
     seed: u64,
     checkpoint: &Checkpoint,
-    checks: &mut Vec<Check>,
-) -> Result<Fit> {
+) -> Result<(Fit, Vec<Check>)> {
     let cancel = &checkpoint.cancel();
-    let best = fit(Trainer::maximum_likelihood(), data.view(), seed, cancel)?;
-    let found = fit(Trainer::stochastic(), data.view(), seed, cancel)?;
+    let best = fit(Trainer::maximum_likelihood(), data, seed, cancel)?;
+    let found = fit(Trainer::stochastic(), data, seed, cancel)?;
     checkpoint.check_cancelled()?;
     let gap = |nats: f64| best.log_likelihood - nats;
     let (what, nats) = (format!("{name}: gap in nats"), gap(found.log_likelihood));
-    checks.push(Check::at_most(what, nats, bound));
+    let mut checks = vec![Check::new(what, nats, ..=bound)];
     let part = found.smallest_singular_value / found.median_singular_value;
     let what = format!("{name}: σ_min over the median");
-    checks.push(Check::at_least(what, part, Fit::LOST_RATIO));
+    checks.push(Check::new(what, part, Fit::LOST_RATIO..));
     if let Some(phase) = &found.last_phase {
         let (before, after) = (phase.log_likelihood_before, phase.log_likelihood_after);
         let what = format!("{name}: nats that the other choice of phase would have gained");
         let gained = before.max(after) - found.log_likelihood;
-        checks.push(Check::at_most(what, gained, 0.1));
+        checks.push(Check::new(what, gained, ..=0.1));
         eprintln!(
             "       last phase: flow {:+.3} ± {:.3}, gap {:.2} before it, {:.2} after it",
             phase.flow_after - phase.flow_before,
@@ -375,7 +347,7 @@ fn patches(
         found.seconds,
         best.seconds
     );
-    Ok(found)
+    Ok((found, checks))
 }
 
 /// Checks that the dynamics are reversible, to 1e-9 for 99.9 % of the samples.
@@ -400,5 +372,5 @@ fn reversibility(filters: &Filters, data: &Array2<f64>, seed: u64) -> Result<Che
         back += usize::from(pairs.all(|(a, b)| (a - b).abs() <= 1e-9));
     }
     let what = format!("dead leaves, seed {seed}: states that HAM leads back to, to 1e-9");
-    Ok(Check::at_least(what, back as f64 / n as f64, 0.999))
+    Ok(Check::new(what, back as f64 / n as f64, 0.999..))
 }

@@ -21,9 +21,6 @@ pub struct Args {
     /// Samples per model.
     #[arg(long, default_value_t = 20_000)]
     samples: usize,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,10 +99,10 @@ impl Setting {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work =
         |output: &Output, checkpoint: &Checkpoint| output.show(&table(args, checkpoint)?, &[]);
-    args.run.run("check-missing", args, cancel, work)
+    run.run("check-missing", args, cancel, work)
 }
 
 fn table(args: &Args, checkpoint: &Checkpoint) -> Result<String> {

@@ -176,10 +176,7 @@ impl Judge<'_> {
     /// Counts the verdicts on all of `cases`, and prints them.
     fn all(&self, what: &'static str, cases: &[Case], seeds: u64) -> Result<Vec<Counts>> {
         let bar = progress::bar(cases.len() as u64 * seeds).with_prefix(format!("{what}s"));
-        let counts = cases.par_iter().map(|case| {
-            let draw = |seed| (case.draw)(self.samples, seed);
-            self.counts(&case.model, draw, seeds, &bar)
-        });
+        let counts = cases.par_iter().map(|case| self.counts(case, seeds, &bar));
         let counts = counts.collect::<Result<Vec<Counts>>>()?;
         bar.finish_and_clear();
         let named = cases.iter().zip(&counts);
@@ -189,23 +186,20 @@ impl Judge<'_> {
         Ok(counts)
     }
 
-    /// Evaluates `model` on the data of every seed.
-    fn counts(
-        &self,
-        model: &Couplings,
-        draw: impl Fn(u64) -> States,
-        seeds: u64,
-        bar: &indicatif::ProgressBar,
-    ) -> Result<Counts> {
+    /// Evaluates a model on the data of every seed.
+    fn counts(&self, case: &Case, seeds: u64, bar: &progress::ProgressBar) -> Result<Counts> {
         let folder = tempfile::tempdir()?;
         let at = folder.path();
-        self.write_model(at, model)?;
+        self.write_model(at, &case.model)?;
         let mut counts = Counts::default();
         for seed in 0..seeds {
             if self.cancel.is_cancelled() {
                 return Err(mpf_core::Error::Cancelled.into());
             }
-            fs::write(at.join("x.npy"), npy::encode_states(&draw(seed)))?;
+            fs::write(
+                at.join("x.npy"),
+                npy::encode_states(&(case.draw)(self.samples, seed)),
+            )?;
             let said = self.mpf(at, &format!("--json evaluate m.json x.npy --seed {seed}"))?;
             let found: Value = serde_json::from_slice(&said)?;
             let verdict = VERDICTS.iter().position(|v| found["verdict"] == *v);

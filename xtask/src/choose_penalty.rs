@@ -10,8 +10,7 @@ use mpf_baselines::{Method, MethodOptions, Methods};
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::internal::pairs;
 use mpf_ising::{
-    Boundary, Couplings, CrossValidation, Lattice, PathOptions, PenaltyPath, Rule, SpinCouplings,
-    States,
+    Boundary, Couplings, Lattice, PathOptions, PenaltyPath, Rule, SpinCouplings, States,
 };
 use mpf_samplers::ExactLattice;
 use rand::RngExt;
@@ -29,9 +28,6 @@ pub struct Args {
     /// Only this estimator.
     #[arg(long, value_parser = METHODS)]
     method: Option<String>,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// A lattice and its samples.
@@ -81,24 +77,6 @@ fn plus_minus(lattice: &Lattice, size: f64, rng: &mut impl rand::Rng) -> Result<
     Ok(Couplings::from_spins(&spins)?)
 }
 
-fn cross_validate(
-    method: &dyn Method,
-    states: &States,
-    checkpoint: &Checkpoint,
-) -> Result<CrossValidation> {
-    let mut options = MethodOptions {
-        l2: Some(0.0),
-        ..Default::default()
-    };
-    options.minimizer.gradient_tolerance = 1e-5;
-    options.minimizer.cancel = checkpoint.cancel();
-    let path = PenaltyPath::default();
-    let bar = progress::bar(PathOptions::default().n_lambdas as u64).with_prefix("penalties");
-    let found = method.cross_validate(&path, states, &options, &mut |_| bar.inc(1))?;
-    bar.finish_and_clear();
-    Ok(found)
-}
-
 /// Counts true edges that were missed, and false edges.
 fn wrong_edges(found: &Couplings, truth: &Couplings) -> (usize, usize) {
     let count = |of: &Couplings, not_of: &Couplings| {
@@ -116,8 +94,17 @@ fn rows(
     checkpoint: &Checkpoint,
 ) -> Result<Vec<Vec<String>>> {
     let (truth, states) = problem.make(seed)?;
+    let mut options = MethodOptions {
+        l2: Some(0.0),
+        ..Default::default()
+    };
+    options.minimizer.gradient_tolerance = 1e-5;
+    options.minimizer.cancel = checkpoint.cancel();
+    let path = PenaltyPath::default();
     let clock = Instant::now();
-    let found = cross_validate(method, &states, checkpoint)?;
+    let bar = progress::bar(PathOptions::default().n_lambdas as u64).with_prefix("penalties");
+    let found = method.cross_validate(&path, &states, &options, &mut |_| bar.inc(1))?;
+    bar.finish_and_clear();
     let seconds = clock.elapsed().as_secs_f64();
     let row = |(rule, name): (Rule, &str)| {
         let point = found.chosen_by(rule).expect("the path is of λ₁");
@@ -149,10 +136,10 @@ const HEADER: [&str; 9] = [
     "seconds",
 ];
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work =
         |output: &Output, checkpoint: &Checkpoint| output.show(&tables(args, checkpoint)?, &[]);
-    args.run.run("choose-penalty", args, cancel, work)
+    run.run("choose-penalty", args, cancel, work)
 }
 
 fn tables(args: &Args, checkpoint: &Checkpoint) -> Result<String> {

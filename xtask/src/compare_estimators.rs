@@ -21,9 +21,6 @@ pub struct Args {
     /// Only the comparison of this number.
     #[arg(long, value_parser = clap::value_parser!(u64).range(2..=4))]
     only: Option<u64>,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// A setting and its expectations.
@@ -146,15 +143,15 @@ impl Comparison {
         let n = pairs.len();
         let wins = pairs.iter().filter(|p| p.pl.error <= p.mpf.error).count();
         let needed = (self.pl_wins * n as f64).ceil() as usize;
-        let (start, end) = (self.mpf_band.start(), self.mpf_band.end());
-        let mpf_band = within(pairs, |p| &p.mpf, |f| self.mpf_band.contains(&f.error));
-        let mut verdicts = vec![(
-            format!("MPF in [{start}, {end}]: {}", mpf_band.0),
-            mpf_band.1,
-        )];
-        if self.pl_below.is_finite() {
-            let below = within(pairs, |p| &p.pl, |f| f.error < self.pl_below);
-            verdicts.push((format!("PL below {}: {}", self.pl_below, below.0), below.1));
+        let (band, below) = (&self.mpf_band, self.pl_below);
+        let what = format!("MPF in [{}, {}]", band.start(), band.end());
+        let found = pairs.iter().map(|p| &p.mpf);
+        let mut verdicts = vec![within(&what, found, |f| band.contains(&f.error))];
+        if below.is_finite() {
+            let found = pairs.iter().map(|p| &p.pl);
+            verdicts.push(within(&format!("PL below {below}"), found, |f| {
+                f.error < below
+            }));
         }
         verdicts.push((
             format!("PL no worse than MPF: {wins} of {n}, at least {needed} expected"),
@@ -164,24 +161,24 @@ impl Comparison {
     }
 }
 
-/// Describes how many fits satisfy `holds`, and returns whether 95 % do or have a warning.
-fn within(
-    pairs: &[Pair],
-    fit: impl Fn(&Pair) -> &Found,
+/// Says of how many fits `what` holds, and returns whether 95 % do or have a warning.
+fn within<'a>(
+    what: &str,
+    fits: impl ExactSizeIterator<Item = &'a Found>,
     holds: impl Fn(&Found) -> bool,
 ) -> (String, bool) {
-    let n = pairs.len();
-    let outside: Vec<&Found> = pairs.iter().map(fit).filter(|f| !holds(f)).collect();
+    let n = fits.len();
+    let outside: Vec<&Found> = fits.filter(|f| !holds(f)).collect();
     let warned = outside.iter().filter(|f| f.runs_away).count();
     let unwarned = outside.len() - warned;
-    let mut text = format!("{} of {n}", n - outside.len());
+    let mut text = format!("{what}: {} of {n}", n - outside.len());
     if !outside.is_empty() {
         text += &format!(", {warned} outside with a warning and {unwarned} without");
     }
     (text, unwarned as f64 <= 0.05 * n as f64)
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &Output, checkpoint: &Checkpoint| {
         let (mut sections, mut failed) = (Vec::new(), 0);
         for comparison in COMPARISONS {
@@ -209,7 +206,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         }
         Ok(if cancel.is_cancelled() { 0 } else { failed })
     };
-    check_expectations(args.run.run("compare-estimators", args, cancel, work)?)
+    check_expectations(run.run("compare-estimators", args, cancel, work)?)
 }
 
 /// Writes the section of a comparison; also returns how many of its expectations do not hold.

@@ -35,9 +35,6 @@ pub struct Args {
     /// Updates of CD and PCD.
     #[arg(long, default_value_t = 5000)]
     updates: usize,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 const TRAINERS: [&str; 5] = ["MPF", "PL", "CD-1", "CD-10", "PCD"];
@@ -133,7 +130,7 @@ fn trial(args: &Args, seed: u64, n_samples: usize, cancel: &Cancel) -> Result<Tr
     })
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
     let work = |output: &crate::output::Output, checkpoint: &mpf_core::Checkpoint| {
         let of_seed = |seed| args.samples.iter().map(move |&n| (seed, n));
         let trials: Vec<(u64, usize)> = (0..args.seeds).flat_map(of_seed).collect();
@@ -166,7 +163,7 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result {
         let note = "medians over the truths, quartiles in brackets; nats per sample".to_owned();
         output.show(&Table { header, rows }.markdown(), &[note])
     };
-    args.run.run("compare-rbm", args, cancel, work)
+    run.run("compare-rbm", args, cancel, work)
 }
 
 /// Draws the median distance from the truth against the number of samples.
@@ -207,7 +204,6 @@ mod tests {
             seeds: 1,
             starts: 2,
             updates: 1000,
-            run: crate::run::parsed(Vec::new()),
         };
         let found = trial(&args, 1, 1500, &Cancel::new()).unwrap();
         for (trainer, ll) in TRAINERS.iter().zip(&found.log_likelihood) {

@@ -11,9 +11,10 @@
 
 mod figure;
 
-use crate::output::{self, Table, digits};
+use crate::output::{Settings, Table, digits};
 use crate::run::RunArgs;
 use crate::{Result, progress};
+use indicatif::ProgressBar;
 use mpf_core::{Cancel, Checkpoint, rng};
 use mpf_ising::internal::spin_correlations;
 use mpf_ising::{Boundary, Couplings, Lattice, Samples, States, get_bit};
@@ -50,23 +51,12 @@ pub struct Args {
     /// Seconds to measure the speed of a sampler, on one core.
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 #[derive(Serialize)]
 struct Results {
-    settings: Settings,
+    settings: Settings<Args>,
     samplers: Vec<Measured>,
-}
-
-#[derive(Serialize)]
-struct Settings {
-    #[serde(flatten)]
-    given: output::Settings<Args>,
-    /// β of the tempering's levels.
-    ladder: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,27 +90,27 @@ struct Point {
 /// The model and its exact correlations.
 struct Bench<'a> {
     args: &'a Args,
-    cancel: Cancel,
+    checkpoint: &'a Checkpoint,
+    bar: ProgressBar,
     couplings: &'a Couplings,
     correlations: Array2<f64>,
     pairs: Vec<(usize, usize)>,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    args.run
-        .run("samplers", args, cancel, |output, checkpoint| {
-            let results = compute(args, checkpoint)?;
-            if results.samplers.is_empty() {
-                return Ok(());
-            }
-            output.write_json("results.json", &results)?;
-            output.write("samplers.svg", &figure::draw(&results)?)?;
-            output.show(&table(&results), &notes(&results))
-        })
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result {
+    run.run("samplers", args, cancel, |output, checkpoint| {
+        let results = compute(args, checkpoint)?;
+        if results.samplers.is_empty() {
+            return Ok(());
+        }
+        output.write_json("results.json", &results)?;
+        output.write("samplers.svg", &figure::draw(&results)?)?;
+        output.show(&table(&results), &notes(&results))
+    })
 }
 
 fn notes(results: &Results) -> Vec<String> {
-    let Args { samples, pairs, .. } = results.settings.given.args;
+    let Args { samples, pairs, .. } = results.settings.args;
     let mut notes = vec![format!(
         "τ in steps (one visit to every unit, at every level of the tempering); MSE of ⟨s_i s_j⟩ \
          from {samples} states."
@@ -175,61 +165,39 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     let ladder = tempering.inverse_temperatures();
     let bench = Bench {
         args,
-        cancel: checkpoint.cancel(),
+        checkpoint,
+        bar: progress::bar(5).with_prefix("samplers"),
         couplings: &couplings,
         correlations: exact.spin_correlations(),
         pairs: random_pairs(d, args.pairs, args.seed),
     };
-    let bar = progress::bar(5).with_prefix("samplers");
     let mut samplers = Vec::new();
-    let mut keep = |name: &str, measure: &dyn Fn() -> Result<Option<Measured>>| -> Result {
-        if !checkpoint.is_cancelled() {
-            samplers.extend(checkpoint.unit(name, |_| measure())?);
-            bar.inc(1);
-        }
-        Ok(())
-    };
-
     let rows = || starts.rows();
-    keep("exact draws", &|| {
-        let states = rows().map(<[u64]>::to_vec).collect();
-        bench.measure("exact draws", &exact, states, d)
-    })?;
+    let states = rows().map(<[u64]>::to_vec).collect();
+    samplers.extend(bench.measure("exact draws", &exact, states, d)?);
     let name = format!("parallel tempering, {} levels", ladder.len());
-    keep(&name, &|| {
-        let states = tempered_starts(&tempering, &couplings, &lattice, args)?;
-        bench.measure(&name, &tempering, states, d * ladder.len())
-    })?;
+    let states = tempered_starts(&tempering, &couplings, &lattice, args)?;
+    samplers.extend(bench.measure(&name, &tempering, states, d * ladder.len())?);
     for (name, scan) in [
         ("Gibbs", Scan::Sequential),
         ("Gibbs, random scan", Scan::Random),
     ] {
-        keep(name, &|| {
-            let gibbs = Gibbs::with_scan(&couplings, scan)?;
-            let states = rows().map(|row| gibbs.state(row));
-            bench.measure(
-                name,
-                &gibbs,
-                states.collect::<std::result::Result<_, _>>()?,
-                d,
-            )
-        })?;
+        let gibbs = Gibbs::with_scan(&couplings, scan)?;
+        let states = rows().map(|row| Ok(gibbs.state(row)?));
+        samplers.extend(bench.measure(name, &gibbs, states.collect::<Result<_>>()?, d)?);
     }
-    keep("Swendsen-Wang", &|| {
-        let clusters = SwendsenWang::new(&couplings)?;
-        let states = rows().map(|row| clusters.state(row));
-        let states = states.collect::<std::result::Result<_, _>>()?;
-        bench.measure("Swendsen-Wang", &clusters, states, d)
-    })?;
-    bar.finish_and_clear();
+    let clusters = SwendsenWang::new(&couplings)?;
+    let states = rows().map(|row| Ok(clusters.state(row)?));
+    let states = states.collect::<Result<_>>()?;
+    samplers.extend(bench.measure("Swendsen-Wang", &clusters, states, d)?);
+    bench.bar.finish_and_clear();
     Ok(Results {
-        settings: Settings {
-            given: output::Settings::of(&Args {
-                pairs: bench.pairs.len(),
-                ..args.clone()
-            }),
-            ladder,
-        },
+        // β of the tempering's levels.
+        settings: Settings::of(&Args {
+            pairs: bench.pairs.len(),
+            ..args.clone()
+        })
+        .with("ladder", ladder),
         samplers,
     })
 }
@@ -272,7 +240,7 @@ fn random_pairs(d: usize, n: usize, seed: u64) -> Vec<(usize, usize)> {
 }
 
 impl Bench<'_> {
-    /// Measures one sampler. Returns `None` when cancelled.
+    /// Measures one sampler, as a unit of work. Returns `None` when cancelled.
     fn measure<S>(
         &self,
         name: &str,
@@ -283,39 +251,46 @@ impl Bench<'_> {
     where
         S: ChainSampler<Draws = States, Info: Tally + Send + Sync, State: Send + Clone> + Sync,
     {
+        if self.checkpoint.is_cancelled() {
+            return Ok(None);
+        }
         let runner = ChainRunner::new(ChainOptions {
             seed: self.args.seed,
             n_chains: self.args.chains,
             n_draws: self.args.samples,
             burn_in: 0,
             thinning: 1,
-            cancel: self.cancel.clone(),
+            cancel: self.checkpoint.cancel(),
             ..Default::default()
         })?;
-        let steps_per_second = self.steps_per_second(sampler, starts[0].clone());
-        let run = runner.run_from(sampler, starts, |_| {})?;
-        if run.cancelled {
-            return Ok(None);
-        }
-        let energies = run.series(|row| self.couplings.energy(row));
-        let tau_energy = diagnostics::integrated_autocorrelation_time(&energies)?;
-        let (taus, stuck) = self.pair_times(&run)?;
-        let curve = self.curve(&run)?;
-        let last = curve[curve.len() - 1].clone();
-        let tau_pair_median = taus.get(taus.len() / 2).copied().unwrap_or(f64::NAN);
-        Ok(Some(Measured {
-            name: name.to_owned(),
-            tau_energy,
-            tau_pair_median,
-            tau_pair_worst: taus.last().copied().unwrap_or(f64::NAN),
-            pairs_stuck: stuck,
-            updates_per_second: steps_per_second * updates_per_step as f64,
-            steps_per_second,
-            effective_per_second: steps_per_second / tau_pair_median.max(1.0),
-            mse: last.mse,
-            mse_standard_error: last.standard_error,
-            curve,
-        }))
+        let measured = self.checkpoint.unit(name, |_| -> Result<_> {
+            let steps_per_second = self.steps_per_second(sampler, starts[0].clone());
+            let run = runner.run_from(sampler, starts, |_| {})?;
+            if run.cancelled {
+                return Ok(None);
+            }
+            let energies = run.series(|row| self.couplings.energy(row));
+            let tau_energy = diagnostics::integrated_autocorrelation_time(&energies)?;
+            let (taus, stuck) = self.pair_times(&run)?;
+            let curve = self.curve(&run)?;
+            let last = curve[curve.len() - 1].clone();
+            let tau_pair_median = taus.get(taus.len() / 2).copied().unwrap_or(f64::NAN);
+            Ok(Some(Measured {
+                name: name.to_owned(),
+                tau_energy,
+                tau_pair_median,
+                tau_pair_worst: taus.last().copied().unwrap_or(f64::NAN),
+                pairs_stuck: stuck,
+                updates_per_second: steps_per_second * updates_per_step as f64,
+                steps_per_second,
+                effective_per_second: steps_per_second / tau_pair_median.max(1.0),
+                mse: last.mse,
+                mse_standard_error: last.standard_error,
+                curve,
+            }))
+        });
+        self.bar.inc(1);
+        measured
     }
 
     /// Times steps on this thread for `--seconds`.
@@ -407,7 +382,6 @@ mod tests {
             lattice: 4,
             seed: 1,
             seconds: 0.0,
-            run: crate::run::parsed(Vec::new()),
         };
         // Stopped after the first sampler, then resumed.
         let file = StopAfter::new(1);

@@ -8,9 +8,8 @@
 //! zero; the divergence is computed from the dynamics themselves, to all orders.
 
 use crate::Result;
-use crate::output::{Entry, Experiment, Machine, OutputArgs, Table, digits};
+use crate::output::{Entry, Experiment, Machine, OutputArgs, Table, digits, page};
 use crate::plot::{self, Area, INK, RED, TEXT, TITLE, dashes};
-use crate::report::Page;
 use mpf_core::{
     DenseConnectivity, Dynamics, LinearEnergies, Minimizer, MinimizerOptions, from_fn,
     kl_divergence,
@@ -27,8 +26,6 @@ pub struct Args {
     /// Where learning starts.
     #[arg(long, default_value_t = 2.2)]
     start: f64,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// Three connected states with E_i = θ φ_i + base_i, and the data.
@@ -111,11 +108,11 @@ struct Results {
     stages: Vec<Stage>,
 }
 
-pub fn run(args: &Args) -> Result<Entry> {
+pub fn run(args: &Args, output: &OutputArgs) -> Result<Entry> {
     if !(args.epsilon > 0.0 && args.epsilon.is_finite() && args.start.is_finite()) {
         return Err("--epsilon must be positive and --start finite".into());
     }
-    let output = args.output.open("fig1")?;
+    let output = output.open("fig1")?;
     let results = compute(args)?;
     let system = System::new(args.epsilon)?;
     let svg = draw(&system, &results.stages)?;
@@ -129,15 +126,11 @@ pub fn run(args: &Args) -> Result<Entry> {
         ],
     );
     let reading = reading(&results);
-    let mut page = Page::new(TITLE_OF_PAGE, "Minimum probability flow on three states.");
-    page.heading("What was found");
-    page.list(&reading);
-    page.figure(
-        &svg,
-        "The triangle of all distributions over three states, the model's curve in it, the data, \
-         and the path along which the dynamics carry the data, before, during and after learning.",
-    );
-    page.table(&table);
+    let caption = "The triangle of all distributions over three states, the model's curve in it, the \
+                   data, and the path along which the dynamics carry the data, before, during and after \
+                   learning.";
+    let lead = "Minimum probability flow on three states.";
+    let page = page(TITLE_OF_PAGE, lead, &reading, (&svg, caption), &table);
     output.publish(&Experiment {
         title: TITLE_OF_PAGE,
         results: &results,
@@ -307,7 +300,6 @@ mod tests {
         Args {
             epsilon: 0.1,
             start: 2.2,
-            output: OutputArgs::default(),
         }
     }
 

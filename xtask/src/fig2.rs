@@ -27,13 +27,13 @@ mod watch;
 use crate::Result;
 use crate::output::{Entry, Experiment, Settings};
 use crate::run::RunArgs;
-use figure::Figures;
+use clap::ValueEnum;
 use methods::Learner;
 use mpf_core::{Cancel, Checkpoint};
 use mpf_samplers::ChainOptions;
 use path::Path;
 use problem::{Model, Problem};
-use results::{Data, Method, NoCouplings, OfSupport, Results, Run};
+use results::{Data, NoCouplings, OfSupport, Results, Run};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, clap::Args, Serialize)]
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Start::Random)]
     start: Start,
     /// Which methods to run.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Learner::value_variants().to_vec())]
     methods: Vec<Learner>,
     /// Seed of the model, the samples and the start.
     #[arg(long, default_value_t = 0)]
@@ -87,9 +87,6 @@ pub struct Args {
     /// States per chain (of 8) to estimate the final correlations from.
     #[arg(long, default_value_t = 3000)]
     correlation_draws: usize,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// The learning rate of the last update of CD, which is the paper's.
@@ -179,26 +176,6 @@ impl Free {
     }
 }
 
-/// A part of the work on one model with one choice of free parameters.
-#[derive(Clone, Copy)]
-enum Unit {
-    Method(Learner),
-    /// With λ₂ = 1/M on couplings and fields, or without.
-    Path(Learner, Source, bool),
-}
-
-impl Unit {
-    fn name(self) -> String {
-        match self {
-            Self::Method(learner) => learner.name().to_owned(),
-            Self::Path(learner, source, has_ridge) => {
-                let ridge = if has_ridge { " + ridge" } else { "" };
-                format!("{}{ridge}, {}", learner.name(), source.name())
-            }
-        }
-    }
-}
-
 impl Args {
     fn supports(&self) -> &'static [Free] {
         match self.support {
@@ -229,20 +206,20 @@ impl Args {
         1.0 / self.samples as f64
     }
 
-    /// Lists the methods, and the paths of those of MPF and PL that are among them. A fit of all
-    /// couplings takes seconds: with a ridge it is made from the first sampler only.
-    fn units(&self, free: Free) -> Vec<Unit> {
-        let mut units: Vec<Unit> = self.methods.iter().copied().map(Unit::Method).collect();
+    /// Lists the paths of MPF and PL, if they are among the methods: the estimator, the ridge and the
+    /// samples. A fit of all couplings takes seconds: with a ridge it is made from the first sampler only.
+    fn paths(&self, free: Free) -> Vec<(Learner, f64, Source)> {
+        let all = self.sampler.sources();
+        let mut paths = Vec::new();
         let on_paths = |learner: &&Learner| matches!(learner, Learner::Mpf | Learner::Pl);
         for &learner in self.methods.iter().filter(on_paths) {
-            for has_ridge in [false, true] {
-                let all = self.sampler.sources();
-                let one = has_ridge && free == Free::Full;
+            for ridge in [0.0, self.ridge()] {
+                let one = ridge > 0.0 && free == Free::Full;
                 let sources = if one { &all[..1] } else { all };
-                units.extend(sources.iter().map(|&s| Unit::Path(learner, s, has_ridge)));
+                paths.extend(sources.iter().map(|&source| (learner, ridge, source)));
             }
         }
-        units
+        paths
     }
 
     /// Returns the chains that estimate the final correlations.
@@ -286,18 +263,17 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     args.check()?;
-    args.run.run("fig2", args, cancel, |output, checkpoint| {
+    run.run("fig2", args, cancel, |output, checkpoint| {
         let results = compute(args, checkpoint)?;
         let figures = figure::of(&results)?;
-        let files: Vec<(&str, String)> = figures.iter().flat_map(Figures::files).collect();
         output.publish(&Experiment {
             title: page::TITLE,
             results: &results,
             table: &page::tables(&results),
             page: &page::of(&results, &figures),
-            figures: &files,
+            figures: &figures.concat(),
             reading: &results.reading,
         })
     })
@@ -352,40 +328,43 @@ fn compute_one(
             problem => problem?,
         };
         let checkpoint = checkpoint.entry(free.name());
-        // In the full reading a path from the samples of the methods is the trace of its method.
-        let is_trace = args.path_iterations(*free) == args.iterations;
-        let (mut methods, mut paths) = (Vec::<Method>::new(), Vec::new());
-        for unit in args.units(*free) {
+        let mut run = Run {
+            seed,
+            methods: Vec::new(),
+            paths: Vec::new(),
+        };
+        for &learner in &args.methods {
             if checkpoint.is_cancelled() {
                 break;
             }
-            match unit {
-                Unit::Method(learner) => {
-                    let run = |entry: &Checkpoint| learner.run(&problem, entry);
-                    methods.push(checkpoint.unit(unit.name(), run)?);
-                }
-                Unit::Path(learner, source, false)
-                    if is_trace && source == args.sampler.sources()[0] =>
-                {
-                    let method = methods.iter().find(|m| m.name == learner.name());
-                    let method = method.expect("methods come before paths");
-                    paths.push(Path::of_method(method, source, args.iterations));
-                }
-                Unit::Path(learner, source, has_ridge) => {
-                    let ridge = if has_ridge { args.ridge() } else { 0.0 };
-                    let run =
-                        |entry: &Checkpoint| Path::run(learner, ridge, source, &problem, entry);
-                    paths.push(checkpoint.unit(unit.name(), run)?);
-                }
-            }
+            let learn = |entry: &Checkpoint| learner.run(&problem, entry);
+            run.methods.push(checkpoint.unit(learner.name(), learn)?);
         }
-        runs.push(Run {
-            seed,
-            methods,
-            paths,
-        });
+        // In the full reading a path from the samples of the methods is the trace of its method.
+        let is_trace = args.path_iterations(*free) == args.iterations;
+        for (learner, ridge, source) in args.paths(*free) {
+            if checkpoint.is_cancelled() {
+                break;
+            }
+            let mut methods = run.methods.iter();
+            let path = match methods.find(|m| m.name == learner.name()) {
+                Some(method) if is_trace && ridge == 0.0 && source == args.sampler.sources()[0] => {
+                    Path::of_method(method, source, args.iterations)
+                }
+                _ => {
+                    let name = format!("{}, {}", path::label(learner.name(), ridge), source.name());
+                    let follow =
+                        |entry: &Checkpoint| Path::run(learner, ridge, source, &problem, entry);
+                    checkpoint.unit(name, follow)?
+                }
+            };
+            run.paths.push(path);
+        }
+        runs.push(run);
     }
-    Ok((model.data()?, model.chain_data()?, model.no_couplings()?))
+    let mut data = model.data()?.into_iter();
+    let first = data.next().ok_or("there is no sampler")?;
+    Ok((first, data.next(), model.no_couplings()?))
 }
 
 #[cfg(test)]
@@ -393,6 +372,7 @@ mod tests {
     use super::*;
     use crate::output::{exact_without_times, without_times};
     use crate::run::interrupted;
+    use results::Method;
 
     fn small() -> Args {
         Args {
@@ -402,7 +382,7 @@ mod tests {
             sampler: Samplers::Both,
             support: Supports::Both,
             start: Start::Random,
-            methods: Learner::ALL.to_vec(),
+            methods: Learner::value_variants().to_vec(),
             seed: 1,
             seeds: 1,
             iterations: 40,
@@ -412,7 +392,6 @@ mod tests {
             cd10_updates: 6,
             lambdas: 4,
             correlation_draws: 300,
-            run: crate::run::parsed(Vec::new()),
         }
     }
 
@@ -456,8 +435,8 @@ mod tests {
         }
         let figures = figure::of(&results).unwrap();
         assert_eq!(figures.len(), 2);
-        assert_eq!(figures[0].panels.matches("learning time (s)").count(), 6);
-        assert_eq!(figures[0].by_work.matches("evaluations (CD").count(), 2);
+        assert_eq!(figures[0][0].1.matches("learning time (s)").count(), 6);
+        assert_eq!(figures[0][1].1.matches("evaluations (CD").count(), 2);
         let page = page::of(&results, &figures);
         for text in [
             "0.0172",
@@ -514,7 +493,7 @@ mod tests {
         };
         assert_eq!(exact(&one), exact(&three));
         let (part, same) = (&one.supports[0], &three.supports[0]);
-        assert_eq!(part.over_seeds.len(), Learner::ALL.len());
+        assert_eq!(part.over_seeds.len(), Learner::value_variants().len());
         let spread = part.over_seeds[0].eps_j;
         assert!(spread.lower < spread.median && spread.median < spread.upper);
         assert_eq!(part.over_seeds[0].seeds, [1, 2]);

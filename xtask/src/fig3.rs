@@ -14,7 +14,7 @@ mod results;
 
 pub use data::{patches, with_checksum};
 
-use crate::output::{self, Entry, Experiment};
+use crate::output::{Entry, Experiment, Settings};
 use crate::run::{RunArgs, settings};
 use crate::{Result, npy, progress};
 use mpf_core::{Cancel, Checkpoint};
@@ -22,7 +22,7 @@ use mpf_ica::{
     Alternating, DeadLeaves, Filters, Fit, FitOptions, Fitter, Metropolis, Stochastic, Trainer,
     match_filters,
 };
-use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed, Settings};
+use results::{LogLikelihood, Matched, Method, PAPER, Pair, Results, Seed};
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
@@ -62,9 +62,6 @@ pub struct Args {
     #[arg(skip)]
     #[serde(skip)]
     pub leaves: DeadLeaves,
-    #[command(flatten)]
-    #[serde(skip)]
-    pub run: RunArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -115,26 +112,25 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     args.check()?;
     let settings = with_checksum(settings("fig3", args)?, args.images.as_deref())?;
-    args.run
-        .run_with("fig3", settings, cancel, |output, checkpoint| {
-            let (results, pair) = compute(args, checkpoint)?;
-            let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
-            fs::create_dir_all(output.folder().join("filters"))?;
-            for (name, array) in filters::arrays(args.size, &results, &pair)? {
-                output.write(&format!("filters/{name}.npy"), &npy::encode(array.view()))?;
-            }
-            output.publish(&Experiment {
-                title: page::TITLE,
-                results: &results,
-                page: &page::of(&results, &mosaics, &curves),
-                figures: &[("fig3.svg", mosaics), ("fig3-likelihood.svg", curves)],
-                table: &page::tables(&results),
-                reading: &results.reading,
-            })
+    run.run_with("fig3", settings, cancel, |output, checkpoint| {
+        let (results, pair) = compute(args, checkpoint)?;
+        let (mosaics, curves) = (mosaic::draw(args.size, &pair)?, figure::curves(&results)?);
+        fs::create_dir_all(output.folder().join("filters"))?;
+        for (name, array) in filters::arrays(args.size, &results, &pair)? {
+            output.write(&format!("filters/{name}.npy"), &npy::encode(array.view()))?;
+        }
+        output.publish(&Experiment {
+            title: page::TITLE,
+            results: &results,
+            page: &page::of(&results, &mosaics, &curves),
+            figures: &[("fig3.svg", mosaics), ("fig3-likelihood.svg", curves)],
+            table: &page::tables(&results),
+            reading: &results.reading,
         })
+    })
 }
 
 fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<(Results, Pair)> {
@@ -181,23 +177,19 @@ fn compute_one(args: &Args, seed: u64, checkpoint: &Checkpoint) -> Result<(Resul
         })
     };
     let mpf = fit("MPF", args.mpf())?;
-    let ml = if checkpoint.is_cancelled() {
-        None
-    } else {
-        let max_iterations = args.iterations;
-        Some(fit("ML", Trainer::MaximumLikelihood { max_iterations })?)
+    let max_iterations = args.iterations;
+    let ml = (!checkpoint.is_cancelled())
+        .then(|| fit("ML", Trainer::MaximumLikelihood { max_iterations }))
+        .transpose()?;
+    let compare = |ml: &Fit| -> Result<Matched> {
+        let pairs = match_filters(&mpf.filters, &ml.filters)?;
+        Ok(Matched {
+            filters: pairs.len(),
+            alike: pairs.iter().filter(|p| p.similarity > 0.9).count(),
+            median_similarity: pairs[pairs.len() / 2].similarity,
+        })
     };
-    let matched = match &ml {
-        None => None,
-        Some(ml) => {
-            let pairs = match_filters(&mpf.filters, &ml.filters)?;
-            Some(Matched {
-                filters: pairs.len(),
-                alike: pairs.iter().filter(|p| p.similarity > 0.9).count(),
-                median_similarity: pairs[pairs.len() / 2].similarity,
-            })
-        }
-    };
+    let matched = ml.as_ref().map(compare).transpose()?;
     let log_likelihood = LogLikelihood {
         start: mpf.trace[0].log_likelihood,
         mpf: mpf.log_likelihood,
@@ -205,13 +197,11 @@ fn compute_one(args: &Args, seed: u64, checkpoint: &Checkpoint) -> Result<(Resul
         gap: ml.as_ref().map(|f| f.log_likelihood - mpf.log_likelihood),
     };
     let results = Results {
-        settings: Settings {
-            given: output::Settings::of(&Args {
-                steps: Some(args.mpf().n_steps()),
-                ..args.clone()
-            }),
-            n_images: patches.n_images,
-        },
+        settings: Settings::of(&Args {
+            steps: Some(args.mpf().n_steps()),
+            ..args.clone()
+        })
+        .with("n_images", patches.n_images),
         log_likelihood,
         paper: PAPER,
         mpf: Method::of(&mpf),
@@ -259,7 +249,6 @@ mod tests {
                 size: 96,
                 ..Default::default()
             },
-            run: crate::run::parsed(Vec::new()),
         }
     }
 

@@ -7,11 +7,10 @@
 
 use crate::Result;
 use crate::glass::Glass;
-use crate::output::{self, Entry, Experiment, Table, digits, slope};
+use crate::output::{self, Entry, Experiment, Settings, Table, digits, seconds_of, slope};
 use crate::plot::{self, Marks, Panel, STYLES, Series};
-use crate::report::Page;
 use crate::run::{RunArgs, units};
-use mpf_core::{Cancel, Checkpoint, FlowForm, MinimizerOptions, Objective, StopReason};
+use mpf_core::{Cancel, Checkpoint, FlowForm, Objective, StopReason};
 use mpf_ising::{FitOptions, Fitter, IsingFlow, Mpf, Neighbourhood, Samples};
 use serde::{Deserialize, Serialize};
 
@@ -38,25 +37,15 @@ pub struct Args {
     /// Seed of the model and the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 #[derive(Serialize)]
 struct Results {
-    settings: Settings,
+    settings: Settings<Args>,
     points: Vec<Point>,
     /// Cost ~ M^slope over the upper half of the range (in logarithms).
     slopes: Slopes,
     reading: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Settings {
-    #[serde(flatten)]
-    given: output::Settings<Args>,
-    gradient_tolerance: f64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,9 +70,9 @@ const TOLERANCE: f64 = 1e-4;
 
 const TITLE: &str = "Figure E-1: time against the number of samples";
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     let sizes = sizes(args)?;
-    args.run.run("fig-e1", args, cancel, |output, checkpoint| {
+    run.run("fig-e1", args, cancel, |output, checkpoint| {
         let results = compute(args, &sizes, checkpoint)?;
         let svg = draw(&results)?;
         output.publish(&Experiment {
@@ -100,16 +89,13 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
 /// Fails when cancelled before two points were measured.
 fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Results> {
     let glass = Glass::draw(args.lattice, args.variance, args.to, args.seed)?;
-    let options = FitOptions {
+    let mut options = FitOptions {
         l2: args.l2,
         l2_on_fields: true,
-        minimizer: MinimizerOptions {
-            gradient_tolerance: TOLERANCE,
-            cancel: checkpoint.cancel(),
-            ..Default::default()
-        },
         ..Default::default()
     };
+    options.minimizer.gradient_tolerance = TOLERANCE;
+    options.minimizer.cancel = checkpoint.cancel();
     let fitter = Fitter::new(Mpf::default(), options)?;
     let name = |m| format!("{m} samples");
     // A fit is timed, so it is not resumed in the middle.
@@ -120,7 +106,7 @@ fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Resu
         let theta = glass.truth.pack();
         let mut gradient = vec![0.0; theta.len()];
         let evaluate = || flow.value_and_gradient(&theta, &mut gradient);
-        let evaluation_seconds = output::seconds_of(20, evaluate);
+        let evaluation_seconds = seconds_of(20, evaluate);
         let fit = fitter.fit(&samples)?;
         Ok(Point {
             samples: m,
@@ -141,10 +127,7 @@ fn compute(args: &Args, sizes: &[usize], checkpoint: &Checkpoint) -> Result<Resu
     };
     let reading = reading(&points, slopes);
     Ok(Results {
-        settings: Settings {
-            given: output::Settings::of(args),
-            gradient_tolerance: TOLERANCE,
-        },
+        settings: Settings::of(args).with("gradient_tolerance", TOLERANCE),
         points,
         slopes,
         reading,
@@ -258,18 +241,11 @@ fn draw(results: &Results) -> Result<String> {
 }
 
 fn page(results: &Results, svg: &str) -> String {
-    let mut page = Page::new(
-        TITLE,
-        "The time of one evaluation of the objective with its gradient, and of a whole fit, as the \
-         number of samples grows.",
-    );
-    page.heading("What was found");
-    page.list(&results.reading);
-    page.figure(
-        svg,
-        "Time against the number of samples, both logarithmic, with a line of slope one.",
-    );
-    page.table(&table(results));
+    let lead = "The time of one evaluation of the objective with its gradient, and of a whole fit, as \
+                the number of samples grows.";
+    let caption = "Time against the number of samples, both logarithmic, with a line of slope one.";
+    let table = table(results);
+    let mut page = output::page(TITLE, lead, &results.reading, (svg, caption), &table);
     page.heading("What was run");
     page.settings(&results.settings);
     page.finish()
@@ -290,7 +266,6 @@ mod tests {
             lattice: 4,
             l2: 1e-3,
             seed: 1,
-            run: crate::run::parsed(Vec::new()),
         }
     }
 

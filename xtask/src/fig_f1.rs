@@ -11,10 +11,11 @@
 mod page;
 
 use crate::correlations::{Estimate, PairMeans, mean_absolute_pearson_error};
+use crate::glass::{lower_triangle, symmetric};
 use crate::output::{Entry, Experiment, Settings, digits};
 use crate::run::RunArgs;
 use crate::{Error, Result, progress};
-use mpf_core::{Cancel, Checkpoint, MinimizerOptions, StopReason, rng};
+use mpf_core::{Cancel, Checkpoint, StopReason, rng};
 use mpf_ising::{Couplings, FitOptions, Fitter, Mpf, Neighbourhood, Samples};
 use mpf_samplers::{ChainOptions, ChainRunner, Gibbs, diagnostics};
 use ndarray::Array2;
@@ -42,9 +43,6 @@ pub struct Args {
     /// Seed of the model, the samples and the chains.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
 }
 
 /// Chains of every estimate.
@@ -89,11 +87,11 @@ struct Paper {
     seconds: f64,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
+pub fn run(args: &Args, run: &RunArgs, cancel: &Cancel) -> Result<Entry> {
     if args.units < 2 || args.samples < 100 || args.correlation_draws < 10 {
         return Err("--units must be at least 2, --samples 100, --correlation-draws 10".into());
     }
-    args.run.run("fig-f1", args, cancel, |output, checkpoint| {
+    run.run("fig-f1", args, cancel, |output, checkpoint| {
         let results = compute(args, checkpoint)?;
         let svg = draw(&results)?;
         output.publish(&Experiment {
@@ -111,14 +109,11 @@ pub fn run(args: &Args, cancel: &Cancel) -> Result<Entry> {
 fn retina_like(d: usize, seed: u64) -> Result<Couplings> {
     let mut rng = rng::stream(seed, 0);
     let (bias, coupling) = (Normal::new(3.2, 0.5)?, Normal::new(0.05, 0.4)?);
-    let mut j = Array2::zeros((d, d));
-    for i in 0..d {
-        j[[i, i]] = bias.sample(&mut rng);
-        for k in 0..i {
-            j[[i, k]] = -0.5 * coupling.sample(&mut rng);
-            j[[k, i]] = j[[i, k]];
-        }
-    }
+    let entry = |i, k| match i == k {
+        true => bias.sample(&mut rng),
+        false => -0.5 * coupling.sample(&mut rng),
+    };
+    let j = symmetric(d, lower_triangle(d), entry);
     Ok(Couplings::new(j)?)
 }
 
@@ -177,14 +172,11 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
         if cancel.is_cancelled() {
             break;
         }
-        let run = CurveRun {
-            name,
+        let flow = Mpf {
             neighbourhood,
-            args,
-            samples: &samples,
-            error: &error,
+            ..Default::default()
         };
-        curves.push(checkpoint.unit(name, |unit| run.curve(unit))?);
+        curves.push(checkpoint.unit(name, |unit| curve(name, flow, args, &samples, &error, unit))?);
     }
     let means = samples.means();
     let mut results = Results {
@@ -206,101 +198,87 @@ fn compute(args: &Args, checkpoint: &Checkpoint) -> Result<Results> {
     Ok(results)
 }
 
-/// The error of a fit against its learning time, to be measured.
-struct CurveRun<'a> {
-    name: &'static str,
-    neighbourhood: Neighbourhood,
-    args: &'a Args,
-    samples: &'a Samples,
-    error: &'a (dyn Fn(&Couplings) -> Result<Estimate> + Sync),
-}
+/// Measures the error of couplings.
+type Measure<'a> = &'a (dyn Fn(&Couplings) -> Result<Estimate> + Sync);
 
 /// The state in the checkpoint, noted at every measured iteration.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct Seen {
     trace: Vec<Point>,
     latest: Option<Couplings>,
 }
 
-impl CurveRun<'_> {
-    /// Fits, or resumes the fit from `unit`, and measures the error on the way.
-    fn curve(&self, unit: &Checkpoint) -> Result<Curve> {
-        let bar = progress::bar(self.args.iterations as u64).with_prefix(self.name);
-        let state = unit.entry("trace");
-        let mut seen: Seen = state.resume()?.unwrap_or(Seen {
-            trace: Vec::new(),
-            latest: None,
-        });
-        // The interruption may have cut the last measurement short.
-        self.measure(&mut seen);
-        let estimator = Mpf {
-            neighbourhood: self.neighbourhood,
-            ..Default::default()
-        };
-        let fitter = Fitter::new(
-            estimator,
-            FitOptions {
-                minimizer: MinimizerOptions {
-                    max_iterations: self.args.iterations,
-                    cancel: unit.cancel(),
-                    checkpoint: unit.entry("fit"),
-                    ..Default::default()
-                },
-                ..Default::default()
-            },
-        )?;
-        let fit = fitter.fit_observed(self.samples, |p| {
-            bar.set_position(p.iteration as u64);
-            // Every iteration at first, then ever fewer: the choice does not depend on the clock.
-            let last = seen.trace.last().map(|last| last.iteration);
-            if last.is_some_and(|last| p.iteration < (last + 1).max(last * 5 / 4)) {
-                return;
-            }
-            seen.latest = Some(p.couplings());
-            seen.trace.push(Point {
-                iteration: p.iteration,
-                seconds: p.seconds,
-                error: None,
-            });
-            if let Some(found) = self.measure(&mut seen) {
-                bar.set_message(format!("error {}", digits(found.value)));
-            }
-            state.note(seen.clone());
-        })?;
-        let mut trace = seen.trace;
-        let error = match (self.error)(&fit.couplings) {
-            Err(_) if unit.is_cancelled() => None,
-            error => Some(error?),
-        };
-        if trace.last().is_some_and(|p| p.iteration == fit.iterations) {
-            trace.pop();
-        }
-        trace.push(Point {
-            iteration: fit.iterations,
-            seconds: fit.seconds,
-            error,
-        });
-        bar.finish_and_clear();
-        Ok(Curve {
-            name: self.name.to_owned(),
-            error,
-            seconds: fit.seconds,
-            iterations: fit.iterations,
-            evaluations: fit.evaluations,
-            stop: fit.stop,
-            warnings: fit.warnings.iter().map(ToString::to_string).collect(),
-            trace,
-        })
-    }
-
+impl Seen {
     /// Measures the error of the last point unless it is known.
-    fn measure(&self, seen: &mut Seen) -> Option<Estimate> {
-        let (last, couplings) = (seen.trace.last_mut()?, seen.latest.as_ref()?);
+    fn measure(&mut self, error: Measure<'_>) -> Option<Estimate> {
+        let (last, couplings) = (self.trace.last_mut()?, self.latest.as_ref()?);
         if last.error.is_none() {
-            last.error = (self.error)(couplings).ok();
+            last.error = error(couplings).ok();
         }
         last.error
     }
+}
+
+/// Fits, or resumes the fit from `unit`, and measures the error against the learning time on the way.
+fn curve(
+    name: &'static str,
+    flow: Mpf,
+    args: &Args,
+    samples: &Samples,
+    error: Measure<'_>,
+    unit: &Checkpoint,
+) -> Result<Curve> {
+    let bar = progress::bar(args.iterations as u64).with_prefix(name);
+    let state = unit.entry("trace");
+    let mut seen: Seen = state.resume()?.unwrap_or_default();
+    // The interruption may have cut the last measurement short.
+    seen.measure(error);
+    let mut options = FitOptions::default();
+    options.minimizer.max_iterations = args.iterations;
+    options.minimizer.cancel = unit.cancel();
+    options.minimizer.checkpoint = unit.entry("fit");
+    let fit = Fitter::new(flow, options)?.fit_observed(samples, |p| {
+        bar.set_position(p.iteration as u64);
+        // Every iteration at first, then ever fewer: the choice does not depend on the clock.
+        let last = seen.trace.last().map(|last| last.iteration);
+        if last.is_some_and(|last| p.iteration < (last + 1).max(last * 5 / 4)) {
+            return;
+        }
+        seen.latest = Some(p.couplings());
+        seen.trace.push(Point {
+            iteration: p.iteration,
+            seconds: p.seconds,
+            error: None,
+        });
+        if let Some(found) = seen.measure(error) {
+            bar.set_message(format!("error {}", digits(found.value)));
+        }
+        state.note(seen.clone());
+    })?;
+    let mut trace = seen.trace;
+    let error = match error(&fit.couplings) {
+        Err(_) if unit.is_cancelled() => None,
+        error => Some(error?),
+    };
+    if trace.last().is_some_and(|p| p.iteration == fit.iterations) {
+        trace.pop();
+    }
+    trace.push(Point {
+        iteration: fit.iterations,
+        seconds: fit.seconds,
+        error,
+    });
+    bar.finish_and_clear();
+    Ok(Curve {
+        name: name.to_owned(),
+        error,
+        seconds: fit.seconds,
+        iterations: fit.iterations,
+        evaluations: fit.evaluations,
+        stop: fit.stop,
+        warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+        trace,
+    })
 }
 
 #[cfg(test)]
@@ -317,7 +295,6 @@ mod tests {
             correlation_draws: 500,
             iterations: 30,
             seed: 1,
-            run: crate::run::parsed(Vec::new()),
         }
     }
 

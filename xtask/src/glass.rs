@@ -1,9 +1,12 @@
-//! The spin glass of the paper: a square lattice with normal couplings, and exact draws from it.
+//! The spin glass of the paper, a square lattice with normal couplings, and exact draws from it; other
+//! symmetric matrices of couplings.
 
 use crate::Result;
 use mpf_core::rng;
 use mpf_ising::{Boundary, Couplings, Lattice, States};
 use mpf_samplers::ExactLattice;
+use ndarray::Array2;
+use std::iter::once;
 
 pub struct Glass {
     pub lattice: Lattice,
@@ -23,4 +26,23 @@ impl Glass {
             states,
         })
     }
+}
+
+/// Makes a symmetric matrix of the entries (i, j) at `places`, in their order, and zeros.
+pub fn symmetric(
+    d: usize,
+    places: impl IntoIterator<Item = (usize, usize)>,
+    mut entry: impl FnMut(usize, usize) -> f64,
+) -> Array2<f64> {
+    let mut matrix = Array2::zeros((d, d));
+    for (i, j) in places {
+        matrix[[i, j]] = entry(i, j);
+        matrix[[j, i]] = matrix[[i, j]];
+    }
+    matrix
+}
+
+/// Iterates over (i, i), then (i, j), j < i, for every i.
+pub fn lower_triangle(d: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..d).flat_map(|i| once(i).chain(0..i).map(move |j| (i, j)))
 }

@@ -47,9 +47,6 @@ pub struct Args {
     /// Bandwidth of the network in the predictions, in gigabytes a second.
     #[arg(long, default_value_t = 10.0)]
     bandwidth: f64,
-    #[command(flatten)]
-    #[serde(skip)]
-    output: OutputArgs,
 }
 
 /// A fit that was timed.
@@ -103,15 +100,14 @@ const SAMPLES: [f64; 3] = [1e6, 1e8, 1e10];
 const STREAMS: [(usize, usize); 2] = [(100, 1_000_000), (1000, 40_000)];
 const RANKS: [usize; 6] = [1, 4, 16, 64, 256, 1024];
 
-pub fn run(args: &Args) -> Result {
-    let output = args.output.open("scaling")?;
+pub fn run(args: &Args, output: &OutputArgs) -> Result {
+    let output = output.open("scaling")?;
     let (mpf, with_mpi) = build()?;
-    let streams = STREAMS.into_iter();
-    let streams = streams.map(|(dim, samples)| streamed(args, &mpf, output.folder(), dim, samples));
-    let measured_streams = streams.collect::<Result<Vec<Streamed>>>()?;
+    let streams = STREAMS.map(|shape| streamed(args, &mpf, output.folder(), shape));
+    let measured_streams = streams.into_iter().collect::<Result<Vec<_>>>()?;
     let measured_fits = time_fits(args, &mpf, with_mpi, output.folder())?;
-    let paces = [100, 200, 500, 1000].into_iter().map(pace);
-    let measured_pace = paces.collect::<Result<Vec<Pace>>>()?;
+    let paces = [100, 200, 500, 1000].map(pace);
+    let measured_pace = paces.into_iter().collect::<Result<Vec<_>>>()?;
     let computed = predict(args, &measured_pace);
     let table = table(args, &measured_streams, &measured_fits, &computed);
     let results = Results {
@@ -159,8 +155,7 @@ fn streamed(
     args: &Args,
     mpf: &Path,
     folder: &Path,
-    dim: usize,
-    samples: usize,
+    (dim, samples): (usize, usize),
 ) -> Result<Streamed> {
     let packed = packed(mpf, folder, dim, samples)?;
     let fit = |options: &[&str]| run_fit(args, mpf, &packed, (1, 0), options);
@@ -173,10 +168,10 @@ fn streamed(
     let least = (needed.ceil() + 1.0).to_string();
     let mut bytes_per_evaluation = 0.0;
     let [seconds_in_memory, seconds_streamed] = fastest(args.runs, || {
-        let held = fit(&["--in-memory", "--held-out", "0", "--polish", "0"])?;
-        let read = fit(&["--stream", "--memory", &least])?;
-        bytes_per_evaluation = read.bytes_per_evaluation;
-        Ok([held, read].map(|run| run.seconds_per_evaluation))
+        let (held, _) = fit(&["--in-memory", "--held-out", "0", "--polish", "0"])?;
+        let (read, bytes) = fit(&["--stream", "--memory", &least])?;
+        bytes_per_evaluation = bytes;
+        Ok([held, read])
     })?;
     fs::remove_file(&packed)?;
     Ok(Streamed {
@@ -203,28 +198,23 @@ fn time_fits(args: &Args, mpf: &Path, with_mpi: bool, folder: &Path) -> Result<V
     for _ in 0..args.runs {
         for fit in &mut found {
             let (place, memory) = ((fit.ranks, fit.threads), ["--stream", "--memory", "2000"]);
-            let run = run_fit(args, mpf, &packed, place, &memory)?;
-            fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(run.seconds_per_evaluation);
+            let (seconds, _) = run_fit(args, mpf, &packed, place, &memory)?;
+            fit.seconds_per_evaluation = fit.seconds_per_evaluation.min(seconds);
         }
     }
     fs::remove_file(&packed)?;
     Ok(found)
 }
 
-/// What a fit of `mpf` says about itself.
-struct FitRun {
-    seconds_per_evaluation: f64,
-    bytes_per_evaluation: f64,
-}
-
-/// Runs a fit on some ranks with so many threads each, all cores if these are 0.
+/// Runs a fit on some ranks with so many threads each, all cores if these are 0. Returns the seconds of
+/// an evaluation, and the bytes that it read.
 fn run_fit(
     args: &Args,
     mpf: &Path,
     packed: &Path,
     (ranks, threads): (usize, usize),
     options: &[&str],
-) -> Result<FitRun> {
+) -> Result<(f64, f64)> {
     let mut fit = if ranks > 1 {
         let mut mpirun = Command::new("mpirun");
         let ranks = ranks.to_string();
@@ -251,10 +241,8 @@ fn run_fit(
         .map_err(|_| String::from_utf8_lossy(&outcome.stderr).into_owned())?;
     let number = |key: &str| report["fit"][key].as_f64().ok_or("no such number");
     let evaluations = number("evaluations")?;
-    Ok(FitRun {
-        seconds_per_evaluation: number("seconds")? / evaluations,
-        bytes_per_evaluation: report["bytes_read"].as_f64().unwrap_or(0.0) / evaluations,
-    })
+    let bytes = report["bytes_read"].as_f64().unwrap_or(0.0);
+    Ok((number("seconds")? / evaluations, bytes / evaluations))
 }
 
 /// Times a sample and an addition on one core.
@@ -425,7 +413,6 @@ mod tests {
             threads: 1,
             latency: 1.0,
             bandwidth: 1.0,
-            output: OutputArgs::default(),
         };
         let pace = Pace {
             dim: 100,

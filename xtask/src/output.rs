@@ -1,8 +1,10 @@
 //! Writes results to a folder, in which files appear whole or not at all, and prints tables.
 
 use crate::Result;
+use crate::report::Page;
 pub use mpf_report::text::{Table, digits};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fs;
 use std::hint::black_box;
 use std::io::IsTerminal as _;
@@ -47,6 +49,22 @@ pub struct Experiment<'a, R> {
     pub page: &'a str,
     /// The findings, a sentence each.
     pub reading: &'a [String],
+}
+
+/// Starts the report of an experiment with its findings, a figure with its caption, and a table.
+pub fn page(
+    title: &str,
+    lead: &str,
+    reading: &[String],
+    (svg, caption): (&str, &str),
+    table: &Table,
+) -> Page {
+    let mut page = Page::new(title, lead);
+    page.heading("What was found");
+    page.list(reading);
+    page.figure(svg, caption);
+    page.table(table);
+    page
 }
 
 /// An experiment in the index of `reproduce-all`.
@@ -227,6 +245,9 @@ pub struct Settings<A> {
     pub machine: Machine,
     #[serde(flatten)]
     pub args: A,
+    /// What follows from the options.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 impl<A: Clone> Settings<A> {
@@ -234,7 +255,13 @@ impl<A: Clone> Settings<A> {
         Self {
             machine: Machine::this(),
             args: args.clone(),
+            more: Map::new(),
         }
+    }
+
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
     }
 }
 
@@ -242,7 +269,6 @@ impl<A: Clone> Settings<A> {
 /// about times.
 #[cfg(test)]
 pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
-    use serde_json::Value;
     fn clean(value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -265,7 +291,6 @@ pub fn exact_without_times(results: &impl Serialize) -> serde_json::Value {
 /// machine.
 #[cfg(test)]
 pub fn without_times(results: &impl Serialize) -> serde_json::Value {
-    use serde_json::Value;
     fn round(value: &mut Value) {
         match value {
             Value::Object(fields) => {

@@ -1,57 +1,46 @@
 //! Makes every figure and table of the paper, and a page that links to them.
 
-use crate::output::Entry;
+use crate::output::{Entry, OutputArgs};
 use crate::report::Page;
 use crate::run::{RunArgs, parsed, settings};
 use crate::{Result, fig_e1, fig_f1, fig1, fig2, fig3};
 use mpf_core::Cancel;
-use serde::Serialize;
+use serde_json::json;
 use std::path::Path;
 
-#[derive(clap::Args, Serialize)]
-pub struct Args {
-    #[command(flatten)]
-    #[serde(skip)]
-    run: RunArgs,
-}
-
-/// Returns the options of a figure: defaults, its folder, and the checkpoint options of `run`.
-fn options<A: clap::Args>(folder: &Path, run: &RunArgs) -> A {
-    let every = format!("--checkpoint-every={}", run.checkpoint_every);
-    let mut words = vec!["--out".into(), folder.into(), every.into()];
-    if run.resume {
-        words.push("--resume".into());
+/// Returns the options of a figure in a folder: those of `run` but for the folder.
+fn within(run: &RunArgs, folder: &Path) -> RunArgs {
+    let out = Some(folder.to_owned());
+    RunArgs {
+        output: OutputArgs { out },
+        ..run.clone()
     }
-    parsed(words)
 }
 
-/// Makes a figure in a folder.
-type Figure<'a> = dyn Fn(&Path) -> Result<Entry> + 'a;
+type Figure<'a> = dyn Fn(&RunArgs) -> Result<Entry> + 'a;
 
 /// Makes the figures that an interrupted run did not finish, and the index.
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let ours = &args.run;
+pub fn run(ours: &RunArgs, cancel: &Cancel) -> Result {
     let figures: [(&str, &Figure<'_>); 5] = [
-        ("fig1", &|folder| {
-            fig1::run(&parsed(vec!["--out".into(), folder.into()]))
+        ("fig1", &|its| fig1::run(&parsed(Vec::new()), &its.output)),
+        ("fig2", &|its| fig2::run(&parsed(Vec::new()), its, cancel)),
+        ("fig3", &|its| fig3::run(&parsed(Vec::new()), its, cancel)),
+        ("fig-e1", &|its| {
+            fig_e1::run(&parsed(Vec::new()), its, cancel)
         }),
-        ("fig2", &|folder| fig2::run(&options(folder, ours), cancel)),
-        ("fig3", &|folder| fig3::run(&options(folder, ours), cancel)),
-        ("fig-e1", &|folder| {
-            fig_e1::run(&options(folder, ours), cancel)
-        }),
-        ("fig-f1", &|folder| {
-            fig_f1::run(&options(folder, ours), cancel)
+        ("fig-f1", &|its| {
+            fig_f1::run(&parsed(Vec::new()), its, cancel)
         }),
     ];
-    let settings = settings("reproduce-all", args)?;
+    let settings = settings("reproduce-all", &json!({}))?;
     ours.run_with("", settings, cancel, |output, checkpoint| {
         let mut entries: Vec<Entry> = Vec::new();
         for (name, run) in figures {
             if cancel.is_cancelled() {
                 break;
             }
-            match checkpoint.unit(name, |_| run(&output.folder().join(name))) {
+            let its = within(ours, &output.folder().join(name));
+            match checkpoint.unit(name, |_| run(&its)) {
                 Err(_) if cancel.is_cancelled() => break,
                 entry => entries.push(entry?),
             }
@@ -92,12 +81,11 @@ mod tests {
             checkpoint_every: 2.5,
             ..parsed(Vec::new())
         };
-        let figure: fig3::Args = options("there".as_ref(), &ours);
-        assert!(figure.run.resume && figure.run.checkpoint_every == 2.5);
-        assert_eq!(figure.run.output.out, Some(PathBuf::from("there")));
+        let figure = within(&ours, "there".as_ref());
+        assert!(figure.resume && figure.checkpoint_every == 2.5);
+        assert_eq!(figure.output.out, Some(PathBuf::from("there")));
         ours.resume = false;
-        let anew: fig3::Args = options("there".as_ref(), &ours);
-        assert!(!anew.run.resume);
+        assert!(!within(&ours, "there".as_ref()).resume);
     }
 
     #[test]

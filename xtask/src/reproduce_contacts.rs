@@ -30,8 +30,6 @@ pub struct Args {
     /// Only families whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// One fit.
@@ -51,8 +49,8 @@ struct Row {
     curve: Vec<f64>,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = args.output.open("contacts")?;
+pub fn run(args: &Args, output: &OutputArgs, cancel: &Cancel) -> Result {
+    let output = output.open("contacts")?;
     let mut families = Vec::new();
     for entry in fs::read_dir(&args.folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();

@@ -65,9 +65,6 @@ pub struct Args {
     /// The seed of polishing and sampling.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    #[command(flatten)]
-    #[serde(skip)]
-    output: OutputArgs,
 }
 
 /// f_i(a) and c_ij(a, b), in the order of a model's fields and couplings.
@@ -150,8 +147,8 @@ struct Results<'a> {
     rows: Vec<Row>,
 }
 
-pub fn run(args: &Args, cancel: &Cancel) -> Result {
-    let output = args.output.open("fitness")?;
+pub fn run(args: &Args, output: &OutputArgs, cancel: &Cancel) -> Result {
+    let output = output.open("fitness")?;
     let options = ReadOptions {
         most_gaps_in_sequence: args.sequence_gaps,
         ..ReadOptions::default()

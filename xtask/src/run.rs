@@ -24,6 +24,15 @@ const FILE: &str = "checkpoint.bin";
 /// The checkpoint of an earlier run that was not resumed.
 const OLD_FILE: &str = "checkpoint-old.bin";
 
+// The options of a command: its own, and those that it shares with others.
+#[derive(clap::Args)]
+pub struct Options<A: clap::Args, S: clap::Args = RunArgs> {
+    #[command(flatten)]
+    pub own: A,
+    #[command(flatten)]
+    pub shared: S,
+}
+
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
     #[command(flatten)]

@@ -166,7 +166,8 @@ impl Round<'_> {
         let ended = self.run_to_the_end(&fit)?;
         ended.check(ended.code != 130, "nobody interrupted it")?;
         self.check_left(&ended, &[&data, "m.json"])?;
-        let model = self.model(&ended)?;
+        let model = self.model_at("m.json", &ended)?;
+        self.counts.models += u64::from(model.is_some());
 
         let killed = format!("fit {data} {options} -o k.json --checkpoint c --checkpoint-every 0");
         let again = self.kill_and_resume(&killed, ended.time)?;
@@ -311,7 +312,9 @@ impl Round<'_> {
             let began = Instant::now();
             let mut child = self.start(&resume)?;
             let limit = length.mul_f64(self.random.random_range(0.0..1.5));
-            let Some(status) = self.wait(&mut child, limit)? else {
+            let mut status = self.wait(&mut child, limit)?;
+            let is_killed = status.is_none();
+            if is_killed {
                 self.counts.kills += 1;
                 if self.random.random_bool(0.5) {
                     child.kill()?;
@@ -320,18 +323,16 @@ impl Round<'_> {
                 }
                 let pid = child.id().to_string();
                 Command::new("kill").args(["-TERM", &pid]).status()?;
-                let status = self.wait(&mut child, PATIENCE)?;
+                status = self.wait(&mut child, PATIENCE)?;
                 // Before the program handles signals, they kill it.
                 if status.is_some_and(|status| status.code().is_none()) {
                     continue;
                 }
-                let ended = self.end(&resume, child, status, began)?;
-                if ended.code == 130 {
-                    continue;
-                }
+            }
+            let ended = self.end(&resume, child, status, began)?;
+            if !(is_killed && ended.code == 130) {
                 return Ok(ended);
-            };
-            return self.end(&resume, child, Some(status), began);
+            }
         }
         self.run_to_the_end(&resume)
     }
@@ -344,12 +345,6 @@ impl Round<'_> {
             ended.check(expected, &format!("it left {}", name.display()))?;
         }
         Ok(())
-    }
-
-    fn model(&mut self, ended: &Ended) -> Result<Option<Value>> {
-        let model = self.model_at("m.json", ended)?;
-        self.counts.models += u64::from(model.is_some());
-        Ok(model)
     }
 
     /// Reads couplings and error bars of the model that a run wrote; it must be there if, and only

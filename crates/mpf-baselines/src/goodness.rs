@@ -374,7 +374,7 @@ fn bennett(off: f64, variance: f64, largest: f64) -> f64 {
 
 /// How far one kind of moment of a model is from that of data. Finite; all zero where there are
 /// none of the kind.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Agreement {
     /// √⟨(model − data)²⟩.
     pub rms_difference: f64,
@@ -394,12 +394,7 @@ impl Agreement {
         (data, data_spreads, n_samples): (&[BlockMean], &[Spread], Option<usize>),
     ) -> Self {
         let n = data.len() as f64;
-        let mut found = Self {
-            rms_difference: 0.0,
-            rms_error: 0.0,
-            within_two_errors: 0.0,
-            largest_z: 0.0,
-        };
+        let mut found = Self::default();
         let mut judged = 0.0f64;
         let spreads = model_spreads.iter().zip(data_spreads);
         for ((model, data), (a, b)) in model.iter().zip(data).zip(spreads) {
@@ -556,18 +551,12 @@ impl Entropies {
             };
             check_mean(what, &mean).map(|()| mean)
         };
+        let information = independent - entropy;
+        let of_independent = "the entropy of independent units";
         Ok(Self {
             entropy: with("the entropy", entropy, &errors)?,
-            independent: with(
-                "the entropy of independent units",
-                independent,
-                &independent_errors,
-            )?,
-            multi_information: with(
-                "the multi-information",
-                independent - entropy,
-                &information_errors,
-            )?,
+            independent: with(of_independent, independent, &independent_errors)?,
+            multi_information: with("the multi-information", information, &information_errors)?,
         })
     }
 }

@@ -84,9 +84,7 @@ pub use goodness::{
 };
 pub use log_z::{LogZ, LogZSource};
 pub use objectives::Objectives;
-pub use tournament::{
-    Comparison, Contender, Criterion, Dropout, Entrant, Plan, Tournament, TournamentOptions,
-};
+pub use tournament::{Comparison, Contender, Criterion, Dropout, Entrant, Plan, Tournament};
 
 pub use error::Error;
 

@@ -1,6 +1,7 @@
 //! ln Z of a model, by the most exact means that its size allows.
 
 use crate::Result;
+use mpf_core::Cancel;
 use mpf_ising::{Couplings, Exact, Lattice};
 use mpf_samplers::{AnnealedEstimate, AnnealedOptions, ExactLattice, annealed_log_z};
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ impl LogZ {
     ///
     /// # Errors
     /// Those of [`Exact::new`], [`ExactLattice::new`] and [`annealed_log_z`].
-    pub(crate) fn of(
+    pub fn of(
         couplings: &Couplings,
         lattice: Option<&Lattice>,
         annealed: Option<&AnnealedOptions>,
@@ -61,6 +62,15 @@ impl LogZ {
         }
         let found = annealed.map(|annealed| annealed_log_z(couplings, annealed));
         Ok(found.transpose()?.map(Self::annealed))
+    }
+
+    /// Returns how ln Z is estimated of a model for which annealing is quick enough.
+    pub(crate) fn quick(n_units: usize, seed: u64, cancel: &Cancel) -> Option<AnnealedOptions> {
+        (n_units <= Self::MAX_ANNEALED_UNITS).then(|| AnnealedOptions {
+            seed,
+            cancel: cancel.clone(),
+            ..Default::default()
+        })
     }
 
     /// Returns a value without an error.

@@ -186,13 +186,8 @@ impl Machine {
         seed: u64,
         cancel: &Cancel,
     ) -> Result<(Vec<f64>, Measure)> {
-        let annealed = AnnealedOptions {
-            seed,
-            cancel: cancel.clone(),
-            ..Default::default()
-        };
-        let is_quick = self.n_units() <= LogZ::MAX_ANNEALED_UNITS;
-        let log_z = is_quick.then(|| self.log_z(&annealed)).transpose()?;
+        let annealed = LogZ::quick(self.n_units(), seed, cancel);
+        let log_z = annealed.map(|annealed| self.log_z(&annealed)).transpose()?;
         Ok(log_probabilities(&self.scores(states), log_z))
     }
 }

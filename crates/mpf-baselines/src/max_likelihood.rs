@@ -142,23 +142,12 @@ impl Estimator for MaximumLikelihood {
 /// [`MaximumLikelihood`] as one of the methods.
 pub(crate) static ML: FitterMethod<MaximumLikelihood> = FitterMethod {
     description: Description {
-        name: "ml",
-        title: "ML",
-        summary: "Exact maximum likelihood, up to 20 units",
         takes: &[Takes::Penalties, Takes::Support, Takes::Sandwich],
         objective: Some(OwnObjective::LogLikelihood),
         max_units: MaximumLikelihood::MAX_UNITS,
-        is_local: false,
-        competes: true,
+        ..Description::new("ml", "ML", "Exact maximum likelihood, up to 20 units")
     },
     estimator: |_| MaximumLikelihood,
-    sandwich: |fitter, couplings, states, block_length| {
-        Ok(sandwich::error_bars(
-            fitter,
-            couplings,
-            states,
-            block_length,
-        )?)
-    },
+    sandwich: sandwich::error_bars,
     always_node_wise: false,
 };

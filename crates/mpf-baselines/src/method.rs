@@ -8,8 +8,8 @@ use crate::Result;
 use mpf_core::MinimizerOptions;
 use mpf_ising::{
     CountPotential, Couplings, CrossValidation, Data, Error, ErrorBars, Estimator, Fit, FitOptions,
-    FitProgress, Fitter, MarginEstimator, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples,
-    States, Stream, Support,
+    FitProgress, Fitter, Mode, Neighbourhood, PathProgress, PenaltyPath, Samples, States, Stream,
+    Support,
 };
 
 /// An option that not every method takes.
@@ -179,7 +179,7 @@ pub trait Method: Send + Sync {
     fn in_memory<'a>(&self, data: Data<'a>) -> Result<&'a Samples> {
         match data {
             Data::Samples(samples) => Ok(samples),
-            Data::Stream(_) => Err(not_streamed(self.describe().title)),
+            Data::Stream(_) => not_streamed(self.describe()),
         }
     }
 
@@ -196,7 +196,7 @@ pub trait Method: Send + Sync {
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let _ = (path, stream, options, observer);
-        Err(not_streamed(self.describe().title))
+        not_streamed(self.describe())
     }
 
     /// Fits along a path of penalties, with held-out scores.
@@ -212,12 +212,8 @@ pub trait Method: Send + Sync {
         observer: &mut dyn FnMut(&PathProgress),
     ) -> Result<CrossValidation> {
         let _ = (path, states, options, observer);
-        Err(Error::NotOffered {
-            method: self.describe().title,
-            option: "penalties",
-            reason: "it minimises no penalised objective; use MPF or PL",
-        }
-        .into())
+        let reason = "it minimises no penalised objective; use MPF or PL";
+        not_offered(self.describe(), "penalties", reason)
     }
 
     /// Computes standard errors of `couplings`, which this method fitted to `states`, by the
@@ -235,12 +231,9 @@ pub trait Method: Send + Sync {
         options: &MethodOptions,
     ) -> Result<ErrorBars> {
         let _ = (couplings, states, block_length, options);
-        Err(Error::NotOffered {
-            method: self.describe().title,
-            option: "standard errors by the sandwich formula",
-            reason: "it is no sum over margins; use the bootstrap",
-        }
-        .into())
+        let option = "standard errors by the sandwich formula";
+        let reason = "it is no sum over margins; use the bootstrap";
+        not_offered(self.describe(), option, reason)
     }
 
     /// Returns the number of parameters that are minimised over at the same time: the memory of a
@@ -258,13 +251,19 @@ pub trait Method: Send + Sync {
     }
 }
 
-fn not_streamed(method: &'static str) -> crate::Error {
-    Error::NotOffered {
+fn not_offered<T>(by: Description, option: &'static str, reason: &'static str) -> Result<T> {
+    let method = by.title;
+    Err(Error::NotOffered {
         method,
-        option: "streamed samples",
-        reason: "it needs them in memory; use MPF or PL",
+        option,
+        reason,
     }
-    .into()
+    .into())
+}
+
+fn not_streamed<T>(by: Description) -> Result<T> {
+    let reason = "it needs them in memory; use MPF or PL";
+    not_offered(by, "streamed samples", reason)
 }
 
 /// The methods to choose from, in the order in which they are listed.
@@ -316,17 +315,8 @@ impl Methods {
 
 /// Computes the error bars of couplings that a fitter fitted to states, from blocks of so many
 /// successive samples.
-pub(crate) type Sandwich<E> = fn(&Fitter<E>, &Couplings, &States, usize) -> Result<ErrorBars>;
-
-/// Computes the sandwich of an objective that is a sum over margins.
-pub(crate) fn margin_sandwich<E: MarginEstimator>(
-    fitter: &Fitter<E>,
-    couplings: &Couplings,
-    states: &States,
-    block_length: usize,
-) -> Result<ErrorBars> {
-    Ok(fitter.corrected_sandwich(couplings, states, block_length)?)
-}
+pub(crate) type Sandwich<E> =
+    fn(&Fitter<E>, &Couplings, &States, usize) -> mpf_ising::Result<ErrorBars>;
 
 /// A method that is a [`Fitter`]: everything follows from its estimator.
 pub(crate) struct FitterMethod<E: Estimator> {
@@ -399,7 +389,7 @@ impl<E: Estimator> Method for FitterMethod<E> {
         options: &MethodOptions,
     ) -> Result<ErrorBars> {
         let fitter = self.fitter_of(states, options)?;
-        (self.sandwich)(&fitter, couplings, states, block_length)
+        Ok((self.sandwich)(&fitter, couplings, states, block_length)?)
     }
 
     fn n_parameters(&self, n_units: usize, n_couplings: usize, options: &MethodOptions) -> usize {

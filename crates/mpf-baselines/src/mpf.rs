@@ -1,7 +1,7 @@
 //! Minimum probability flow as one of the methods.
 
-use crate::method::{Description, FitterMethod, OwnObjective, Takes, margin_sandwich};
-use mpf_ising::Mpf;
+use crate::method::{Description, FitterMethod, OwnObjective, Takes};
+use mpf_ising::{Fitter, Mpf};
 
 pub(crate) static MPF: FitterMethod<Mpf> = FitterMethod {
     description: Description {
@@ -21,6 +21,6 @@ pub(crate) static MPF: FitterMethod<Mpf> = FitterMethod {
         neighbourhood: options.neighbourhood,
         ..Mpf::default()
     },
-    sandwich: margin_sandwich,
+    sandwich: Fitter::corrected_sandwich,
     always_node_wise: false,
 };

@@ -14,9 +14,9 @@
 //! sparse recordings it is much below. When *not* to use it: when only a few iterations can be
 //! afforded, which is where MPF leads.
 
-use crate::method::{Description, FitterMethod, OwnObjective, Takes, margin_sandwich};
+use crate::method::{Description, FitterMethod, OwnObjective, Takes};
 use mpf_core::Objective;
-use mpf_ising::{Estimator, MarginEstimator, MarginLoss, MarginSum, Terms};
+use mpf_ising::{Estimator, Fitter, MarginEstimator, MarginLoss, MarginSum, Terms};
 
 /// Pseudolikelihood, as an estimator of [`Fitter`](mpf_ising::Fitter).
 ///
@@ -66,6 +66,6 @@ pub(crate) static PL: FitterMethod<Pseudolikelihood> = FitterMethod {
         ..Description::new("pl", "PL", "Pseudolikelihood")
     },
     estimator: |_| Pseudolikelihood,
-    sandwich: margin_sandwich,
+    sandwich: Fitter::corrected_sandwich,
     always_node_wise: false,
 };

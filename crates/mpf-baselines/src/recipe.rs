@@ -132,44 +132,36 @@ pub struct TrainingData<'a> {
 
 /// What the steps of a recipe work on.
 #[derive(Clone, Copy)]
-enum StepData<'a> {
-    /// All samples.
-    Held(TrainingData<'a>),
-    /// Samples that are read as they are needed, and some that are held: chains start at these.
-    Streamed(&'a Stream, &'a Samples),
+struct StepData<'a> {
+    /// The samples of fits.
+    all: Data<'a>,
+    /// Samples in memory, at which chains start: all, or some of a stream.
+    held: &'a Samples,
+    /// Every sample in memory by itself, if they are known.
+    states: Option<&'a States>,
 }
 
 impl<'a> StepData<'a> {
-    /// Returns how many samples of a stream are held: their moments are then known better than those of
-    /// the chains that polish a model.
-    fn n_held(stream: &Stream) -> usize {
-        const MOST_ENTRIES: usize = 1 << 24;
-        const MOST: usize = 200_000;
-        let fewest = Drift::n_chains(stream.n_units());
-        (MOST_ENTRIES / stream.n_units()).clamp(fewest, MOST)
-    }
-
-    /// Returns the samples of fits.
-    fn all(self) -> Data<'a> {
-        match self {
-            Self::Held(data) => data.samples.into(),
-            Self::Streamed(stream, _) => stream.into(),
+    fn new(data: TrainingData<'a>) -> Self {
+        Self {
+            all: data.samples.into(),
+            held: data.samples,
+            states: data.states,
         }
     }
 
-    /// Returns the samples in memory.
-    fn held(self) -> &'a Samples {
-        match self {
-            Self::Held(data) => data.samples,
-            Self::Streamed(_, some) => some,
-        }
+    fn states(&self) -> Result<&'a States> {
+        self.states.ok_or(Error::NoStates)
     }
 }
 
-impl TrainingData<'_> {
-    fn states(&self) -> Result<&States> {
-        self.states.ok_or(Error::NoStates)
-    }
+/// Returns how many samples of a stream are held: their moments are then known better than those of the
+/// chains that polish a model.
+fn n_held(stream: &Stream) -> usize {
+    const MOST_ENTRIES: usize = 1 << 24;
+    const MOST: usize = 200_000;
+    let fewest = Drift::n_chains(stream.n_units());
+    (MOST_ENTRIES / stream.n_units()).clamp(fewest, MOST)
 }
 
 /// The step that a recipe is at.
@@ -225,7 +217,7 @@ impl Recipe {
     /// [`mpf_core::Error::Cancelled`]; [`Error::NoStates`] for a penalty to choose; those of the
     /// methods and of [`PenaltyPath`].
     pub fn run(&self, data: TrainingData<'_>, observer: Observer<'_>) -> Result<Trained> {
-        self.run_steps(StepData::Held(data), observer, true)
+        self.run_steps(StepData::new(data), observer, true)
     }
 
     /// Runs all steps but error bars on samples that are read as they are needed. Polishing starts its
@@ -242,13 +234,17 @@ impl Recipe {
             }
             .into());
         }
-        let some = stream.spread(StepData::n_held(stream))?;
-        self.run_steps(StepData::Streamed(stream, &some), observer, true)
+        let data = StepData {
+            all: stream.into(),
+            held: &stream.spread(n_held(stream))?,
+            states: None,
+        };
+        self.run_steps(data, observer, true)
     }
 
     /// Makes the same model, but measures on held-out samples only what the model depends on.
     pub(crate) fn deliver(&self, data: TrainingData<'_>) -> Result<Trained> {
-        self.run_steps(StepData::Held(data), &|_| {}, false)
+        self.run_steps(StepData::new(data), &|_| {}, false)
     }
 
     fn run_steps(
@@ -257,29 +253,36 @@ impl Recipe {
         observer: Observer<'_>,
         with_report: bool,
     ) -> Result<Trained> {
-        let block_length = match (self.block_length, data) {
+        let block_length = match (self.block_length, data.states) {
             (Some(length), _) => length,
-            (None, StepData::Held(data)) => data.states.map_or(Ok(1), block_length)?,
-            // The samples that are scored are far apart.
-            (None, StepData::Streamed(..)) => 1,
+            (None, Some(states)) => block_length(states)?,
+            // The samples of a stream that are scored are far apart.
+            (None, None) => 1,
         };
-        let n_units = data.all().n_units();
-        let last = self.last(n_units);
-        let (options, path) = self.choose_penalty(observer, |path, options, step| match data {
-            StepData::Held(data) => last.cross_validate(path, data.states()?, options, step),
-            StepData::Streamed(stream, _) => {
-                last.cross_validate_stream(path, stream, options, step)
+        let n_units = data.all.n_units();
+        let (options, path) = self.choose_penalty(data, observer)?;
+        let (fit, stages, failure) = match &path {
+            Some(path) => {
+                let fit = path.chosen().fit.clone();
+                let stage = Stage::new(self.last(n_units).describe().title, &fit);
+                (fit, vec![stage], None)
             }
-        })?;
-        let (fit, stages, failure) =
-            self.chosen_or_fitted(&options, &path, data.all(), observer)?;
+            None => self.fit_stages(&options, data.all, observer)?,
+        };
         check_asked(&self.options.minimizer.cancel)?;
-        let is_refined = failure.is_none();
+        let followed = if failure.is_none() {
+            self
+        } else {
+            &Self {
+                refine: Refine::Nothing,
+                ..self.clone()
+            }
+        };
         let trained = Trained {
             fit,
-            method: self.title(n_units, is_refined),
+            method: followed.last(n_units).describe().title,
             stages,
-            l2: options.l2_of(data.all().n_effective()),
+            l2: options.l2_of(data.all.n_effective()),
             options,
             path,
             held_out: None,
@@ -289,14 +292,7 @@ impl Recipe {
             block_length,
             failures: failure.into_iter().collect(),
         };
-        if is_refined {
-            return self.finish(trained, data, observer, with_report);
-        }
-        let unrefined = Self {
-            refine: Refine::Nothing,
-            ..self.clone()
-        };
-        unrefined.finish(trained, data, observer, with_report)
+        followed.finish(trained, data, observer, with_report)
     }
 
     /// Runs the steps after the fit.
@@ -321,10 +317,8 @@ impl Recipe {
         }
         let outcome = self.judge_and_polish(&mut trained, data, observer, with_report);
         attempt(&mut trained, "the check on held-out samples", outcome)?;
-        if let StepData::Held(data) = data {
-            let outcome = self.add_error_bars(&mut trained, data, observer);
-            attempt(&mut trained, "the error bars", outcome)?;
-        }
+        let outcome = self.add_error_bars(&mut trained, data, observer);
+        attempt(&mut trained, "the error bars", outcome)?;
         Ok(trained)
     }
 
@@ -357,61 +351,31 @@ impl Recipe {
         self.refiner(n_units).unwrap_or(self.method)
     }
 
-    /// Returns the options with the penalty that `validate` finds, if one is to be chosen.
+    /// Returns the options with the penalty that cross-validation finds, if one is to be chosen.
     fn choose_penalty(
         &self,
+        data: StepData<'_>,
         observer: Observer<'_>,
-        validate: impl FnOnce(
-            &PenaltyPath,
-            &MethodOptions,
-            &mut dyn FnMut(&PathProgress),
-        ) -> Result<CrossValidation>,
     ) -> Result<(MethodOptions, Option<CrossValidation>)> {
-        let Some(choose) = &self.choose else {
-            return Ok((self.options.clone(), None));
-        };
-        let checkpoint = self.options.minimizer.checkpoint.entry("penalties");
-        let path = PenaltyPath::new(choose.clone())?;
-        let found = validate(
-            &path,
-            &with_checkpoint(&self.options, checkpoint),
-            &mut |progress| observer(&RecipeProgress::Penalty(progress)),
-        )?;
         let mut options = self.options.clone();
+        let Some(choose) = &self.choose else {
+            return Ok((options, None));
+        };
+        let checkpoint = options.minimizer.checkpoint.entry("penalties");
+        let tried = &with_checkpoint(&options, checkpoint);
+        let path = PenaltyPath::new(choose.clone())?;
+        let last = self.last(data.all.n_units());
+        let step = &mut |progress: &PathProgress| observer(&RecipeProgress::Penalty(progress));
+        let found = match data.all {
+            Data::Samples(_) => last.cross_validate(&path, data.states()?, tried, step)?,
+            Data::Stream(stream) => last.cross_validate_stream(&path, stream, tried, step)?,
+        };
         let lambda = found.chosen().lambda;
         match choose.penalty {
             Penalty::L1 => options.l1 = lambda,
             Penalty::L2 => options.l2 = Some(lambda),
         }
         Ok((options, Some(found)))
-    }
-
-    /// Returns the title of the method that the last fit is by.
-    fn title(&self, n_units: usize, is_refined: bool) -> &'static str {
-        let method = if is_refined {
-            self.last(n_units)
-        } else {
-            self.method
-        };
-        method.describe().title
-    }
-
-    /// Returns the fit that the path has made already, or fits and refines.
-    fn chosen_or_fitted(
-        &self,
-        options: &MethodOptions,
-        path: &Option<CrossValidation>,
-        data: Data<'_>,
-        observer: Observer<'_>,
-    ) -> Result<(Fit, Vec<Stage>, Option<StepFailure>)> {
-        match path {
-            Some(path) => {
-                let fit = path.chosen().fit.clone();
-                let stage = Stage::new(self.title(data.n_units(), true), &fit);
-                Ok((fit, vec![stage], None))
-            }
-            None => self.fit_stages(options, data, observer),
-        }
     }
 
     /// Fits and refines. A refinement that fails leaves the fit as it is.
@@ -474,11 +438,11 @@ impl Recipe {
         cancel.check()?;
         let drift = |couplings: &Couplings| {
             let seed = self.options.seed;
-            Drift::measure_cancellable(couplings, data.held(), Drift::SWEEPS, seed, cancel)
+            Drift::measure_cancellable(couplings, data.held, Drift::SWEEPS, seed, cancel)
         };
         let found = drift(&trained.fit.couplings)?;
         trained.drift = Some(found);
-        let is_local = self.last(data.all().n_units()).describe().is_local;
+        let is_local = self.last(data.all.n_units()).describe().is_local;
         let updates = self.polish.updates(&found, is_local);
         if updates.is_none() && !with_report {
             return Ok(());
@@ -513,12 +477,12 @@ impl Recipe {
         if polishing.is_kept {
             let polished = checkpoint.unit("polishing", |entry| {
                 let start = &trained.fit.couplings;
-                polish::polish(trained, start, data.held(), updates, entry, &steps)
+                polish::polish(trained, start, data.held, updates, entry, &steps)
             })?;
             polishing.seconds = polished.seconds;
             trained.drift = Some(drift(&polished.couplings)?);
             trained.stages.push(Stage::new("persistent CD", &polished));
-            trained.fit = self.evaluate(trained, polished, data.all());
+            trained.fit = self.evaluate(trained, polished, data.all);
             if let (
                 Verdict::Better { polished, .. } | Verdict::Worse { polished, .. },
                 Some(found),
@@ -566,11 +530,11 @@ impl Recipe {
     fn add_error_bars(
         &self,
         trained: &mut Trained,
-        data: TrainingData<'_>,
+        data: StepData<'_>,
         observer: Observer<'_>,
     ) -> Result<()> {
         let options = &trained.options;
-        let method = self.last(data.samples.n_units());
+        let method = self.last(data.held.n_units());
         let couplings = &trained.fit.couplings;
         let bars = match self.errors {
             ErrorBarsBy::Nothing => return Ok(()),
@@ -586,7 +550,7 @@ impl Recipe {
                     checkpoint: options.minimizer.checkpoint.clone(),
                 };
                 let mut options = with_checkpoint(options, Checkpoint::default());
-                if self.refiner(data.samples.n_units()).is_some() {
+                if self.refiner(data.held.n_units()).is_some() {
                     options.start = Some(couplings.clone());
                 }
                 let cancel = &options.minimizer.cancel;
@@ -599,7 +563,7 @@ impl Recipe {
                 })?
             }
         };
-        trained.errors = Some(bars.without_undetermined(data.samples));
+        trained.errors = Some(bars.without_undetermined(data.held));
         Ok(())
     }
 }

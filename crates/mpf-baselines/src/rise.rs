@@ -7,7 +7,7 @@
 //! A row carries half of λ₁, since the other end of each coupling carries the other half: λ₁ = 2λ.
 
 use crate::Result;
-use crate::method::{Description, FitterMethod, OwnObjective, Takes, margin_sandwich};
+use crate::method::{Description, FitterMethod, OwnObjective, Takes};
 use mpf_core::FlowForm;
 use mpf_ising::{FitOptions, Fitter, Mode, Mpf};
 
@@ -41,17 +41,15 @@ fn node_wise(lambda: f64, form: FlowForm, options: FitOptions) -> Result<Fitter>
     Ok(Fitter::new(estimator, options)?)
 }
 
-const TAKES: &[Takes] = &[
-    Takes::Penalties,
-    Takes::Neighbourhoods,
-    Takes::NodeWise,
-    Takes::Support,
-    Takes::Sandwich,
-];
-
 pub(crate) static RISE: FitterMethod<Mpf> = FitterMethod {
     description: Description {
-        takes: TAKES,
+        takes: &[
+            Takes::Penalties,
+            Takes::Neighbourhoods,
+            Takes::NodeWise,
+            Takes::Support,
+            Takes::Sandwich,
+        ],
         objective: Some(OwnObjective::Flow),
         is_local: true,
         ..Description::new("rise", "RISE", "RISE: interaction screening, row by row")
@@ -60,22 +58,22 @@ pub(crate) static RISE: FitterMethod<Mpf> = FitterMethod {
         neighbourhood: options.neighbourhood,
         form: FlowForm::Sum,
     },
-    sandwich: margin_sandwich,
+    sandwich: Fitter::corrected_sandwich,
     always_node_wise: true,
 };
 
 pub(crate) static LOG_RISE: FitterMethod<Mpf> = FitterMethod {
     description: Description {
-        takes: TAKES,
+        name: "logrise",
+        title: "logRISE",
+        summary: "logRISE",
         objective: Some(OwnObjective::LogRise),
-        is_local: true,
         competes: false,
-        ..Description::new("logrise", "logRISE", "logRISE")
+        ..RISE.description
     },
     estimator: |options| Mpf {
         neighbourhood: options.neighbourhood,
         form: FlowForm::Log,
     },
-    sandwich: margin_sandwich,
-    always_node_wise: true,
+    ..RISE
 };

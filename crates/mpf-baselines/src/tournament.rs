@@ -28,38 +28,6 @@ use mpf_ising::{BlockMean, FoldAssignment, Folds, Lattice, Samples, States, bloc
 use mpf_samplers::AnnealedOptions;
 use serde::Serialize;
 
-/// Options of [`Tournament`], unchecked.
-#[derive(Clone, Debug)]
-pub struct TournamentOptions {
-    /// How many folds. Default 5.
-    pub n_folds: usize,
-    /// How samples are assigned to them. Default: contiguous blocks.
-    pub assignment: FoldAssignment,
-    /// Samples in a block, for standard errors. Default 1: independent samples.
-    pub block_length: usize,
-    /// A lattice on which ln Z is exact for couplings that lie on it. Default none.
-    pub lattice: Option<Lattice>,
-    /// How ln Z is estimated otherwise; `None` for no likelihood then. Default: as
-    /// [`AnnealedOptions`].
-    pub annealed: Option<AnnealedOptions>,
-    /// The handle that stops the run between fits. Contenders that have not ended when its time is over
-    /// drop out.
-    pub cancel: Cancel,
-}
-
-impl Default for TournamentOptions {
-    fn default() -> Self {
-        Self {
-            n_folds: 5,
-            assignment: FoldAssignment::default(),
-            block_length: 1,
-            lattice: None,
-            annealed: Some(AnnealedOptions::default()),
-            cancel: Cancel::new(),
-        }
-    }
-}
-
 /// A criterion by which methods are ranked. All are per sample; smaller is better, but for the
 /// likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -178,7 +146,7 @@ pub struct Comparison {
     block_length: usize,
 }
 
-/// Compares methods on held-out samples.
+/// Compares methods on held-out samples. Its options are checked against the data.
 ///
 /// ```
 /// use mpf_baselines::{Contender, Criterion, Methods, Recipe, Tournament};
@@ -196,17 +164,38 @@ pub struct Comparison {
 /// assert!(worse.value < -3.0 * worse.standard_error);
 /// # Ok::<(), mpf_baselines::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tournament {
-    options: TournamentOptions,
+    /// How many folds. Default 5.
+    pub n_folds: usize,
+    /// How samples are assigned to them. Default: contiguous blocks.
+    pub assignment: FoldAssignment,
+    /// Samples in a block, for standard errors. Default 1: independent samples.
+    pub block_length: usize,
+    /// A lattice on which ln Z is exact for couplings that lie on it. Default none.
+    pub lattice: Option<Lattice>,
+    /// How ln Z is estimated otherwise; `None` for no likelihood then. Default: as
+    /// [`AnnealedOptions`].
+    pub annealed: Option<AnnealedOptions>,
+    /// The handle that stops the run between fits. Contenders that have not ended when its time is over
+    /// drop out.
+    pub cancel: Cancel,
+}
+
+impl Default for Tournament {
+    fn default() -> Self {
+        Self {
+            n_folds: 5,
+            assignment: FoldAssignment::default(),
+            block_length: 1,
+            lattice: None,
+            annealed: Some(AnnealedOptions::default()),
+            cancel: Cancel::new(),
+        }
+    }
 }
 
 impl Tournament {
-    /// Makes a tournament; its options are checked against the data.
-    pub fn new(options: TournamentOptions) -> Self {
-        Self { options }
-    }
-
     /// Fits every contender without every fold, and scores it there. `observer` is called with the
     /// contender's and the fold's number after every fit.
     ///
@@ -220,9 +209,8 @@ impl Tournament {
         states: &States,
         mut observer: impl FnMut(usize, usize),
     ) -> Result<Comparison> {
-        let options = &self.options;
-        n_blocks(states.n_samples(), options.block_length)?;
-        let folds = Folds::new(states.n_samples(), options.n_folds, options.assignment)?;
+        n_blocks(states.n_samples(), self.block_length)?;
+        let folds = Folds::new(states.n_samples(), self.n_folds, self.assignment)?;
         let parts = (0..folds.n_folds())
             .map(|fold| {
                 let (training, held_out) = folds.split(states, fold)?;
@@ -232,42 +220,41 @@ impl Tournament {
         let mut comparison = Comparison {
             entrants: Vec::new(),
             dropouts: Vec::new(),
-            block_length: options.block_length,
+            block_length: self.block_length,
         };
         for (at, contender) in contenders.iter().enumerate() {
-            let mut compete = || -> Result<Entrant> {
-                let mut entry = Entry::new(contender, states.n_units(), states.n_samples());
-                for (fold, (samples, training, held_out)) in parts.iter().enumerate() {
-                    options.cancel.check()?;
-                    let found = match &contender.plan {
-                        Plan::Recipe(recipe) => {
-                            let mut recipe = recipe.clone();
-                            let limits = &mut recipe.options.minimizer;
-                            limits.cancel = limits.cancel.within(limits.max_seconds);
-                            let data = TrainingData {
-                                samples,
-                                states: Some(training),
-                            };
-                            let trained = recipe.deliver(data)?;
-                            options.cancel.check()?;
-                            self.judge_trained(&trained, &entry, held_out)?
-                        }
-                        Plan::Machine(options) => {
-                            self.judge_machine(options.fit(samples, &mut |_| {})?, held_out)?
-                        }
-                    };
-                    entry.add(found, folds.held_out(fold));
-                    observer(at, fold);
-                }
-                entry.finish(options.block_length)
+            let objective = contender.objective(states.n_units());
+            let mut judge = |(fold, (samples, training, held_out)): (usize, &(_, _, _))| {
+                self.cancel.check()?;
+                let found = match &contender.plan {
+                    Plan::Recipe(recipe) => {
+                        let mut recipe = recipe.clone();
+                        let limits = &mut recipe.options.minimizer;
+                        limits.cancel = limits.cancel.within(limits.max_seconds);
+                        let data = TrainingData {
+                            samples,
+                            states: Some(training),
+                        };
+                        let trained = recipe.deliver(data)?;
+                        self.cancel.check()?;
+                        self.judge_trained(&trained, objective, held_out)?
+                    }
+                    Plan::Machine(options) => {
+                        self.judge_machine(options.fit(samples, &mut |_| {})?, held_out)?
+                    }
+                };
+                observer(at, fold);
+                Ok(found)
             };
-            match compete() {
+            let judged: Result<Vec<Judged>> = parts.iter().enumerate().map(&mut judge).collect();
+            let name = contender.name.clone();
+            match judged.and_then(|all| self.entrant(&name, objective, &all, &folds)) {
                 Ok(entrant) => comparison.entrants.push(entrant),
-                Err(_) if options.cancel.reason() == Some(StopReason::Cancelled) => {
+                Err(_) if self.cancel.reason() == Some(StopReason::Cancelled) => {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
                 Err(error) => comparison.dropouts.push(Dropout {
-                    name: contender.name.clone(),
+                    name,
                     error: or_time_limit(error),
                 }),
             }
@@ -275,19 +262,21 @@ impl Tournament {
         Ok(comparison)
     }
 
-    fn judge_trained(&self, trained: &Trained, entry: &Entry, held_out: &States) -> Result<Judged> {
+    fn judge_trained(
+        &self,
+        trained: &Trained,
+        objective: Option<OwnObjective>,
+        held_out: &States,
+    ) -> Result<Judged> {
         let fit = &trained.fit;
-        let (lattice, annealed) = (
-            self.options.lattice.as_ref(),
-            self.options.annealed.as_ref(),
-        );
+        let (lattice, annealed) = (self.lattice.as_ref(), self.annealed.as_ref());
         let mut warnings: Vec<String> = fit.warnings.iter().map(ToString::to_string).collect();
         let failures = trained.failures.iter();
         warnings.extend(failures.map(|f| format!("{}: {}", f.step, f.error)));
         Ok(Judged {
             scores: sample_scores(&fit.couplings, held_out),
             log_z: LogZ::of(&fit.couplings, lattice, annealed)?,
-            log_rise: match entry.objective {
+            log_rise: match objective {
                 Some(OwnObjective::LogRise) => {
                     Objectives::of(&fit.couplings, &Samples::new(held_out)?)?.log_rise
                 }
@@ -299,13 +288,72 @@ impl Tournament {
     }
 
     fn judge_machine(&self, fit: MachineFit, held_out: &States) -> Result<Judged> {
-        let annealed = self.options.annealed.as_ref();
+        let annealed = self.annealed.as_ref();
         Ok(Judged {
             scores: fit.machine.scores(held_out),
             log_z: annealed.map(|a| fit.machine.log_z(a)).transpose()?,
             log_rise: 0.0,
             seconds: fit.seconds,
             warnings: fit.warnings.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// Puts the folds of a contender together.
+    fn entrant(
+        &self,
+        name: &str,
+        objective: Option<OwnObjective>,
+        judged: &[Judged],
+        folds: &Folds,
+    ) -> Result<Entrant> {
+        // (MPF, PL, LL) of every sample.
+        let mut scores = vec![[f64::NAN; 3]; folds.n_samples()];
+        let (mut log_z_error, mut log_rise) = (0.0f64, 0.0);
+        for (fold, found) in judged.iter().enumerate() {
+            let places = folds.held_out(fold);
+            let share = places.len() as f64 / folds.n_samples() as f64;
+            let log_z = found.log_z.map_or(f64::NAN, |z| z.value);
+            for (&place, score) in places.iter().zip(&found.scores) {
+                scores[place] = [score[0], score[1], -score[2] - log_z];
+            }
+            log_z_error = log_z_error.hypot(share * found.log_z.map_or(0.0, |z| z.standard_error));
+            log_rise += share * found.log_rise;
+        }
+        let mean = |k: usize| -> Result<BlockMean> {
+            let values: Vec<f64> = scores.iter().map(|s| s[k]).collect();
+            Ok(block_mean(&values, self.block_length)?)
+        };
+        let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
+        check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
+        // The source of the last fold, if all have one.
+        let sources: Option<Vec<LogZ>> = judged.iter().map(|found| found.log_z).collect();
+        let log_z = sources.and_then(|all| Some(all.last()?.source));
+        let log_likelihood = if log_z.is_some() {
+            let of_samples = mean(2)?;
+            check_mean("the held-out log-likelihood", &of_samples)?;
+            Some(BlockMean {
+                standard_error: of_samples.standard_error.hypot(log_z_error),
+                ..of_samples
+            })
+        } else {
+            None
+        };
+        Ok(Entrant {
+            name: name.to_owned(),
+            own: objective.and_then(|objective| match objective {
+                OwnObjective::Flow => Some(mpf.value),
+                OwnObjective::Pseudolikelihood => Some(pseudolikelihood.value),
+                OwnObjective::LogRise => Some(log_rise),
+                OwnObjective::LogLikelihood => log_likelihood.map(|ll| -ll.value),
+            }),
+            mpf,
+            pseudolikelihood,
+            log_likelihood,
+            log_z,
+            log_z_error,
+            seconds: judged.iter().map(|found| found.seconds).sum(),
+            warnings: judged.iter().flat_map(|j| j.warnings.clone()).collect(),
+            scores,
         })
     }
 }
@@ -318,88 +366,4 @@ struct Judged {
     log_rise: f64,
     seconds: f64,
     warnings: Vec<String>,
-}
-
-/// One contender under way.
-struct Entry {
-    name: String,
-    objective: Option<OwnObjective>,
-    /// (MPF, PL, LL) of every sample.
-    scores: Vec<[f64; 3]>,
-    source: Option<LogZSource>,
-    has_likelihood: bool,
-    log_z_error: f64,
-    log_rise: f64,
-    seconds: f64,
-    warnings: Vec<String>,
-}
-
-impl Entry {
-    fn new(contender: &Contender, n_units: usize, n_samples: usize) -> Self {
-        Self {
-            name: contender.name.clone(),
-            objective: contender.objective(n_units),
-            scores: vec![[f64::NAN; 3]; n_samples],
-            source: None,
-            has_likelihood: true,
-            log_z_error: 0.0,
-            log_rise: 0.0,
-            seconds: 0.0,
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Adds the scores of the samples at `places`.
-    fn add(&mut self, judged: Judged, places: &[usize]) {
-        let share = places.len() as f64 / self.scores.len() as f64;
-        let value = judged.log_z.map_or(f64::NAN, |z| z.value);
-        for (&place, score) in places.iter().zip(judged.scores) {
-            self.scores[place] = [score[0], score[1], -score[2] - value];
-        }
-        if let Some(log_z) = judged.log_z {
-            self.source = Some(log_z.source);
-            self.log_z_error = self.log_z_error.hypot(share * log_z.standard_error);
-        } else {
-            self.has_likelihood = false;
-        }
-        self.log_rise += share * judged.log_rise;
-        self.seconds += judged.seconds;
-        self.warnings.extend(judged.warnings);
-    }
-
-    fn finish(self, block_length: usize) -> Result<Entrant> {
-        let mean = |k: usize| -> Result<BlockMean> {
-            let values: Vec<f64> = self.scores.iter().map(|s| s[k]).collect();
-            Ok(block_mean(&values, block_length)?)
-        };
-        let (mpf, pseudolikelihood) = (mean(0)?, mean(1)?);
-        check_mean("the held-out pseudolikelihood", &pseudolikelihood)?;
-        let log_likelihood = if self.has_likelihood {
-            let of_samples = mean(2)?;
-            check_mean("the held-out log-likelihood", &of_samples)?;
-            Some(BlockMean {
-                standard_error: of_samples.standard_error.hypot(self.log_z_error),
-                ..of_samples
-            })
-        } else {
-            None
-        };
-        Ok(Entrant {
-            name: self.name,
-            own: self.objective.and_then(|objective| match objective {
-                OwnObjective::Flow => Some(mpf.value),
-                OwnObjective::Pseudolikelihood => Some(pseudolikelihood.value),
-                OwnObjective::LogRise => Some(self.log_rise),
-                OwnObjective::LogLikelihood => log_likelihood.map(|ll| -ll.value),
-            }),
-            mpf,
-            pseudolikelihood,
-            log_likelihood,
-            log_z: self.source.filter(|_| self.has_likelihood),
-            log_z_error: self.log_z_error,
-            seconds: self.seconds,
-            warnings: self.warnings,
-            scores: self.scores,
-        })
-    }
 }

@@ -12,7 +12,6 @@ use crate::output::{self, ForceArg};
 use clap::Args;
 use mpf_baselines::{
     Comparison, Contender, Entrant, Methods, Plan, Polish, Refine, Takes, Tournament,
-    TournamentOptions,
 };
 use mpf_core::Cancel;
 use mpf_ising::internal::{n_blocks, n_packed};
@@ -182,7 +181,7 @@ fn compare(
         ));
     }
     drop(samples);
-    let tournament = Tournament::new(TournamentOptions {
+    let tournament = Tournament {
         n_folds: args.folds,
         assignment: raster.fold_assignment(args.options.seed),
         block_length: args.block_length,
@@ -193,7 +192,7 @@ fn compare(
         }),
         cancel: cancel.clone(),
         ..Default::default()
-    });
+    };
     let n_fits = contenders.len().saturating_mul(args.folds);
     let bar = progress::bar(n_fits as u64).with_prefix("fits");
     let comparison = tournament.run(&contenders, &states, |at, _| {

@@ -5,7 +5,7 @@
 //! halves, as the model has the errors of the first), and the log-likelihood. The last but one column is what
 //! the model adds where no sample of the first half is.
 
-use super::{Args, annealed, log_z, recipe};
+use super::{Args, annealed, default_recipe, log_z};
 use crate::Result;
 use crate::output::Table;
 use mpf_baselines::{Recipe, block_length};
@@ -117,7 +117,7 @@ fn find(
     args: &Args,
     cancel: &Cancel,
 ) -> Result<Found> {
-    let mut recipe = recipe("default", cancel);
+    let mut recipe = default_recipe(cancel);
     if model != MODELS[0] {
         recipe.options.potential = Some(CountPotential::default());
     }
@@ -132,8 +132,7 @@ fn find(
             ..annealed(args, cancel)
         },
     )?;
-    let scores = test.rows().map(|row| -couplings.energy(row) - log_z.log_z);
-    let is_reliable = log_z.effective_chains >= 10.0;
+    let scores = test.rows().map(|row| -couplings.energy(row) - log_z.value);
     let chains = ChainOptions {
         n_draws: args.draws / 8,
         n_chains: 8,
@@ -145,7 +144,7 @@ fn find(
     Ok(Found {
         shares: shares(&run.pooled()),
         scores: scores.collect(),
-        error: is_reliable.then_some(log_z.standard_error),
+        error: log_z.is_reliable().then_some(log_z.standard_error),
         rhat: run.diagnose(&couplings)?.n_active.rhat,
     })
 }

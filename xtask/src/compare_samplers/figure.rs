@@ -6,7 +6,7 @@ use crate::plot::{self, Marks, Panel, STYLES, Series, TITLE};
 use plotters::style::IntoFont;
 
 pub(super) fn draw(results: &Results) -> Result<String> {
-    let settings = &results.settings.given.args;
+    let settings = &results.settings.args;
     let caption = format!(
         "{0}×{0} spin glass, variance {1}: error of the correlations, {2} chains",
         settings.lattice, settings.variance, settings.chains

@@ -8,34 +8,17 @@ use crate::plot::{self, Marks, Panel, STYLES, Series, Style};
 /// The most points of a line, to keep the file small.
 const MOST_POINTS: usize = 250;
 
-/// The drawings of one choice of free parameters, as SVG.
-pub(super) struct Figures {
-    free: Free,
-    pub(super) panels: String,
-    pub(super) by_work: String,
-}
+/// The file names and the SVG of the six panels and of the errors against evaluations, of one choice
+/// of free parameters.
+pub(super) type Drawings = [(&'static str, String); 2];
 
-impl Figures {
-    /// Returns file names and contents.
-    pub(super) fn files(&self) -> [(&'static str, String); 2] {
-        let (panels, by_work) = match self.free {
-            Free::Lattice => ("fig2.svg", "fig2-work.svg"),
-            Free::Full => ("fig2-full.svg", "fig2-full-work.svg"),
-        };
-        [
-            (panels, self.panels.clone()),
-            (by_work, self.by_work.clone()),
-        ]
-    }
-}
-
-pub(super) fn of(results: &Results) -> Result<Vec<Figures>> {
+pub(super) fn of(results: &Results) -> Result<Vec<Drawings>> {
     let draw = |part: &OfSupport| {
-        Ok(Figures {
-            free: part.support,
-            panels: panels(part)?,
-            by_work: by_work(part)?,
-        })
+        let names = match part.support {
+            Free::Lattice => ["fig2.svg", "fig2-work.svg"],
+            Free::Full => ["fig2-full.svg", "fig2-full-work.svg"],
+        };
+        Ok([(names[0], panels(part)?), (names[1], by_work(part)?)])
     };
     results.supports.iter().map(draw).collect()
 }

@@ -10,10 +10,10 @@ use mpf_baselines::{
     ContrastiveDivergence, ContrastiveOptions, Expansion, LearningRate, MeanField, Pseudolikelihood,
 };
 use mpf_core::{Checkpoint, MinimizerOptions};
-use mpf_ising::{Estimator, Fit, FitOptions, Fitter, Mpf};
+use mpf_ising::{Fit, FitOptions, FitProgress, Fitter, Mpf, Samples};
 use serde::Serialize;
 
-/// A method of Figure 2.
+/// A method of Figure 2, in the order of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Learner {
@@ -35,16 +35,6 @@ pub enum Learner {
 }
 
 impl Learner {
-    /// In the order of the figure's legend.
-    pub const ALL: [Self; 6] = [
-        Self::Mpf,
-        Self::Pl,
-        Self::Cd1,
-        Self::Cd10,
-        Self::Tap,
-        Self::MpfL1,
-    ];
-
     /// Returns its name in the figure.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,8 +75,10 @@ impl Learner {
         };
         let mut watch = Watch::new(self, problem, steps, unit)?;
         let outcome = match self {
-            Self::Mpf => minimised(Mpf::default(), problem, unit, &mut watch),
-            Self::Pl => minimised(Pseudolikelihood, problem, unit, &mut watch),
+            Self::Mpf | Self::Pl => {
+                let options = fit_options(problem, unit.entry("fit"));
+                minimised(self, options, problem.model.samples(), |p| watch.see(p))
+            }
             Self::Cd1 => contrastive(problem, 1, steps, unit, &mut watch),
             Self::Cd10 => contrastive(problem, 10, steps, unit, &mut watch),
             Self::Tap => mean_field(problem, &mut watch),
@@ -112,14 +104,17 @@ pub(super) fn fit_options(problem: &Problem<'_>, checkpoint: Checkpoint) -> FitO
     }
 }
 
-fn minimised<E: Estimator>(
-    estimator: E,
-    problem: &Problem<'_>,
-    unit: &Checkpoint,
-    watch: &mut Watch<'_>,
+/// Fits by MPF, or by pseudolikelihood if that is `learner`.
+pub(super) fn minimised(
+    learner: Learner,
+    options: FitOptions,
+    samples: &Samples,
+    observer: impl FnMut(&FitProgress<'_>) + Send,
 ) -> Result<Fit> {
-    let fitter = Fitter::new(estimator, fit_options(problem, unit.entry("fit")))?;
-    Ok(fitter.fit_observed(&problem.model.samples, |p| watch.see(p))?)
+    Ok(match learner {
+        Learner::Pl => Fitter::new(Pseudolikelihood, options)?.fit_observed(samples, observer)?,
+        _ => Fitter::new(Mpf::default(), options)?.fit_observed(samples, observer)?,
+    })
 }
 
 fn contrastive(
@@ -143,12 +138,12 @@ fn contrastive(
         checkpoint: unit.entry("fit"),
         ..Default::default()
     })?;
-    Ok(learner.fit_observed(&problem.model.samples, |p| watch.see(p))?)
+    Ok(learner.fit_observed(problem.model.samples(), |p| watch.see(p))?)
 }
 
 /// Inverts one matrix, and sets couplings to zero outside the support.
 fn mean_field(problem: &Problem<'_>, watch: &mut Watch<'_>) -> Result<Fit> {
-    let found = MeanField::new(Expansion::Tap, TAP_LAMBDA)?.fit(&problem.model.samples)?;
+    let found = MeanField::new(Expansion::Tap, TAP_LAMBDA)?.fit(problem.model.samples())?;
     if !found.clipped.is_empty() {
         watch.warnings.push(format!(
             "the TAP equation of {:.1} % of the pairs has no solution and was clipped",

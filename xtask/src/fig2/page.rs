@@ -1,6 +1,6 @@
 //! The tables beside the paper's, and the report.
 
-use super::figure::Figures;
+use super::figure::Drawings;
 use super::path::{Path, TOLERANCES};
 use super::results::{Method, OfSupport, Paper, Results};
 use super::{CD_LAST_RATE, Free, Source, Start, TAP_LAMBDA};
@@ -218,7 +218,7 @@ fn assumptions(results: &Results) -> Vec<String> {
     list
 }
 
-pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
+pub(super) fn of(results: &Results, drawings: &[Drawings]) -> String {
     let s = &results.settings.args;
     let mut page = Page::new(
         TITLE,
@@ -231,11 +231,11 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
             s.methods.len()
         ),
     );
-    for (part, figures) in results.supports.iter().zip(figures) {
+    for (part, [(_, panels), (_, by_work)]) in results.supports.iter().zip(drawings) {
         let title = part.support.title();
         page.heading(&format!("{title}: {} parameters", part.n_parameters));
         page.figure(
-            &figures.panels,
+            panels,
             "Above: mean square error of the couplings. Below: mean square error of the pair \
              correlations. Left: until MPF ended; middle: until PL ended; right: the whole run, on a \
              logarithmic axis.",
@@ -247,7 +247,7 @@ pub(super) fn of(results: &Results, figures: &[Figures]) -> String {
         page.heading(&format!("{title}: what holds, what does not"));
         page.list(&part.reading);
         page.figure(
-            &figures.by_work,
+            by_work,
             "Both errors against evaluations of the objective, on a logarithmic axis.",
         );
     }

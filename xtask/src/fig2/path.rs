@@ -6,13 +6,12 @@
 //! from one Swendsen-Wang chain.
 
 use super::Source;
-use super::methods::{Learner, fit_options};
+use super::methods::{Learner, fit_options, minimised};
 use super::problem::Problem;
 use super::results::{Method, Point};
 use crate::{Result, progress};
-use mpf_baselines::Pseudolikelihood;
-use mpf_core::{Checkpoint, MinimizerOptions};
-use mpf_ising::{Estimator, Fit, FitOptions, FitProgress, Fitter, Mpf, Warning};
+use mpf_core::Checkpoint;
+use mpf_ising::{FitProgress, Warning};
 use serde::{Deserialize, Serialize};
 
 /// Gradient tolerances in standardised units, as [`Fit::kkt_residual`].
@@ -103,20 +102,12 @@ impl Path {
             passed.see(Point::of(progress, eps_j), paper);
             notes.note(passed.clone());
         };
-        let defaults = fit_options(problem, unit.entry("fit"));
-        let options = FitOptions {
-            l2: ridge,
-            l2_on_fields: true,
-            minimizer: MinimizerOptions {
-                max_iterations: problem.model.args.path_iterations(problem.free),
-                ..defaults.minimizer
-            },
-            ..defaults
-        };
-        let fit = match learner {
-            Learner::Pl => fitted(Pseudolikelihood, options, source, problem, observer)?,
-            _ => fitted(Mpf::default(), options, source, problem, observer)?,
-        };
+        let mut options = fit_options(problem, unit.entry("fit"));
+        options.l2 = ridge;
+        options.l2_on_fields = true;
+        options.minimizer.max_iterations = problem.model.args.path_iterations(problem.free);
+        let samples = problem.model.samples_of(source);
+        let fit = minimised(learner, options, samples, observer)?;
         bar.finish_and_clear();
         Ok(Self {
             name: learner.name().to_owned(),
@@ -168,23 +159,12 @@ impl Path {
     }
 }
 
-fn label(name: &str, ridge: f64) -> String {
+pub(super) fn label(name: &str, ridge: f64) -> String {
     if ridge > 0.0 {
         format!("{name} + ridge")
     } else {
         name.to_owned()
     }
-}
-
-fn fitted<E: Estimator>(
-    estimator: E,
-    options: FitOptions,
-    source: Source,
-    problem: &Problem<'_>,
-    observer: impl FnMut(&FitProgress<'_>) + Send,
-) -> Result<Fit> {
-    let samples = problem.model.samples_of(source);
-    Ok(Fitter::new(estimator, options)?.fit_observed(samples, observer)?)
 }
 
 /// Returns whether a fit warned of couplings that its samples cannot determine.

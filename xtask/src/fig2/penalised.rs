@@ -28,10 +28,11 @@ pub(super) fn penalised(
     unit: &Checkpoint,
     watch: &mut Watch<'_>,
 ) -> Result<Fit> {
-    let n = problem.model.states.n_samples();
+    let states = &problem.model.drawn[0].states;
+    let n = states.n_samples();
     let cut = n - n / 5;
-    let training = Samples::new(&problem.model.states.slice(0..cut))?;
-    let held_out = Samples::new(&problem.model.states.slice(cut..n))?;
+    let training = Samples::new(&states.slice(0..cut))?;
+    let held_out = Samples::new(&states.slice(cut..n))?;
     // Enough to rank penalties; the last fit has the tolerance of the other methods.
     let loose = |checkpoint: &Checkpoint| {
         let mut options = fit_options(problem, checkpoint.clone());
@@ -87,7 +88,7 @@ pub(super) fn penalised(
         start: Some(best.fit.couplings.clone()),
         ..fit_options(problem, unit.entry("fit"))
     })?;
-    let fit = last.fit_observed(&problem.model.samples, |p| {
+    let fit = last.fit_observed(problem.model.samples(), |p| {
         let now = TracePoint {
             iteration: before.iteration + p.iteration,
             evaluations: before.evaluations + p.evaluations,

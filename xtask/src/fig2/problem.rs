@@ -3,6 +3,7 @@
 use super::results::{Data, NoCouplings, Point};
 use super::{Args, Free, Source, Start};
 use crate::correlations::{Estimate, PairMeans, mean_square_spin_error};
+use crate::glass::symmetric;
 use crate::{Result, progress};
 use mpf_core::{Cancel, rng};
 use mpf_ising::{Boundary, Couplings, Lattice, Samples, States, Support};
@@ -17,11 +18,14 @@ pub(super) struct Model<'a> {
     pub(super) lattice: Lattice,
     pub(super) truth: Couplings,
     pub(super) pair_means: Array2<f64>,
-    /// The samples that all methods learn from.
+    /// The samples that all methods learn from, then those of the chain beside exact draws.
+    pub(super) drawn: Vec<Drawn>,
+}
+
+pub(super) struct Drawn {
+    source: Source,
     pub(super) states: States,
-    pub(super) samples: Samples,
-    /// The chain beside exact draws.
-    chain: Option<(States, Samples)>,
+    samples: Samples,
 }
 
 impl<'a> Model<'a> {
@@ -51,8 +55,11 @@ impl<'a> Model<'a> {
                     run.pooled()
                 }
             };
-            let samples = Samples::new(&states)?;
-            drawn.push((states, samples));
+            drawn.push(Drawn {
+                source: *source,
+                samples: Samples::new(&states)?,
+                states,
+            });
         }
         let long = ChainOptions {
             n_draws: 10 * args.correlation_draws,
@@ -62,8 +69,6 @@ impl<'a> Model<'a> {
         };
         let known = PairMeans::of(&truth, &lattice, long)?;
         bar.finish_and_clear();
-        let mut drawn = drawn.into_iter();
-        let (states, samples) = drawn.next().ok_or("there is no sampler")?;
         Ok(Self {
             args,
             cancel,
@@ -71,9 +76,7 @@ impl<'a> Model<'a> {
             lattice,
             truth,
             pair_means: known.mean(),
-            states,
-            samples,
-            chain: drawn.next(),
+            drawn,
         })
     }
 
@@ -88,33 +91,30 @@ impl<'a> Model<'a> {
         Ok(means.estimate(|found| mean_square_spin_error(found, &self.pair_means)))
     }
 
+    /// Returns the samples that all methods learn from.
+    pub(super) fn samples(&self) -> &Samples {
+        &self.drawn[0].samples
+    }
+
     pub(super) fn samples_of(&self, source: Source) -> &Samples {
-        match &self.chain {
-            Some((_, samples)) if source == Source::SwendsenWang => samples,
-            _ => &self.samples,
-        }
+        let mut drawn = self.drawn.iter();
+        let found = drawn.find(|drawn| drawn.source == source);
+        &found.expect("paths are of the samplers").samples
     }
 
-    pub(super) fn data(&self) -> Result<Data> {
-        self.data_of(&self.states, &self.samples)
-    }
-
-    pub(super) fn chain_data(&self) -> Result<Option<Data>> {
-        let chain = self.chain.as_ref();
-        chain
-            .map(|(states, samples)| self.data_of(states, samples))
-            .transpose()
-    }
-
-    fn data_of(&self, states: &States, samples: &Samples) -> Result<Data> {
-        let energies: Vec<f64> = states.rows().map(|row| self.truth.energy(row)).collect();
-        let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
-        Ok(Data {
-            distinct_samples: samples.n_distinct(),
-            tau_energy,
-            effective_samples: states.n_samples() as f64 / tau_energy.max(1.0),
-            eps_corr: mean_square_spin_error(&samples.pair_means(), &self.pair_means),
-        })
+    pub(super) fn data(&self) -> Result<Vec<Data>> {
+        let of_source = |drawn: &Drawn| {
+            let (states, samples) = (&drawn.states, &drawn.samples);
+            let energies: Vec<f64> = states.rows().map(|row| self.truth.energy(row)).collect();
+            let tau_energy = diagnostics::integrated_autocorrelation_time(&[energies])?;
+            Ok(Data {
+                distinct_samples: samples.n_distinct(),
+                tau_energy,
+                effective_samples: states.n_samples() as f64 / tau_energy.max(1.0),
+                eps_corr: mean_square_spin_error(&samples.pair_means(), &self.pair_means),
+            })
+        };
+        self.drawn.iter().map(of_source).collect()
     }
 
     pub(super) fn no_couplings(&self) -> Result<NoCouplings> {
@@ -138,7 +138,10 @@ pub(super) struct Problem<'a> {
 
 impl<'a> Problem<'a> {
     pub(super) fn new(model: &'a Model<'a>, free: Free) -> Result<Self> {
-        let support = support(&model.lattice, free);
+        let support = match free {
+            Free::Full => Support::Full,
+            Free::Lattice => Support::lattice(&model.lattice),
+        };
         let d = model.lattice.n_units();
         let start = match model.args.start {
             Start::Random => random_start(d, &support, model.seed)?,
@@ -156,31 +159,18 @@ impl<'a> Problem<'a> {
     /// Returns the first point of every trace, without ε_corr.
     pub(super) fn at_start(&self) -> Point {
         Point {
-            iteration: 0,
-            evaluations: 0,
-            seconds: 0.0,
             gradient_norm: f64::NAN,
             eps_j: self.start.mean_square_error(&self.model.truth),
-            eps_corr: None,
+            ..Default::default()
         }
     }
 
     /// Sets couplings that are not free to zero.
     pub(super) fn on_support(&self, couplings: &Couplings) -> Result<Couplings> {
         let d = couplings.n_units();
-        let mut kept = Array2::from_diag(&couplings.as_array().diag());
-        for (i, j) in self.support.pairs(d)? {
-            kept[[i, j]] = couplings.get(i, j);
-            kept[[j, i]] = couplings.get(i, j);
-        }
+        let places = (0..d).map(|i| (i, i)).chain(self.support.pairs(d)?);
+        let kept = symmetric(d, places, |i, j| couplings.get(i, j));
         Ok(Couplings::new(kept)?)
-    }
-}
-
-fn support(lattice: &Lattice, free: Free) -> Support {
-    match free {
-        Free::Full => Support::Full,
-        Free::Lattice => Support::lattice(lattice),
     }
 }
 
@@ -188,15 +178,8 @@ fn support(lattice: &Lattice, free: Free) -> Support {
 fn random_start(d: usize, support: &Support, seed: u64) -> Result<Couplings> {
     let mut rng = rng::stream(seed, 1);
     let normal = Normal::new(0.0, 0.1)?;
-    let mut j = Array2::zeros((d, d));
-    for i in 0..d {
-        j[[i, i]] = normal.sample(&mut rng);
-    }
-    for (a, b) in support.pairs(d)? {
-        let value = normal.sample(&mut rng);
-        j[[a, b]] = value;
-        j[[b, a]] = value;
-    }
+    let places = (0..d).map(|i| (i, i)).chain(support.pairs(d)?);
+    let j = symmetric(d, places, |_, _| normal.sample(&mut rng));
     Ok(Couplings::new(j)?)
 }
 

@@ -84,24 +84,15 @@ fn reaches_the_paper(part: &OfSupport) -> Vec<String> {
 /// Says where on their paths MPF is ahead of PL, as in the paper, and where not.
 fn order_on_the_path(part: &OfSupport) -> Option<String> {
     let (mpf, pl) = (plain(part, "MPF")?, plain(part, "PL")?);
-    let (mut holds, mut reversed) = (Vec::new(), Vec::new());
-    for (state, found) in mpf.states() {
-        if let (Some(a), Some(b)) = (found, pl.state(&state)) {
-            let order = if a.eps_j < b.eps_j {
-                &mut holds
-            } else {
-                &mut reversed
-            };
-            let errors = against(a.eps_j, b.eps_j);
-            order.push(format!("{} ({errors})", at(&state)));
-        }
-    }
-    let verdicts = [("holds", holds), ("is reversed", reversed)];
+    let both = common_states(mpf, pl);
+    let verdicts = [("holds", true), ("is reversed", false)].map(|(verdict, holds)| {
+        let states = both.iter().filter(|(_, a, b)| (a < b) == holds);
+        let states = states.map(|(state, a, b)| format!("{state} ({})", against(*a, *b)));
+        (verdict, states.collect::<Vec<_>>())
+    });
     let said = verdicts.iter().filter(|(_, states)| !states.is_empty());
-    let said: Vec<String> = said
-        .map(|(verdict, states)| format!("{verdict} {}", and(states)))
-        .collect();
-    let said = said.join(", and ");
+    let said = said.map(|(verdict, states)| format!("{verdict} {}", and(states)));
+    let said = said.collect::<Vec<_>>().join(", and ");
     (!said.is_empty()).then(|| format!("The paper's order, MPF before PL, {said}."))
 }
 
@@ -127,11 +118,11 @@ fn and(items: &[String]) -> String {
     }
 }
 
-/// Returns the last state that both paths reached.
-fn last_common(a: &Path, b: &Path) -> Option<(String, f64, f64)> {
-    let states = a.states().into_iter().rev();
-    let mut both = states.filter_map(|(s, found)| Some((at(&s), found?.eps_j, b.state(&s)?.eps_j)));
-    both.next()
+/// Returns the states that both paths reached, in words, with their ε_J.
+fn common_states(a: &Path, b: &Path) -> Vec<(String, f64, f64)> {
+    let states = a.states().into_iter();
+    let both = states.filter_map(|(s, found)| Some((at(&s), found?.eps_j, b.state(&s)?.eps_j)));
+    both.collect()
 }
 
 /// Says what the ridge does at the end of a path.
@@ -139,7 +130,7 @@ fn ridge(part: &OfSupport) -> Vec<String> {
     let mut lines = Vec::new();
     for with in main_paths(part).filter(|p| p.ridge > 0.0) {
         let without = plain(part, &with.name);
-        if let Some((state, a, b)) = without.and_then(|without| last_common(without, with)) {
+        if let Some((state, a, b)) = without.and_then(|p| common_states(p, with).pop()) {
             let change = if b < a { "lowers" } else { "raises" };
             lines.push(format!(
                 "A ridge of 1/M {change} the ε_J of {} {state} from {} to {}.",
@@ -160,7 +151,7 @@ fn chain(part: &OfSupport) -> Vec<String> {
             p.sampler == Source::SwendsenWang && p.label() == exact.label() && p.stop != "cancelled"
         });
         let Some(chain) = chain else { continue };
-        if let Some((state, a, b)) = last_common(exact, chain) {
+        if let Some((state, a, b)) = common_states(exact, chain).pop() {
             lines.push(format!(
                 "{} from one Swendsen-Wang chain has ε_J = {} {state}, {:.1} times that from exact \
                  draws; at its best {}.",
@@ -199,13 +190,11 @@ fn work(name: &str, point: &Point) -> String {
 }
 
 fn counted(name: &str, n: usize) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    let unit = if name.starts_with("CD") {
-        "update"
-    } else {
-        "evaluation"
+    let unit = match name.starts_with("CD") {
+        true => "update",
+        false => "evaluation",
     };
-    format!("{n} {unit}{plural}")
+    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Lists what every method needed for every level, the fastest first.
@@ -232,22 +221,21 @@ fn best_at_the_end(results: &Results, part: &OfSupport) -> Vec<String> {
         let scored = methods.filter_map(|m| Some((error(m)?, m.name.as_str())));
         scored.min_by(|a, b| a.0.total_cmp(&b.0))
     };
-    let couplings = by(|m| Some(m.eps_j)).map(|(error, name)| {
-        format!(
-            "At the end {name} had the best couplings, ε_J = {}; no couplings at all score {}.",
-            digits(error),
-            digits(results.no_couplings.eps_j)
-        )
-    });
-    let correlations = by(|m| m.eps_corr.map(|e| e.value)).map(|(error, name)| {
-        format!(
-            "At the end {name} had the best correlations, ε_corr = {}; those of the samples \
-             themselves err by {}.",
-            digits(error),
-            digits(results.data.eps_corr)
-        )
-    });
-    couplings.into_iter().chain(correlations).collect()
+    let mut lines = Vec::new();
+    if let Some((error, name)) = by(|m| Some(m.eps_j)) {
+        let (error, zero) = (digits(error), digits(results.no_couplings.eps_j));
+        lines.push(format!(
+            "At the end {name} had the best couplings, ε_J = {error}; no couplings at all score {zero}."
+        ));
+    }
+    if let Some((error, name)) = by(|m| m.eps_corr.map(|e| e.value)) {
+        let (error, samples) = (digits(error), digits(results.data.eps_corr));
+        lines.push(format!(
+            "At the end {name} had the best correlations, ε_corr = {error}; those of the samples \
+             themselves err by {samples}."
+        ));
+    }
+    lines
 }
 
 fn overfitted(part: &OfSupport) -> Vec<String> {
@@ -295,13 +283,9 @@ impl<'a> Work<'a> {
     /// apart.
     fn is_faster_than(&self, other: &Self) -> Option<bool> {
         let (a, b) = (self.evaluations as f64, other.evaluations as f64);
-        if a * self.each.upper < b * other.each.lower {
-            Some(true)
-        } else if a * self.each.lower > b * other.each.upper {
-            Some(false)
-        } else {
-            None
-        }
+        let is_faster = a * self.each.upper < b * other.each.lower;
+        let is_slower = a * self.each.lower > b * other.each.upper;
+        (is_faster || is_slower).then_some(is_faster)
     }
 
     fn shown(&self) -> String {
@@ -540,7 +524,6 @@ mod tests {
                 cd10_updates: 1,
                 lambdas: 1,
                 correlation_draws: 100,
-                run: crate::run::parsed(Vec::new()),
             }),
             data: Data {
                 distinct_samples: 90,

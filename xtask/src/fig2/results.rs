@@ -80,7 +80,7 @@ pub(super) struct Paper {
 }
 
 /// A moment of a fit.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) iteration: usize,
     /// Of the objective; updates of CD.

@@ -106,34 +106,24 @@ impl<'a> Watch<'a> {
     pub(super) fn finish(mut self, outcome: Result<Fit>) -> Method {
         self.say("correlations".to_owned());
         let last = self.seen.trace[self.n_seen()];
-        let mut warnings = Vec::new();
-        let (couplings, end, stop, ran_away) = match outcome {
-            Ok(fit) => {
-                warnings.extend(fit.warnings.iter().map(ToString::to_string));
-                let end = Point {
-                    iteration: fit.iterations,
-                    evaluations: fit.evaluations,
-                    seconds: fit.seconds,
-                    gradient_norm: fit.kkt_residual,
-                    ..last
-                };
-                (
-                    fit.couplings,
-                    end,
-                    kebab(&fit.stop),
-                    ran_away(&fit.warnings),
-                )
-            }
-            Err(error) => {
-                warnings.push(error.to_string());
-                (self.seen.latest, last, "failed".to_owned(), false)
-            }
+        let fit = outcome.as_ref().ok();
+        let mut warnings: Vec<String> = match &outcome {
+            Ok(fit) => fit.warnings.iter().map(ToString::to_string).collect(),
+            Err(error) => vec![error.to_string()],
         };
         warnings.append(&mut self.warnings);
+        let end = fit.map_or(last, |fit| Point {
+            iteration: fit.iterations,
+            evaluations: fit.evaluations,
+            seconds: fit.seconds,
+            gradient_norm: fit.kkt_residual,
+            ..last
+        });
+        let couplings = fit.map_or(&self.seen.latest, |fit| &fit.couplings);
         let eps_j = couplings.mean_square_error(&self.problem.model.truth);
-        let diagonal = diagonal_error(&couplings, &self.problem.model.truth);
+        let diagonal = diagonal_error(couplings, &self.problem.model.truth);
         let chains = self.problem.model.args.chains_at_the_end();
-        let eps_corr = self.problem.model.eps_corr(&couplings, chains);
+        let eps_corr = self.problem.model.eps_corr(couplings, chains);
         if let Err(error) = &eps_corr
             && !self.problem.model.cancel.is_cancelled()
         {
@@ -159,9 +149,9 @@ impl<'a> Watch<'a> {
             seconds: end.seconds,
             iterations: end.iteration,
             evaluations: end.evaluations,
-            stop,
+            stop: fit.map_or("failed".to_owned(), |fit| kebab(&fit.stop)),
             lambda: self.lambda,
-            ran_away,
+            ran_away: fit.is_some_and(|fit| ran_away(&fit.warnings)),
             warnings,
             paper: self.learner.paper(),
             trace,

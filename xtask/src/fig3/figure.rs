@@ -10,20 +10,14 @@ const LAST_NATS: f64 = 4.0;
 
 /// Draws the whole range on the left, and its upper end on the right.
 pub(super) fn curves(results: &Results) -> Result<String> {
-    let mut lines = vec![("MPF", &results.mpf.trace)];
-    if let Some(ml) = &results.ml {
-        lines.push(("maximum likelihood", &ml.trace));
-    }
-    let lines: Vec<(&str, Vec<(f64, f64)>)> = lines
-        .into_iter()
-        .map(|(name, trace)| {
-            let all: Vec<(f64, f64)> = trace
-                .iter()
-                .map(|p| (p.seconds, p.log_likelihood))
-                .collect();
-            (name, thinned(&all))
-        })
-        .collect();
+    let ml = results.ml.as_ref();
+    let methods = [("MPF", Some(&results.mpf)), ("maximum likelihood", ml)];
+    let lines = methods.into_iter().filter_map(|(name, method)| {
+        let trace = method?.trace.iter();
+        let points: Vec<_> = trace.map(|p| (p.seconds, p.log_likelihood)).collect();
+        Some((name, thinned(&points)))
+    });
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = lines.collect();
     let points = || lines.iter().flat_map(|(_, points)| points);
     let longest = points().map(|p| p.0).fold(1e-3, f64::max);
     let best = points().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);

@@ -130,7 +130,7 @@ pub(super) fn of(results: &Results, mosaics: &str, curves: &str) -> String {
         page.table(&seeds);
     }
     page.heading("Filters");
-    page.figure(mosaics, &mosaic::caption(results.settings.given.args.size));
+    page.figure(mosaics, &mosaic::caption(results.settings.args.size));
     page.heading("Likelihood against learning time");
     page.figure(
         curves,

@@ -58,7 +58,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
              median one. Try another seed."
         ));
     }
-    if results.settings.given.args.trainer == Training::Paper && results.mpf.sigma_min.is_finite() {
+    if results.settings.args.trainer == Training::Paper && results.mpf.sigma_min.is_finite() {
         let trace = &results.mpf.trace;
         let best = trace.iter().map(|p| p.log_likelihood).fold(start, f64::max);
         if best > mpf + 0.1 {

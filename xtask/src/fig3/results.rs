@@ -1,7 +1,7 @@
 //! The results of Figure 3, as they are written to `results.json`.
 
 use super::Args;
-use crate::output;
+use crate::output::Settings;
 use mpf_core::StopReason;
 use mpf_ica::{Filters, Fit, LastPhase, Rescue, TracePoint, Whitening};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// `results.json`; every field is described in `docs/results.md`.
 #[derive(Serialize)]
 pub(super) struct Results {
-    pub(super) settings: Settings,
+    pub(super) settings: Settings<Args>,
     /// Mean over the patches, in nats.
     pub(super) log_likelihood: LogLikelihood,
     pub(super) paper: LogLikelihood,
@@ -37,13 +37,6 @@ pub(super) const PAPER: LogLikelihood = LogLikelihood {
     ml: Some(-120.33),
     gap: Some(0.28),
 };
-
-#[derive(Serialize)]
-pub(super) struct Settings {
-    #[serde(flatten)]
-    pub(super) given: output::Settings<Args>,
-    pub(super) n_images: usize,
-}
 
 #[derive(Serialize)]
 pub(super) struct Method {

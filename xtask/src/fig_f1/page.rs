@@ -3,9 +3,8 @@
 use super::{Curve, Results};
 use crate::Result;
 use crate::correlations::Estimate;
-use crate::output::{Table, digits};
+use crate::output::{self, Table, digits};
 use crate::plot::{self, Marks, Panel, STYLES, Series};
-use crate::report::Page;
 
 pub(super) const TITLE: &str = "Figure F-1: forty units, all connected";
 
@@ -138,19 +137,12 @@ pub(super) fn draw(results: &Results) -> Result<String> {
 }
 
 pub(super) fn page(results: &Results, svg: &str) -> String {
-    let mut page = Page::new(
-        TITLE,
-        "How fast minimum probability flow finds the correlations of a densely coupled, sparsely \
-         active population, and how close samples allow it to come.",
-    );
-    page.heading("What was found");
-    page.list(&results.reading);
-    page.figure(
-        svg,
-        "Mean absolute error of the correlation coefficients against learning time, and the error \
-         of the samples' own correlations.",
-    );
-    page.table(&table(results));
+    let lead = "How fast minimum probability flow finds the correlations of a densely coupled, sparsely \
+                active population, and how close samples allow it to come.";
+    let caption = "Mean absolute error of the correlation coefficients against learning time, and the \
+                   error of the samples' own correlations.";
+    let table = table(results);
+    let mut page = output::page(TITLE, lead, &results.reading, (svg, caption), &table);
     page.heading("What was run");
     page.text(
         "The paper's couplings are not public. These were drawn with J_ii ~ N(3.2, 0.5²) and \

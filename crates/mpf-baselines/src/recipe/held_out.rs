@@ -9,7 +9,7 @@
 //! be relied on, or would take too long, the score is the pseudolikelihood.
 
 use super::polish::{Verdict, polish};
-use super::{Recipe, StepData, Trained, with_checkpoint};
+use super::{Recipe, StepData, Trained, n_held, with_checkpoint};
 use crate::Result;
 use crate::error::{Error, check_mean};
 use crate::independent::independent_couplings;
@@ -18,7 +18,6 @@ use crate::method::MethodOptions;
 use crate::sample_scores::sample_scores;
 use mpf_core::{Cancel, Checkpoint};
 use mpf_ising::{BlockMean, Couplings, Data, FitProgress, Samples, States, block_mean};
-use mpf_samplers::AnnealedOptions;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::LN_2;
 
@@ -88,13 +87,8 @@ pub fn log_scores(
 
 /// Returns ln Z, or `None` where it would take too long.
 fn log_z(couplings: &Couplings, seed: u64, cancel: &Cancel) -> Result<Option<LogZ>> {
-    let annealed = AnnealedOptions {
-        seed,
-        cancel: cancel.clone(),
-        ..Default::default()
-    };
-    let is_quick = couplings.n_units() <= LogZ::MAX_ANNEALED_UNITS;
-    LogZ::of(couplings, None, is_quick.then_some(&annealed))
+    let annealed = LogZ::quick(couplings.n_units(), seed, cancel);
+    LogZ::of(couplings, None, annealed.as_ref())
 }
 
 /// Makes log-probabilities of the scores of samples; pseudolikelihoods if ln Z is not known.
@@ -214,18 +208,18 @@ impl Check {
         trained: &Trained,
         data: StepData<'_>,
     ) -> Result<Option<Self>> {
-        let n = match data {
-            StepData::Held(data) => data.states.map_or(0, States::n_samples),
-            StepData::Streamed(stream, _) if stream.has_weights() => 0,
-            StepData::Streamed(stream, _) => stream.n_rows(),
+        let n = match data.all {
+            Data::Samples(_) => data.states.map_or(0, States::n_samples),
+            Data::Stream(stream) if stream.has_weights() => 0,
+            Data::Stream(stream) => stream.n_rows(),
         };
         let n_held_out = (recipe.held_out * n as f64).round() as usize;
         if n_held_out < MIN_HELD_OUT || n_held_out >= n {
             return Ok(None);
         }
         let n_training = n - n_held_out;
-        let (training, held_out, couplings, independent) = match data {
-            StepData::Held(data) => {
+        let (training, held_out, couplings, independent) = match data.all {
+            Data::Samples(_) => {
                 let states = data.states()?;
                 let training = Samples::new(&states.slice(0..n_training))?;
                 let held_out = states.slice(n_training..n);
@@ -233,12 +227,12 @@ impl Check {
                 let independent = independent_bits((&training).into(), &held_out)?;
                 (training, held_out, couplings, independent)
             }
-            StepData::Streamed(stream, _) => {
+            Data::Stream(stream) => {
                 let (part, rest) = stream.split(n_training..n)?;
                 let held_out = rest.spread_states(MAX_SCORED)?;
                 let couplings = fit_part(recipe, trained, (&part).into())?;
                 let independent = independent_bits((&part).into(), &held_out)?;
-                let training = part.spread(StepData::n_held(stream))?;
+                let training = part.spread(n_held(stream))?;
                 (training, held_out, couplings, independent)
             }
         };

@@ -5,8 +5,7 @@
 use mpf_baselines::{
     Contender, ContrastiveDivergence, ContrastiveOptions, Criterion, Drift, Entropies, Error,
     Expansion, GoodnessOfFit, LearningRate, MaximumLikelihood, MeanField, Method, MethodOptions,
-    Methods, Moments, Objectives, Pseudolikelihood, Takes, Tournament, TournamentOptions,
-    independent, log_rise, rise,
+    Methods, Moments, Objectives, Pseudolikelihood, Takes, Tournament, independent, log_rise, rise,
 };
 use mpf_core::MinimizerOptions;
 use mpf_ising::{
@@ -458,7 +457,7 @@ proptest! {
         annealed in proptest::option::of((0..4usize, 0..4usize)),
     ) {
         let n = states.n_samples();
-        let tournament = Tournament::new(TournamentOptions {
+        let tournament = Tournament {
             n_folds,
             block_length,
             annealed: annealed.map(|(n_chains, n_levels)| AnnealedOptions {
@@ -467,7 +466,7 @@ proptest! {
                 ..Default::default()
             }),
             ..Default::default()
-        });
+        };
         let methods: Vec<Contender> =
             methods(number).into_iter().map(|(m, o)| Contender::alone(m, o)).collect();
         let table = tournament.run(&methods, &states, |_, _| {});

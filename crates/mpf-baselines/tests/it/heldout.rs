@@ -2,7 +2,7 @@
 
 use mpf_baselines::{
     Contender, Criterion, Error, LogZSource, Method, MethodOptions, Methods, Objectives, Plan,
-    Polish, Recipe, Tournament, TournamentOptions,
+    Polish, Recipe, Tournament,
 };
 use mpf_core::Cancel;
 use mpf_core::rng::stream;
@@ -131,7 +131,7 @@ fn annealed_and_lattice_likelihoods_agree() {
         method("pl", on_lattice),
         method("pl", MethodOptions::default()),
     ];
-    let options = TournamentOptions {
+    let tournament = Tournament {
         n_folds: 2,
         lattice: Some(lattice),
         annealed: Some(AnnealedOptions {
@@ -141,15 +141,13 @@ fn annealed_and_lattice_likelihoods_agree() {
         }),
         ..Default::default()
     };
-    let exact = Tournament::new(options.clone())
-        .run(&methods, &states, |_, _| {})
-        .unwrap();
+    let exact = tournament.run(&methods, &states, |_, _| {}).unwrap();
     assert_eq!(exact.entrants[0].log_z, Some(LogZSource::Lattice));
     assert_eq!(exact.entrants[1].log_z, Some(LogZSource::Annealed));
-    let annealed = Tournament::new(TournamentOptions {
+    let annealed = Tournament {
         lattice: None,
-        ..options.clone()
-    })
+        ..tournament.clone()
+    }
     .run(&methods[..1], &states, |_, _| {})
     .unwrap();
     let (a, b) = (&exact.entrants[0], &annealed.entrants[0]);
@@ -159,11 +157,11 @@ fn annealed_and_lattice_likelihoods_agree() {
         "{off} {}",
         b.log_z_error
     );
-    let none = Tournament::new(TournamentOptions {
+    let none = Tournament {
         lattice: None,
         annealed: None,
-        ..options
-    })
+        ..tournament
+    }
     .run(&methods[..1], &states, |_, _| {})
     .unwrap();
     assert!(none.entrants[0].log_likelihood.is_none());
@@ -189,10 +187,10 @@ fn methods_that_fail_drop_out_and_bad_options_are_errors() {
         .unwrap();
     assert_eq!((found.entrants.len(), found.dropouts.len()), (1, 1));
     assert!(found.to_string().contains("l1"));
-    let run = |change: fn(&mut TournamentOptions)| {
-        let mut options = TournamentOptions::default();
-        change(&mut options);
-        Tournament::new(options)
+    let run = |change: fn(&mut Tournament)| {
+        let mut tournament = Tournament::default();
+        change(&mut tournament);
+        tournament
             .run(&methods[1..], &states, |_, _| {})
             .unwrap_err()
     };
@@ -254,10 +252,10 @@ fn the_time_limit_of_a_contender_is_that_of_all_its_steps() {
     assert!(found.dropouts.iter().all(|d| d.error == Error::TimeLimit));
     assert_eq!(found.entrants.len() + found.dropouts.len(), 3);
     // The limit of all of them.
-    let tournament = Tournament::new(TournamentOptions {
+    let tournament = Tournament {
         cancel: Cancel::new().within(0.0),
         ..Default::default()
-    });
+    };
     let found = tournament.run(&contenders, &states, |_, _| {}).unwrap();
     assert!(found.entrants.is_empty());
     assert!(found.dropouts.iter().all(|d| d.error == Error::TimeLimit));
