@@ -10,7 +10,7 @@
 //! then holds on average, and the model distribution stays the fixed point.
 
 use crate::Result;
-use crate::error::{Error, check_entries, check_option};
+use crate::error::{Error, check_entries, check_not_zero};
 use crate::rng;
 use ndarray::Array2;
 use rand::{Rng, RngExt};
@@ -57,7 +57,7 @@ impl<S> Drawn<S> {
     /// # Errors
     /// [`Error::Option`] when `draws` is 0.
     pub fn new(rule: S, draws: usize, seed: u64) -> Result<Self> {
-        check_option("draws", draws as f64, "at least 1", draws >= 1)?;
+        check_not_zero("draws", draws)?;
         Ok(Self { rule, draws, seed })
     }
 

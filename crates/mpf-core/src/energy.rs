@@ -86,13 +86,18 @@ impl EnergyModel for LinearEnergies {
 /// Returns exp(−E_i) / Σ_k exp(−E_k) for every energy. The sum is shifted and cannot overflow. An
 /// energy of +∞ has probability 0; the result is NaN if an energy is NaN or −∞, or all are +∞.
 pub fn boltzmann(energies: &[f64]) -> Vec<f64> {
+    boltzmann_and_log_z(energies).0
+}
+
+/// Returns the same with ln Σ_k exp(−E_k).
+pub(crate) fn boltzmann_and_log_z(energies: &[f64]) -> (Vec<f64>, f64) {
     let lowest = energies.iter().copied().fold(f64::INFINITY, f64::min);
     let mut p: Vec<f64> = energies.iter().map(|e| (lowest - e).exp()).collect();
     let z: f64 = p.iter().sum();
     for v in &mut p {
         *v /= z;
     }
-    p
+    (p, z.ln() - lowest)
 }
 
 #[cfg(test)]

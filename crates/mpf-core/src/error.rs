@@ -167,6 +167,24 @@ pub fn check_count(what: &'static str, expected: usize, found: usize) -> Result<
     })
 }
 
+/// Checks that an option that counts something is not 0.
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn check_not_zero(name: &'static str, count: usize) -> Result<(), Error> {
+    check_option(name, count as f64, "at least 1", count > 0)
+}
+
+/// Checks the sum of weights that are finite and not negative.
+pub(crate) fn check_weight_sum(sum: f64) -> Result<(), Error> {
+    let what = "the sum of the weights";
+    match sum {
+        0.0 => Err(Error::Empty { what }),
+        sum if !sum.is_finite() => Err(Error::Overflow { what }),
+        _ => Ok(()),
+    }
+}
+
 /// Checks weights or penalties, which must be finite and not negative.
 pub(crate) fn check_weights<'a>(
     what: &'static str,

@@ -22,7 +22,9 @@ mod unbounded;
 use crate::Result;
 use crate::cancel::Cancel;
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, check_count, check_entries, check_option};
+use crate::error::{
+    Error, check_count, check_entries, check_not_zero, check_option, check_weights,
+};
 use crate::objective::Objective;
 use search::Search;
 use serde::{Deserialize, Serialize};
@@ -238,8 +240,7 @@ impl Minimizer {
         ] {
             check_option(name, value, "a number that is not negative", value >= 0.0)?;
         }
-        let memory = options.memory;
-        check_option("memory", memory as f64, "at least 1", memory > 0)?;
+        check_not_zero("memory", options.memory)?;
         Ok(Self { options })
     }
 
@@ -289,7 +290,5 @@ fn check_penalties(n: usize, lambda: &[f64]) -> Result<()> {
         return Ok(());
     }
     check_count("entries of lambda", n, lambda.len())?;
-    check_entries("lambda", lambda, "finite and not negative", |v| {
-        v >= 0.0 && v.is_finite()
-    })
+    check_weights("lambda", lambda)
 }

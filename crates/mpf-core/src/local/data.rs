@@ -2,7 +2,7 @@
 
 use super::LocalModel;
 use crate::Result;
-use crate::error::{Error, check_weights};
+use crate::error::{Error, check_count, check_option, check_weight_sum, check_weights};
 use ndarray::ArrayView2;
 use std::collections::HashMap;
 
@@ -29,16 +29,14 @@ impl SiteData {
     /// (the index counts row by row), [`Error::Option`] unless 2 ≤ `n_states` ≤ 256.
     pub fn new(samples: ArrayView2<'_, u8>, n_states: usize) -> Result<Self> {
         let n_sites = samples.ncols();
-        crate::check_option(
-            "n_states",
-            n_states as f64,
-            "from 2 to 256",
-            (2..=256).contains(&n_states),
-        )?;
+        let holds = (2..=256).contains(&n_states);
+        check_option("n_states", n_states as f64, "from 2 to 256", holds)?;
         if samples.is_empty() {
             return Err(Error::Empty { what: "samples" });
         }
-        check_count(samples.nrows())?;
+        let n = samples.nrows();
+        let holds = u32::try_from(n).is_ok();
+        check_option("the number of samples", n as f64, "below 2³²", holds)?;
         if let Some((index, &value)) =
             (samples.iter().enumerate()).find(|(_, v)| usize::from(**v) >= n_states)
         {
@@ -55,7 +53,7 @@ impl SiteData {
             n_states,
             rows: Vec::new(),
             weights: Vec::new(),
-            order: Vec::with_capacity(samples.nrows()),
+            order: Vec::with_capacity(n),
             sample_weights: None,
         };
         for row in samples.rows() {
@@ -77,19 +75,15 @@ impl SiteData {
     /// [`Error::Count`]; [`Error::Entry`] for a weight that is negative or not finite;
     /// [`Error::Overflow`] and [`Error::Empty`] for a sum that is not finite or 0.
     pub fn weighted(mut self, weights: &[f64]) -> Result<Self> {
-        crate::check_count("weights", self.order.len(), weights.len())?;
+        check_count("weights", self.order.len(), weights.len())?;
         check_weights("weights", weights)?;
         self.weights.fill(0.0);
         for (&at, weight) in self.order.iter().zip(weights) {
             self.weights[at as usize] += weight;
         }
         self.sample_weights = Some(weights.to_vec());
-        let what = "the sum of the weights";
-        match self.total_weight() {
-            0.0 => Err(Error::Empty { what }),
-            sum if !sum.is_finite() => Err(Error::Overflow { what }),
-            _ => Ok(self),
-        }
+        check_weight_sum(self.total_weight())?;
+        Ok(self)
     }
 
     /// Returns d.
@@ -147,17 +141,7 @@ impl SiteData {
 
     /// Checks that `model` is of these sites and states.
     pub(super) fn check(&self, model: &impl LocalModel) -> Result<()> {
-        crate::check_count("sites of the model", self.n_sites, model.n_sites())?;
-        crate::check_count("states of a site", self.n_states, model.n_states())
+        check_count("sites of the model", self.n_sites, model.n_sites())?;
+        check_count("states of a site", self.n_states, model.n_states())
     }
-}
-
-fn check_count(n_samples: usize) -> Result<()> {
-    let holds = u32::try_from(n_samples).is_ok();
-    crate::check_option(
-        "the number of samples",
-        n_samples as f64,
-        "below 2³²",
-        holds,
-    )
 }

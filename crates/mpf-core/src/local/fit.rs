@@ -144,7 +144,7 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     pub fn fit_observed(
         &self,
         data: &SiteData,
-        observer: impl FnMut(&Progress<'_>),
+        mut observer: impl FnMut(&Progress<'_>),
     ) -> Result<Minimum> {
         let objective = LocalObjective::new(self.model, data, self.options.loss)?;
         let start = self.start();
@@ -152,26 +152,11 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
             Scales::Given(scales) => scales.clone(),
             Scales::Scores => self.scales_from_scores(&objective, data, &start),
         };
-        self.minimize(objective, &start, scales, observer)
-    }
-
-    /// Minimises an objective of this model's parameters with the fitter's penalties.
-    pub(super) fn minimize(
-        &self,
-        objective: impl Objective,
-        start: &[f64],
-        scales: Vec<f64>,
-        mut observer: impl FnMut(&Progress<'_>),
-    ) -> Result<Minimum> {
-        let lambda = self
-            .penalties(self.options.l1)
-            .zip(&scales)
-            .map(|(l, s)| l * s);
-        let lambda: Vec<f64> = if self.options.l1 > 0.0 {
-            lambda.collect()
-        } else {
-            Vec::new()
-        };
+        let mut lambda = Vec::new();
+        if self.options.l1 > 0.0 {
+            let penalties = self.penalties(self.options.l1).zip(&scales);
+            lambda.extend(penalties.map(|(l, s)| l * s));
+        }
         let start: Vec<f64> = start.iter().zip(&scales).map(|(t, s)| t / s).collect();
         let ridge = Ridge::new(objective, self.penalties(self.options.l2).collect())?;
         let mut scaled = Scaled::new(ridge, scales.clone());
