@@ -46,27 +46,17 @@ entries! {
 
 /// Packed samples in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "StatesFile", into = "StatesFile")]
+#[serde(try_from = "StatesFile")]
 pub struct States {
     n_units: usize,
-    n_samples: usize,
     bits: Vec<u64>,
 }
 
 /// The stored form of [`States`], unchecked.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct StatesFile {
     n_units: usize,
     bits: Vec<u64>,
-}
-
-impl From<States> for StatesFile {
-    fn from(states: States) -> Self {
-        Self {
-            n_units: states.n_units,
-            bits: states.bits,
-        }
-    }
 }
 
 impl TryFrom<StatesFile> for States {
@@ -84,7 +74,6 @@ impl TryFrom<StatesFile> for States {
         {
             return Err(format!("the bits are not those of {} units", file.n_units));
         }
-        states.n_samples = file.bits.len() / words;
         states.bits = file.bits;
         Ok(states)
     }
@@ -116,7 +105,6 @@ impl States {
         debug_assert!(n_units > 0);
         Self {
             n_units,
-            n_samples: 0,
             bits: Vec::new(),
         }
     }
@@ -168,14 +156,13 @@ impl States {
         }
         Ok(Self {
             n_units: columns,
-            n_samples: rows,
             bits,
         })
     }
 
     /// Returns the number of samples.
     pub fn n_samples(&self) -> usize {
-        self.n_samples
+        self.bits.len() / self.words_per_row()
     }
 
     /// Returns the number of units of a sample.
@@ -225,7 +212,6 @@ impl States {
             self.n_units - 1
         );
         self.bits.extend_from_slice(row);
-        self.n_samples += 1;
     }
 
     /// Appends samples of ⌈d/8⌉ bytes each, unit u in bit u mod 8 of byte u / 8. Returns whether no bit
@@ -256,9 +242,7 @@ impl States {
             last_words |= row[words - 1];
         }
         let are_valid = last_words & !last_word_mask(self.n_units) == 0;
-        if are_valid {
-            self.n_samples += n;
-        } else {
+        if !are_valid {
             self.bits.truncate(start);
         }
         are_valid
@@ -276,7 +260,6 @@ impl States {
     pub fn append(&mut self, other: &Self) {
         assert_eq!(self.n_units, other.n_units, "units of appended samples");
         self.bits.extend_from_slice(&other.bits);
-        self.n_samples += other.n_samples;
     }
 
     /// Returns the samples in `range`, in order.
@@ -287,7 +270,6 @@ impl States {
         let words = self.words_per_row();
         Self {
             n_units: self.n_units,
-            n_samples: range.len(),
             bits: self.bits[range.start * words..range.end * words].to_vec(),
         }
     }
@@ -305,22 +287,21 @@ impl States {
     /// # Errors
     /// [`Error::NoData`] without samples, as there would be no units.
     pub fn transposed(&self) -> Result<Self> {
-        if self.n_samples == 0 {
+        if self.bits.is_empty() {
             return Err(Error::NoData {
                 rows: self.n_units,
                 columns: 0,
             });
         }
         Ok(Self {
-            n_units: self.n_samples,
-            n_samples: self.n_units,
+            n_units: self.n_samples(),
             bits: self.columns(),
         })
     }
 
     /// Returns the samples as 0/1, one row each.
     pub fn to_binary(&self) -> Array2<u8> {
-        Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
+        Array2::from_shape_fn((self.n_samples(), self.n_units), |(m, u)| {
             u8::from(get_bit(self.row(m), u))
         })
     }

@@ -50,7 +50,7 @@ use crate::kernel::FlipMask;
 use crate::sandwich::MarginEstimator;
 use completions::Completions;
 use hashbrown::HashMap;
-use mpf_core::{Checkpoint, check_option};
+use mpf_core::{Checkpoint, check_not_zero, check_option};
 use ndarray::{Array2, aview1};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -260,8 +260,7 @@ impl<E: MarginEstimator> Fitter<E> {
                 let (most, holds) = (most_unknown as f64, most_unknown <= Incomplete::MAX_UNKNOWN);
                 check_option("most_unknown", most, "at most 16", holds)?;
                 check_option("tolerance", tolerance, "positive", tolerance > 0.0)?;
-                let rounds = max_rounds as f64;
-                check_option("max_rounds", rounds, "at least 1", max_rounds > 0)?;
+                check_not_zero("max_rounds", max_rounds)?;
                 self.fit_completions(data, most_unknown, tolerance, max_rounds)
             }
         }

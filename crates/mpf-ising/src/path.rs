@@ -47,7 +47,7 @@ use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
 use crate::stream::{Data, Stream};
 use crate::support::{Support, pairs};
-use mpf_core::{StopReason, check_not_negative, check_option};
+use mpf_core::{StopReason, check_not_negative, check_not_zero, check_option};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use walker::{Held, PathState, Walker, independent};
@@ -162,8 +162,7 @@ impl PenaltyPath {
         };
         let holds = (1..=most).contains(&n);
         check_option("n_lambdas", n as f64, "from 1 to 1,000,000", holds)?;
-        let patience = options.patience;
-        check_option("patience", patience as f64, "at least 1", patience > 0)?;
+        check_not_zero("patience", options.patience)?;
         for &lambda in options.lambdas.iter().flatten() {
             check_not_negative("lambdas", lambda)?;
         }

@@ -41,6 +41,7 @@ use mpf_core::Cancel;
 use mpf_core::rng::{Xoshiro256PlusPlus, substream};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::LN_2;
 
 /// How V is fitted.
@@ -51,7 +52,7 @@ pub struct CountPotential {
 }
 
 /// The knots of V, and the smoothing between them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountKnots {
     knots: Vec<usize>,
     /// The weight of the samples at every knot, of all.
@@ -100,13 +101,8 @@ impl CountKnots {
 
     /// Takes all numbers, for a V that is known.
     pub(crate) fn all(n_units: usize) -> Self {
-        Self::at((0..=n_units).collect())
-    }
-
-    /// Takes these numbers, for sums alone.
-    pub(crate) fn at(knots: Vec<usize>) -> Self {
         Self {
-            knots,
+            knots: (0..=n_units).collect(),
             shares: Vec::new(),
             smoothness: 0.0,
             gauge: 0,

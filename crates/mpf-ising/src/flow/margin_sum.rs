@@ -98,7 +98,7 @@ impl<'a> MarginSum<'a> {
             rows,
             loss: self.loss,
             pairs: self.terms.pairs.clone(),
-            potential: self.terms.potential.clone(),
+            potential: self.terms.potential.as_deref().cloned(),
         })
     }
 
