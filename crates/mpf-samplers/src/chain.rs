@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::run::{Chain, Run};
 use crate::sampler::{ChainSampler, Draws, Sampler, Tally};
 use mpf_core::rng::{Xoshiro256PlusPlus, streams};
-use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, check_count, check_option, share};
+use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, check_count, check_not_zero, share};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -142,13 +142,9 @@ impl ChainRunner {
     /// [`mpf_core::Error::Option`] for no chains, no draws or a thinning of 0,
     /// [`Error::TooManySteps`].
     pub fn new(options: ChainOptions) -> Result<Self> {
-        for (name, value) in [
-            ("n_chains", options.n_chains),
-            ("n_draws", options.n_draws),
-            ("thinning", options.thinning),
-        ] {
-            check_option(name, value as f64, "at least 1", value > 0)?;
-        }
+        check_not_zero("n_chains", options.n_chains)?;
+        check_not_zero("n_draws", options.n_draws)?;
+        check_not_zero("thinning", options.thinning)?;
         let ChainOptions {
             burn_in,
             n_draws,
