@@ -10,18 +10,9 @@ use crate::model::Means;
 use crate::objective::{JointObjective, NodeEngines, NodeObjective, Penalties, n_params};
 use crate::{Potts, Result, Sequences};
 use mpf_core::{Minimizer, MinimizerOptions, Progress, StopReason};
+use mpf_ising::Mode;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Which parameters a fit has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// One J_ij for each pair, all sites together.
-    #[default]
-    Joint,
-    /// Couplings of its own for every site; the two of a pair are averaged.
-    NodeWise,
-}
 
 /// The options of a [`fit`].
 #[derive(Clone, Debug)]
