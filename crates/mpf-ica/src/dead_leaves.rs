@@ -7,7 +7,7 @@
 
 use crate::Result;
 use crate::patches::Image;
-use mpf_core::{check_option, rng};
+use mpf_core::{check_not_zero, check_option, rng};
 use ndarray::Array2;
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
@@ -58,13 +58,9 @@ impl DeadLeaves {
             oversampling,
             noise,
         } = *self;
-        for (name, value) in [
-            ("n_images", n_images),
-            ("size", size),
-            ("oversampling", oversampling),
-        ] {
-            check_option(name, value as f64, "at least 1", value >= 1)?;
-        }
+        check_not_zero("n_images", n_images)?;
+        check_not_zero("size", size)?;
+        check_not_zero("oversampling", oversampling)?;
         let in_range = smallest > 0.0 && smallest < largest && largest.is_finite();
         let requirement = "positive and below `largest`";
         check_option("smallest", smallest, requirement, in_range)?;
