@@ -3,7 +3,7 @@
 //! E is dimensionless (β = 1) and lower E is likelier.
 
 use crate::Result;
-use crate::error::{Error, check_entries};
+use crate::error::{Error, check_finite};
 use ndarray::Array2;
 
 /// A family of distributions p(x; θ) ∝ exp(−E(x; θ)).
@@ -38,7 +38,7 @@ impl LinearEnergies {
         if features.nrows() == 0 {
             return Err(Error::Empty { what: "features" });
         }
-        check_entries("features", &features, "finite", f64::is_finite)?;
+        check_finite("features", &features)?;
         Ok(Self { features })
     }
 

@@ -167,6 +167,17 @@ pub fn check_count(what: &'static str, expected: usize, found: usize) -> Result<
     })
 }
 
+/// Checks that all entries are finite.
+///
+/// # Errors
+/// [`Error::Entry`] with the first that is not.
+pub fn check_finite<'a>(
+    what: &'static str,
+    values: impl IntoIterator<Item = &'a f64>,
+) -> Result<(), Error> {
+    check_entries(what, values, "finite", f64::is_finite)
+}
+
 /// Checks that an option that counts something is not 0.
 ///
 /// # Errors

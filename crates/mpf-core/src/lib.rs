@@ -96,8 +96,8 @@ pub use stopwatch::Stopwatch;
 pub use ranks::{Node, OneProcess, Ranks, TreeSum, share, tell};
 
 pub use error::{
-    Error, check_count, check_entries, check_not_negative, check_not_zero, check_option,
-    check_positive,
+    Error, check_count, check_entries, check_finite, check_not_negative, check_not_zero,
+    check_option, check_positive,
 };
 
 /// The result of a fallible function of this crate.

@@ -22,9 +22,7 @@ mod unbounded;
 use crate::Result;
 use crate::cancel::Cancel;
 use crate::checkpoint::Checkpoint;
-use crate::error::{
-    Error, check_count, check_entries, check_not_zero, check_option, check_weights,
-};
+use crate::error::{Error, check_count, check_finite, check_not_zero, check_option, check_weights};
 use crate::objective::Objective;
 use search::Search;
 use serde::{Deserialize, Serialize};
@@ -272,7 +270,7 @@ impl Minimizer {
     ) -> Result<Minimum> {
         let n = objective.n_params();
         check_count("entries of the start", n, start.len())?;
-        check_entries("start", start, "finite", f64::is_finite)?;
+        check_finite("start", start)?;
         check_penalties(n, lambda)?;
         let search = Search::new(objective, lambda, &self.options, &mut observer);
         match self.options.checkpoint.resume::<Snapshot>()? {

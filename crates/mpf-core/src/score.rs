@@ -19,7 +19,7 @@
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_count, check_entries, check_not_zero, check_option};
+use crate::error::{Error, check_count, check_finite, check_not_zero, check_option};
 use crate::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
 use crate::objective::Objective;
 use ndarray::{Array1, Array2, ArrayView1};
@@ -205,7 +205,7 @@ fn check_states(states: &[Vec<f64>]) -> Result<usize> {
     let first = states.first().ok_or(Error::Empty { what: "states" })?;
     for x in states {
         check_count("entries of a state", first.len(), x.len())?;
-        check_entries("a state", x, "finite", f64::is_finite)?;
+        check_finite("a state", x)?;
     }
     Ok(first.len())
 }

@@ -21,7 +21,7 @@
 
 use crate::Result;
 use crate::batch::{view, view_mut};
-use crate::model::{kinetic_energy, sign};
+use crate::model::sign;
 use mpf_core::{check_option, check_positive};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2};
@@ -235,7 +235,8 @@ impl Ensemble {
 
     /// Returns ½vᵀv of state `row`.
     pub(crate) fn kinetic(&self, row: usize) -> f64 {
-        kinetic_energy(&self.momenta[row * self.n_dims..][..self.n_dims])
+        let v = &self.momenta[row * self.n_dims..][..self.n_dims];
+        0.5 * v.iter().map(|v| v * v).sum::<f64>()
     }
 
     /// Returns H of state `row`.

@@ -346,6 +346,18 @@ pub fn for_each_set_bit(row: &[u64], mut f: impl FnMut(usize)) {
     }
 }
 
+/// Calls `f(i, j, times)` for the active units i ≤ j, in order, with the times that J_ij is in xᵀJx.
+pub(crate) fn for_each_active_pair(row: &[u64], mut f: impl FnMut(usize, usize, f64)) {
+    for_each_set_bit(row, |i| {
+        f(i, i, 1.0);
+        for_each_set_bit(row, |j| {
+            if j > i {
+                f(i, j, 2.0);
+            }
+        });
+    });
+}
+
 /// Returns the mask of the bits of the last word that belong to units.
 pub fn last_word_mask(n_units: usize) -> u64 {
     match n_units % 64 {

@@ -106,9 +106,8 @@ impl<E: Estimator> Fitter<E> {
     }
 
     fn of(estimator: Arc<E>, mut options: FitOptions) -> Result<Self> {
-        for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            check_not_negative(name, value)?;
-        }
+        check_not_negative("l1", options.l1)?;
+        check_not_negative("l2", options.l2)?;
         if let Some(CountPotential { smoothness }) = options.potential {
             check_not_negative("smoothness", smoothness)?;
             if options.mode == Mode::NodeWise {

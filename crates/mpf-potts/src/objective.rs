@@ -9,7 +9,7 @@
 use crate::kernel::{Engine, Loss, Trees, engine};
 use crate::sequences::Sequences;
 use mpf_core::Objective;
-use mpf_ising::internal::Vectors;
+use mpf_ising::internal::{Vectors, dot};
 use std::sync::Arc;
 
 /// The rounding of the group penalty at zero.
@@ -50,7 +50,7 @@ impl Penalties {
 
     /// Adds the part `share` of the penalty of one pair and its gradient.
     fn add_pair(&self, couplings: &[f64], grads: &mut [f64], share: f64) -> f64 {
-        let square = sum_of_squares(couplings);
+        let square = dot(couplings, couplings);
         let mut factor = share * self.couplings;
         let mut value = 0.5 * factor * square;
         if self.group > 0.0 {
@@ -63,18 +63,6 @@ impl Penalties {
         }
         value
     }
-}
-
-/// Adds up squares, eight sums side by side: one after another they would wait for each other.
-fn sum_of_squares(numbers: &[f64]) -> f64 {
-    let (eights, rest) = numbers.as_chunks::<8>();
-    let mut sums = [0.0; 8];
-    for eight in eights {
-        for (sum, x) in sums.iter_mut().zip(eight) {
-            *sum += x * x;
-        }
-    }
-    sums.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
 }
 
 /// F over all sites with penalties, as a function of θ = (h, J): h by site and state, then J_ij(a, b)

@@ -10,7 +10,9 @@
 
 use super::{LocalLoss, LocalModel, LocalObjective, SiteData};
 use crate::Result;
-use crate::error::{check_count, check_entries, check_not_negative, check_option, check_weights};
+use crate::error::{
+    check_count, check_entries, check_finite, check_not_negative, check_option, check_weights,
+};
 use crate::minimize::{Minimizer, MinimizerOptions, Minimum, Progress};
 use crate::objective::{Objective, Ridge, Scaled};
 
@@ -106,9 +108,8 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     /// for lists with another number of parameters, or
     /// numbers that cannot be.
     pub fn new(model: &'a M, options: LocalFitOptions) -> Result<Self> {
-        for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            check_not_negative(name, value)?;
-        }
+        check_not_negative("l1", options.l1)?;
+        check_not_negative("l2", options.l2)?;
         let n = model.n_params();
         if !options.penalised.is_empty() {
             check_count("entries of penalised", n, options.penalised.len())?;
@@ -116,7 +117,7 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
         }
         if !options.start.is_empty() {
             check_count("entries of the start", n, options.start.len())?;
-            check_entries("start", &options.start, "finite", f64::is_finite)?;
+            check_finite("start", &options.start)?;
         }
         if let Scales::Given(scales) = &options.scales {
             let holds = |s: f64| s > 0.0 && s.is_finite();
