@@ -93,7 +93,7 @@ pub use fnv::Fnv1a;
 pub use stopwatch::Stopwatch;
 
 // Sums over several processes.
-pub use ranks::{Node, OneProcess, Ranks, TreeSum, share, tell};
+pub use ranks::{Node, OneProcess, Ranks, TreeSum, hear, share, tell};
 
 pub use error::{
     Error, check_count, check_entries, check_finite, check_not_negative, check_not_zero,

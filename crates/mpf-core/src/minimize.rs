@@ -271,7 +271,10 @@ impl Minimizer {
         let n = objective.n_params();
         check_count("entries of the start", n, start.len())?;
         check_finite("start", start)?;
-        check_penalties(n, lambda)?;
+        if !lambda.is_empty() {
+            check_count("entries of lambda", n, lambda.len())?;
+            check_weights("lambda", lambda)?;
+        }
         let search = Search::new(objective, lambda, &self.options, &mut observer);
         match self.options.checkpoint.resume::<Snapshot>()? {
             None => search.run(start),
@@ -281,12 +284,4 @@ impl Minimizer {
             )),
         }
     }
-}
-
-fn check_penalties(n: usize, lambda: &[f64]) -> Result<()> {
-    if lambda.is_empty() {
-        return Ok(());
-    }
-    check_count("entries of lambda", n, lambda.len())?;
-    check_weights("lambda", lambda)
 }

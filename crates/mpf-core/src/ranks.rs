@@ -119,15 +119,23 @@ pub trait Ranks: Debug + Send + Sync {
     }
 }
 
-/// Tells the message of rank 0 to all, and returns it; the other ranks pass none.
+/// Tells all other ranks a message, on rank 0; they [`hear`] it.
 ///
 /// # Errors
-/// [`Error::Checkpoint`](crate::Error::Checkpoint) for what cannot be encoded or is of another type.
-pub fn tell<T: Serialize + DeserializeOwned>(ranks: &dyn Ranks, message: Option<&T>) -> Result<T> {
-    let bytes = message.map(checkpoint::encode).transpose()?;
-    let bytes = bytes.unwrap_or_default();
+/// [`Error::Checkpoint`](crate::Error::Checkpoint) for what cannot be encoded.
+pub fn tell(ranks: &dyn Ranks, message: &impl Serialize) -> Result<()> {
+    let bytes = checkpoint::encode(message)?;
     let numbers = [bytes.len() as f64].into_iter().chain(to_numbers(&bytes));
-    let numbers = ranks.tell(numbers.collect());
+    ranks.tell(numbers.collect());
+    Ok(())
+}
+
+/// Returns what rank 0 [tells](tell), on another rank.
+///
+/// # Errors
+/// [`Error::Checkpoint`](crate::Error::Checkpoint) for a message of another type.
+pub fn hear<T: DeserializeOwned>(ranks: &dyn Ranks) -> Result<T> {
+    let numbers = ranks.tell(Vec::new());
     checkpoint::decode(&to_bytes(&numbers[1..], numbers[0] as usize))
 }
 

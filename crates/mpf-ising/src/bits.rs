@@ -8,7 +8,7 @@
 mod samples;
 
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_data};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 
@@ -139,9 +139,7 @@ impl States {
         wrong: impl Fn(usize, usize, f64) -> Error,
     ) -> Result<Self> {
         let (rows, columns) = data.dim();
-        if rows == 0 || columns == 0 {
-            return Err(Error::NoData { rows, columns });
-        }
+        check_data(rows, columns)?;
         let words = words_for(columns);
         let mut bits = vec![0u64; rows * words];
         for (row, (packed, values)) in bits.chunks_exact_mut(words).zip(data.rows()).enumerate() {
@@ -287,12 +285,7 @@ impl States {
     /// # Errors
     /// [`Error::NoData`] without samples, as there would be no units.
     pub fn transposed(&self) -> Result<Self> {
-        if self.bits.is_empty() {
-            return Err(Error::NoData {
-                rows: self.n_units,
-                columns: 0,
-            });
-        }
+        check_data(self.n_units, self.n_samples())?;
         Ok(Self {
             n_units: self.n_samples(),
             bits: self.columns(),

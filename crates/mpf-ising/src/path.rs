@@ -260,7 +260,7 @@ impl PenaltyPath {
         let mut path = Vec::with_capacity(lambdas.len());
         for &lambda in &lambdas {
             let fit = walker.step(lambda)?;
-            path.push(self.point(fitter, &walker, lambda, fit)?);
+            path.push(self.point(&walker, lambda, fit)?);
             observer(&PathProgress {
                 done: path.len(),
                 total: lambdas.len(),
@@ -387,7 +387,7 @@ impl PenaltyPath {
                     // The fits above start without couplings, as the one at the top did: those of the
                     // smallest λ are far from them.
                     for walker in parts.iter_mut().map(|(walker, _)| walker).chain([&mut all]) {
-                        walker.restart(fitter)?;
+                        walker.restart()?;
                     }
                     n_above += 1;
                     (larger[larger.len() - n_above], 0)
@@ -407,14 +407,14 @@ impl PenaltyPath {
                     false => None,
                 };
                 if is_late() && is_first {
-                    fit = all.stay(fitter, begun.take())?.or(fit);
+                    fit = all.stay(begun.take())?.or(fit);
                 } else if is_late() {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
                 let fit = fit.map_or_else(|| all.step(lambda), Ok)?;
-                self.point(fitter, &all, lambda, fit)
+                self.point(&all, lambda, fit)
             };
-            let score = |(walker, held_out): &mut (Walker<E>, Held)| {
+            let score = |(walker, held_out): &mut (Walker<'_, E>, Held)| {
                 if is_late() {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
@@ -500,8 +500,7 @@ impl PenaltyPath {
 
     fn point<E: Estimator>(
         &self,
-        fitter: &Fitter<E>,
-        walker: &Walker<E>,
+        walker: &Walker<'_, E>,
         lambda: f64,
         fit: Fit,
     ) -> Result<PathPoint> {
@@ -512,13 +511,13 @@ impl PenaltyPath {
             .collect();
         let n_couplings = coupled.len();
         let ebic = match self.options.penalty {
-            Penalty::L1 => Some(self.ebic(fitter, walker, &fit, coupled)?),
+            Penalty::L1 => Some(self.ebic(walker, &fit, coupled)?),
             Penalty::L2 => None,
         };
         Ok(PathPoint {
             lambda,
             n_couplings,
-            objective: fitter.objective_value(&fit.couplings, data)?,
+            objective: walker.fitter.objective_value(&fit.couplings, data)?,
             ebic,
             fit,
         })
@@ -528,12 +527,11 @@ impl PenaltyPath {
     /// judges the graph, not how much the penalty shrank its couplings.
     fn ebic<E: Estimator>(
         &self,
-        fitter: &Fitter<E>,
-        walker: &Walker<E>,
+        walker: &Walker<'_, E>,
         fit: &Fit,
         coupled: Vec<(usize, usize)>,
     ) -> Result<f64> {
-        let data = walker.data();
+        let (fitter, data) = (walker.fitter, walker.data());
         let n_couplings = coupled.len();
         let mut options = FitOptions {
             l1: 0.0,

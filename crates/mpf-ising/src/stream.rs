@@ -15,7 +15,7 @@ pub(crate) mod request;
 use crate::Result;
 use crate::bits::{Samples, States, n_active};
 use crate::blocks::part;
-use crate::error::Error;
+use crate::error::{Error, check_data};
 use crate::flow::{MarginSum, Terms};
 use crate::kernel::{Algorithm, DENSE_TILE, Tile, choose_for_tiles};
 use mpf_core::{Ranks, TreeSum};
@@ -137,12 +137,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn new(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -> Result<Self> {
         let (n, d) = (source.n_samples(), source.n_units());
-        if n == 0 || d == 0 {
-            return Err(Error::NoData {
-                rows: n,
-                columns: d,
-            });
-        }
+        check_data(n, d)?;
         // At least 64 tiles where that leaves them large, so that few ranks share them evenly.
         let rows = (TILE_ENTRIES / d)
             .min(n / 64)
@@ -150,7 +145,7 @@ impl Shared {
         // Whole tiles of the kernels: sums in single precision are then those of samples in memory.
         let tile_rows = rows.next_multiple_of(DENSE_TILE);
         let (states, weights) = read(&*source, 0..n.min(tile_rows))?;
-        let first = Samples::of_tile(states, weights);
+        let first = Samples::unmerged(states, weights);
         let with_lists = choose_for_tiles(&first, d * d) == Algorithm::Sparse;
         Ok(Self {
             source,
@@ -191,7 +186,7 @@ impl Shared {
             Piece::Kept(tile) => return tile,
             Piece::Read(states, weights) => (states, weights),
         };
-        let tile = Tile::new(Samples::of_tile(states, weights), self.with_lists);
+        let tile = Tile::new(Samples::unmerged(states, weights), self.with_lists);
         let mut cache = lock(&self.cache);
         if self.is_whole(number, rows)
             && let Some(left) = cache.room.checked_sub(tile.bytes())
@@ -436,7 +431,7 @@ impl Stream {
 
     fn tell(&self, request: &Request) {
         if self.shared.ranks.n_ranks() > 1 {
-            mpf_core::tell(&*self.shared.ranks, Some(request)).expect("requests are encoded");
+            mpf_core::tell(&*self.shared.ranks, request).expect("a request can be encoded");
         }
     }
 
@@ -493,7 +488,7 @@ impl Stream {
 /// As [`Stream::new`].
 pub fn serve(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -> Result<()> {
     let shared = Arc::new(Shared::new(source, ranks, memory)?);
-    let hear = || mpf_core::tell::<Request>(&*shared.ranks, None);
+    let hear = || mpf_core::hear(&*shared.ranks);
     let stream_of = |rows: &[Range<usize>; 2]| Stream {
         shared: shared.clone(),
         rows: rows.clone(),

@@ -17,8 +17,8 @@ pub struct SiteData {
     weights: Vec<f64>,
     /// The distinct row of every sample.
     pub(super) order: Vec<u32>,
-    /// The weight of every sample, unless all have 1.
-    sample_weights: Option<Vec<f64>>,
+    /// The weight of every sample.
+    pub(super) sample_weights: Vec<f64>,
 }
 
 impl SiteData {
@@ -54,7 +54,7 @@ impl SiteData {
             rows: Vec::new(),
             weights: Vec::new(),
             order: Vec::with_capacity(n),
-            sample_weights: None,
+            sample_weights: vec![1.0; n],
         };
         for row in samples.rows() {
             let next = data.weights.len() as u32;
@@ -81,7 +81,7 @@ impl SiteData {
         for (&at, weight) in self.order.iter().zip(weights) {
             self.weights[at as usize] += weight;
         }
-        self.sample_weights = Some(weights.to_vec());
+        self.sample_weights = weights.to_vec();
         check_weight_sum(self.total_weight())?;
         Ok(self)
     }
@@ -124,17 +124,12 @@ impl SiteData {
         self.weights.iter().sum()
     }
 
-    /// Returns the weight of sample m.
-    pub(super) fn sample_weight(&self, m: usize) -> f64 {
-        self.sample_weights.as_ref().map_or(1.0, |w| w[m])
-    }
-
     /// Returns the same rows with the weight of these samples alone.
     pub(super) fn of_samples(&self, samples: impl IntoIterator<Item = usize>) -> Self {
         let mut data = self.clone();
         data.weights.fill(0.0);
         for m in samples {
-            data.weights[self.order[m] as usize] += self.sample_weight(m);
+            data.weights[self.order[m] as usize] += self.sample_weights[m];
         }
         data
     }

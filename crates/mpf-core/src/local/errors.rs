@@ -95,7 +95,7 @@ impl<M: LocalModel> LocalFitter<'_, M> {
                         let mut of_block = 0.0;
                         for m in b * n / n_blocks..(b + 1) * n / n_blocks {
                             let row = data.row(data.order[m] as usize);
-                            let weight = data.sample_weight(m) / total;
+                            let weight = data.sample_weights[m] / total;
                             objective.add_row(&prepared, row, weight, scratch, score);
                             of_block += weight;
                         }

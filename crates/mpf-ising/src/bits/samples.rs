@@ -2,7 +2,7 @@
 
 use super::{Entry, States, for_each_set_bit, last_word_mask, transpose, words_for};
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_data};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
@@ -74,14 +74,8 @@ impl Samples {
         Self::collect(states, Some(weights))
     }
 
-    /// Collects packed samples without merging equal ones: their masks may differ.
-    pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
-        check_sum(weights.iter().sum())?;
-        Ok(Self::of_tile(states.clone(), Some(weights.to_vec())))
-    }
-
     /// Collects packed samples without merging equal ones; all weights are 1 if there are none.
-    pub(crate) fn of_tile(states: States, weights: Option<Vec<f64>>) -> Self {
+    pub(crate) fn unmerged(states: States, weights: Option<Vec<f64>>) -> Self {
         Self {
             columns: transpose(&states),
             total_weight: weights
@@ -95,12 +89,7 @@ impl Samples {
 
     fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
         let n_units = states.n_units();
-        if states.n_samples() == 0 {
-            return Err(Error::NoData {
-                rows: 0,
-                columns: n_units,
-            });
-        }
+        check_data(states.n_samples(), n_units)?;
         let mut index = RowIndex::default();
         let mut distinct = States::without_samples(n_units);
         let mut sums: Vec<f64> = Vec::new();
@@ -122,7 +111,7 @@ impl Samples {
         let weights = sums.iter().any(|w| *w != 1.0).then_some(sums);
         Ok(Self {
             n_observed: states.n_samples(),
-            ..Self::of_tile(distinct, weights)
+            ..Self::unmerged(distinct, weights)
         })
     }
 

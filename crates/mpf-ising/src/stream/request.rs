@@ -30,10 +30,35 @@ pub(crate) struct Objective {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpf_core::OneProcess;
+    use mpf_core::{Ranks, TreeSum};
+    use std::sync::Mutex;
+
+    /// Tells itself what it was told last.
+    #[derive(Debug, Default)]
+    struct Echo(Mutex<Vec<f64>>);
+
+    impl Ranks for Echo {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn n_ranks(&self) -> usize {
+            2
+        }
+
+        fn add_up(&self, own: TreeSum) -> Option<Vec<f64>> {
+            own.finish()
+        }
+
+        fn tell(&self, message: Vec<f64>) -> Vec<f64> {
+            std::mem::replace(&mut *self.0.lock().unwrap(), message)
+        }
+    }
 
     fn told(request: &Request) -> Request {
-        mpf_core::tell(&OneProcess, Some(request)).unwrap()
+        let echo = Echo::default();
+        mpf_core::tell(&echo, request).unwrap();
+        mpf_core::hear(&echo).unwrap()
     }
 
     #[test]
