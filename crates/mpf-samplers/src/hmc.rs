@@ -230,13 +230,9 @@ impl<E: SmoothEnergy + Sync> ChainSampler for Hmc<E> {
     }
 
     fn accepts(&self, state: &HmcState) -> bool {
-        let PhasePoint {
-            position,
-            momentum,
-            gradient,
-            ..
-        } = &state.point;
-        [position, momentum, gradient].map(Vec::len) == [self.energy.n_dims(); 3]
+        let point = &state.point;
+        let parts = [&point.position, &point.momentum, &point.gradient];
+        parts.map(Vec::len) == [self.energy.n_dims(); 3]
     }
 }
 
