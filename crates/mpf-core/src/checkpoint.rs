@@ -137,10 +137,9 @@ impl Settings {
     }
 }
 
-/// The contents of the file.
-#[derive(Serialize, Deserialize)]
-struct Contents<'a> {
-    settings: std::borrow::Cow<'a, Settings>,
+/// The contents of the file behind its [`Settings`].
+#[derive(Default, Serialize, Deserialize)]
+struct Contents {
     /// Encoded results of units.
     finished: BTreeMap<String, Vec<u8>>,
     /// Encoded states of loops.
@@ -150,14 +149,10 @@ struct Contents<'a> {
 /// Encodes a state when it is written, not before.
 type Unencoded = Box<dyn Fn() -> Result<Vec<u8>> + Send>;
 
-enum State {
-    Encoded(Vec<u8>),
-    Live(Unencoded),
-}
-
 struct Entries {
-    finished: BTreeMap<String, Vec<u8>>,
-    under_way: BTreeMap<String, State>,
+    contents: Contents,
+    /// States of loops that are not in the contents yet, and in their place.
+    live: BTreeMap<String, Unencoded>,
     written: Instant,
     /// Whether the last write failed.
     failing: bool,
@@ -219,8 +214,8 @@ impl Checkpoint {
                 every,
                 cancel: cancel.clone(),
                 entries: Mutex::new(Entries {
-                    finished: BTreeMap::new(),
-                    under_way: BTreeMap::new(),
+                    contents: Contents::default(),
+                    live: BTreeMap::new(),
                     written: Instant::now(),
                     failing: false,
                 }),
@@ -242,18 +237,15 @@ impl Checkpoint {
         let Some(bytes) = bytes.map_err(|e| Error::checkpoint(e.to_string()))? else {
             return Ok(false);
         };
-        let contents: Contents<'_> = seal::open(&bytes)?;
-        let differences = file.settings.differences(&contents.settings);
+        let (settings, contents): (Settings, Contents) = seal::open(&bytes)?;
+        let differences = file.settings.differences(&settings);
         if !differences.is_empty() {
             return Err(Error::checkpoint(format!(
                 "it is of another run: {}",
                 differences.join(", ")
             )));
         }
-        let mut entries = file.entries();
-        entries.finished = contents.finished;
-        let states = contents.under_way.into_iter();
-        entries.under_way = states.map(|(k, v)| (k, State::Encoded(v))).collect();
+        file.entries().contents = contents;
         Ok(true)
     }
 
@@ -313,19 +305,22 @@ impl Checkpoint {
         let Some(file) = &self.file else {
             return Ok(None);
         };
-        match file.entries().under_way.get(&self.name) {
-            None => Ok(None),
-            Some(State::Encoded(bytes)) => decode(bytes).map(Some),
-            Some(State::Live(encode)) => decode(&encode()?).map(Some),
+        let entries = file.entries();
+        if let Some(encode) = entries.live.get(&self.name) {
+            return decode(&encode()?).map(Some);
         }
+        let bytes = entries.contents.under_way.get(&self.name);
+        bytes.map(|bytes| decode(bytes)).transpose()
     }
 
     /// Keeps `state` in memory until the next write. An observer uses this for its own state: it is
     /// written together with that of the loop that calls it.
     pub fn note<T: Serialize + Send + 'static>(&self, state: T) {
         if let Some(file) = &self.file {
-            let live = State::Live(Box::new(move || encode(&state)));
-            file.entries().under_way.insert(self.name.clone(), live);
+            let mut entries = file.entries();
+            entries.contents.under_way.remove(&self.name);
+            let live = Box::new(move || encode(&state));
+            entries.live.insert(self.name.clone(), live);
         }
     }
 
@@ -340,8 +335,9 @@ impl Checkpoint {
         }
         // A state that cannot be encoded is a bug of the caller: the one before stays.
         if let Ok(bytes) = encode(&state()) {
-            let state = State::Encoded(bytes);
-            entries.under_way.insert(self.name.clone(), state);
+            entries.live.remove(&self.name);
+            let name = self.name.clone();
+            entries.contents.under_way.insert(name, bytes);
         }
         file.write_and_go_on(&mut entries);
     }
@@ -375,7 +371,7 @@ impl Checkpoint {
         let Some(file) = &self.file else {
             return work(&entry);
         };
-        let earlier = file.entries().finished.get(&entry.name).cloned();
+        let earlier = file.entries().contents.finished.get(&entry.name).cloned();
         if let Some(bytes) = earlier {
             return Ok(decode(&bytes)?);
         }
@@ -385,9 +381,14 @@ impl Checkpoint {
             let mut entries = file.entries();
             let below = format!("{}/", entry.name);
             let is_inside = |name: &String| *name == entry.name || name.starts_with(&below);
-            entries.under_way.retain(|name, _| !is_inside(name));
-            entries.finished.retain(|name, _| !is_inside(name));
-            entries.finished.insert(entry.name.clone(), bytes);
+            entries.live.retain(|name, _| !is_inside(name));
+            let Contents {
+                finished,
+                under_way,
+            } = &mut entries.contents;
+            under_way.retain(|name, _| !is_inside(name));
+            finished.retain(|name, _| !is_inside(name));
+            finished.insert(entry.name.clone(), bytes);
             drop(entries);
             self.write_if_due();
         }
@@ -398,7 +399,7 @@ impl Checkpoint {
     pub fn is_finished(&self, name: impl fmt::Display) -> bool {
         let name = self.entry(name).name;
         let file = self.file.as_ref();
-        file.is_some_and(|file| file.entries().finished.contains_key(&name))
+        file.is_some_and(|file| file.entries().contents.finished.contains_key(&name))
     }
 
     /// Describes what an earlier run left: "fit under way, 12 of resample done". Entries whose name
@@ -410,12 +411,11 @@ impl Checkpoint {
         let entries = file.entries();
         // Entries are counted by their first word: there may be thousands of resamples.
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        let under_way = entries
-            .under_way
-            .keys()
-            .filter(|name| !name.starts_with('.'));
+        let under_way = entries.contents.under_way.keys().chain(entries.live.keys());
+        let under_way = under_way.filter(|name| !name.starts_with('.'));
         let under_way = under_way.map(|name| (name, "under way"));
-        let finished = entries.finished.keys().map(|name| (name, "done"));
+        let finished = entries.contents.finished.keys();
+        let finished = finished.map(|name| (name, "done"));
         for (name, how) in under_way.chain(finished) {
             let word = name.split(['/', ' ']).next().unwrap_or_default();
             *counts.entry((word, how)).or_default() += 1;
@@ -464,25 +464,11 @@ impl File {
 
     fn write(&self, entries: &mut Entries) -> io::Result<()> {
         entries.written = Instant::now();
-        for state in entries.under_way.values_mut() {
-            if let State::Live(encode) = state {
-                *state = State::Encoded(encode().map_err(io::Error::other)?);
-            }
+        while let Some((name, encode)) = entries.live.pop_first() {
+            let bytes = encode().map_err(io::Error::other)?;
+            entries.contents.under_way.insert(name, bytes);
         }
-        let states = std::mem::take(&mut entries.under_way).into_iter();
-        let under_way = states.filter_map(|(name, state)| match state {
-            State::Encoded(bytes) => Some((name, bytes)),
-            State::Live(_) => None,
-        });
-        let contents = Contents {
-            settings: std::borrow::Cow::Borrowed(&self.settings),
-            under_way: under_way.collect(),
-            finished: std::mem::take(&mut entries.finished),
-        };
-        let sealed = seal::seal(&contents);
-        entries.finished = contents.finished;
-        let states = contents.under_way.into_iter();
-        entries.under_way = states.map(|(k, v)| (k, State::Encoded(v))).collect();
+        let sealed = seal::seal(&(&self.settings, &entries.contents));
         self.store.write(&sealed.map_err(io::Error::other)?)
     }
 

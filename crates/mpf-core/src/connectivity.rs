@@ -10,7 +10,8 @@
 //! then holds on average, and the model distribution stays the fixed point.
 
 use crate::Result;
-use crate::error::{Error, check_entries, check_option};
+use crate::error::{check_entries, check_not_zero};
+use crate::linalg::square_size;
 use crate::rng;
 use ndarray::Array2;
 use rand::{Rng, RngExt};
@@ -57,7 +58,7 @@ impl<S> Drawn<S> {
     /// # Errors
     /// [`Error::Option`] when `draws` is 0.
     pub fn new(rule: S, draws: usize, seed: u64) -> Result<Self> {
-        check_option("draws", draws as f64, "at least 1", draws >= 1)?;
+        check_not_zero("draws", draws)?;
         Ok(Self { rule, draws, seed })
     }
 
@@ -142,10 +143,7 @@ impl DenseConnectivity {
     /// [`Error::NotSquare`], or [`Error::Entry`] for an entry outside [0, 1] or so close to 0 that
     /// the product of two such entries underflows.
     pub fn new(g: Array2<f64>) -> Result<Self> {
-        let (rows, columns) = g.dim();
-        if rows != columns {
-            return Err(Error::NotSquare { rows, columns });
-        }
+        square_size(g.view())?;
         check_entries("g", &g, "0, or a probability from 1e-150 to 1", |v| {
             v == 0.0 || (1e-150..=1.0).contains(&v)
         })?;

@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::connectivity::DenseConnectivity;
 use crate::energy::boltzmann;
-use crate::error::{Error, check_count, check_entries};
+use crate::error::{Error, check_count, check_finite};
 use crate::linalg::{Eigen, symmetric_eigen};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 
@@ -33,7 +33,7 @@ impl Dynamics {
     pub fn new(energies: &[f64], connectivity: &DenseConnectivity) -> Result<Self> {
         let n = connectivity.n_states();
         check_count("energies", n, energies.len())?;
-        check_entries("energies", energies, "finite", f64::is_finite)?;
+        check_finite("energies", energies)?;
         let equilibrium = boltzmann(energies);
         if let Some(index) = equilibrium.iter().position(|p| *p < f64::MIN_POSITIVE) {
             return Err(Error::Entry {
@@ -44,22 +44,14 @@ impl Dynamics {
             });
         }
         let mut rates = Array2::from_shape_fn((n, n), |(i, j)| {
-            if i == j {
-                0.0
-            } else {
-                connectivity.weight(i, j) * (0.5 * (energies[j] - energies[i])).exp()
-            }
+            connectivity.weight(i, j) * (0.5 * (energies[j] - energies[i])).exp()
         });
+        rates.diag_mut().fill(0.0);
         let outflow = rates.sum_axis(Axis(0));
         rates.diag_mut().assign(&(-outflow));
 
-        let symmetric = Array2::from_shape_fn((n, n), |(i, j)| {
-            if i == j {
-                rates[[j, j]]
-            } else {
-                connectivity.weight(i, j)
-            }
-        });
+        let mut symmetric = Array2::from_shape_fn((n, n), |(i, j)| connectivity.weight(i, j));
+        symmetric.diag_mut().assign(&rates.diag());
         let (mut values, vectors) = symmetric_eigen(symmetric.view())?;
         // No mode grows, and the modes of the equilibrium stand still: their eigenvalues are
         // rounding errors, which a long time would amplify.

@@ -3,7 +3,7 @@
 //! E is dimensionless (β = 1) and lower E is likelier.
 
 use crate::Result;
-use crate::error::{Error, check_entries};
+use crate::error::{Error, check_finite};
 use ndarray::Array2;
 
 /// A family of distributions p(x; θ) ∝ exp(−E(x; θ)).
@@ -38,7 +38,7 @@ impl LinearEnergies {
         if features.nrows() == 0 {
             return Err(Error::Empty { what: "features" });
         }
-        check_entries("features", &features, "finite", f64::is_finite)?;
+        check_finite("features", &features)?;
         Ok(Self { features })
     }
 
@@ -86,13 +86,18 @@ impl EnergyModel for LinearEnergies {
 /// Returns exp(−E_i) / Σ_k exp(−E_k) for every energy. The sum is shifted and cannot overflow. An
 /// energy of +∞ has probability 0; the result is NaN if an energy is NaN or −∞, or all are +∞.
 pub fn boltzmann(energies: &[f64]) -> Vec<f64> {
+    boltzmann_and_log_z(energies).0
+}
+
+/// Returns the same with ln Σ_k exp(−E_k).
+pub(crate) fn boltzmann_and_log_z(energies: &[f64]) -> (Vec<f64>, f64) {
     let lowest = energies.iter().copied().fold(f64::INFINITY, f64::min);
     let mut p: Vec<f64> = energies.iter().map(|e| (lowest - e).exp()).collect();
     let z: f64 = p.iter().sum();
     for v in &mut p {
         *v /= z;
     }
-    p
+    (p, z.ln() - lowest)
 }
 
 #[cfg(test)]

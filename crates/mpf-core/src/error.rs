@@ -167,6 +167,35 @@ pub fn check_count(what: &'static str, expected: usize, found: usize) -> Result<
     })
 }
 
+/// Checks that all entries are finite.
+///
+/// # Errors
+/// [`Error::Entry`] with the first that is not.
+pub fn check_finite<'a>(
+    what: &'static str,
+    values: impl IntoIterator<Item = &'a f64>,
+) -> Result<(), Error> {
+    check_entries(what, values, "finite", f64::is_finite)
+}
+
+/// Checks that an option that counts something is not 0.
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn check_not_zero(name: &'static str, count: usize) -> Result<(), Error> {
+    check_option(name, count as f64, "at least 1", count > 0)
+}
+
+/// Checks the sum of weights that are finite and not negative.
+pub(crate) fn check_weight_sum(sum: f64) -> Result<(), Error> {
+    let what = "the sum of the weights";
+    match sum {
+        0.0 => Err(Error::Empty { what }),
+        sum if !sum.is_finite() => Err(Error::Overflow { what }),
+        _ => Ok(()),
+    }
+}
+
 /// Checks weights or penalties, which must be finite and not negative.
 pub(crate) fn check_weights<'a>(
     what: &'static str,

@@ -11,7 +11,7 @@
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_count, check_weights};
+use crate::error::{Error, check_count, check_weight_sum, check_weights};
 use crate::objective::Objective;
 use std::borrow::{Borrow, BorrowMut};
 
@@ -79,16 +79,7 @@ where
         check_count("weights", self.states.len(), weights.len())?;
         check_weights("weights", weights)?;
         self.total_weight = weights.iter().sum();
-        if self.total_weight == 0.0 {
-            return Err(Error::Empty {
-                what: "the sum of the weights",
-            });
-        }
-        if !self.total_weight.is_finite() {
-            return Err(Error::Overflow {
-                what: "the sum of the weights",
-            });
-        }
+        check_weight_sum(self.total_weight)?;
         self.weights = Some(weights);
         Ok(self)
     }

@@ -93,10 +93,11 @@ pub use fnv::Fnv1a;
 pub use stopwatch::Stopwatch;
 
 // Sums over several processes.
-pub use ranks::{Node, OneProcess, Ranks, TreeSum, share};
+pub use ranks::{Node, OneProcess, Ranks, TreeSum, hear, share, tell};
 
 pub use error::{
-    Error, check_count, check_entries, check_not_negative, check_option, check_positive,
+    Error, check_count, check_entries, check_finite, check_not_negative, check_not_zero,
+    check_option, check_positive,
 };
 
 /// The result of a fallible function of this crate.

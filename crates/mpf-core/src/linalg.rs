@@ -262,7 +262,7 @@ impl Cholesky {
     }
 }
 
-fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
+pub(crate) fn square_size(a: ArrayView2<'_, f64>) -> Result<usize> {
     let (rows, columns) = a.dim();
     if rows == columns {
         Ok(rows)

@@ -22,7 +22,7 @@ mod unbounded;
 use crate::Result;
 use crate::cancel::Cancel;
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, check_count, check_entries, check_option};
+use crate::error::{Error, check_count, check_finite, check_not_zero, check_option, check_weights};
 use crate::objective::Objective;
 use search::Search;
 use serde::{Deserialize, Serialize};
@@ -238,8 +238,7 @@ impl Minimizer {
         ] {
             check_option(name, value, "a number that is not negative", value >= 0.0)?;
         }
-        let memory = options.memory;
-        check_option("memory", memory as f64, "at least 1", memory > 0)?;
+        check_not_zero("memory", options.memory)?;
         Ok(Self { options })
     }
 
@@ -271,8 +270,11 @@ impl Minimizer {
     ) -> Result<Minimum> {
         let n = objective.n_params();
         check_count("entries of the start", n, start.len())?;
-        check_entries("start", start, "finite", f64::is_finite)?;
-        check_penalties(n, lambda)?;
+        check_finite("start", start)?;
+        if !lambda.is_empty() {
+            check_count("entries of lambda", n, lambda.len())?;
+            check_weights("lambda", lambda)?;
+        }
         let search = Search::new(objective, lambda, &self.options, &mut observer);
         match self.options.checkpoint.resume::<Snapshot>()? {
             None => search.run(start),
@@ -282,14 +284,4 @@ impl Minimizer {
             )),
         }
     }
-}
-
-fn check_penalties(n: usize, lambda: &[f64]) -> Result<()> {
-    if lambda.is_empty() {
-        return Ok(());
-    }
-    check_count("entries of lambda", n, lambda.len())?;
-    check_entries("lambda", lambda, "finite and not negative", |v| {
-        v >= 0.0 && v.is_finite()
-    })
 }

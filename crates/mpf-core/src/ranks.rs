@@ -119,6 +119,26 @@ pub trait Ranks: Debug + Send + Sync {
     }
 }
 
+/// Tells all other ranks a message, on rank 0; they [`hear`] it.
+///
+/// # Errors
+/// [`Error::Checkpoint`](crate::Error::Checkpoint) for what cannot be encoded.
+pub fn tell(ranks: &dyn Ranks, message: &impl Serialize) -> Result<()> {
+    let bytes = checkpoint::encode(message)?;
+    let numbers = [bytes.len() as f64].into_iter().chain(to_numbers(&bytes));
+    ranks.tell(numbers.collect());
+    Ok(())
+}
+
+/// Returns what rank 0 [tells](tell), on another rank.
+///
+/// # Errors
+/// [`Error::Checkpoint`](crate::Error::Checkpoint) for a message of another type.
+pub fn hear<T: DeserializeOwned>(ranks: &dyn Ranks) -> Result<T> {
+    let numbers = ranks.tell(Vec::new());
+    checkpoint::decode(&to_bytes(&numbers[1..], numbers[0] as usize))
+}
+
 /// Returns what every rank holds, in order and on all of them. Each passes its own.
 ///
 /// # Errors
@@ -128,9 +148,25 @@ pub fn share<T: Serialize + DeserializeOwned>(ranks: &dyn Ranks, own: &T) -> Res
     all.iter().map(|bytes| checkpoint::decode(bytes)).collect()
 }
 
+/// Bytes that a number holds without rounding.
+const BYTES: usize = 6;
+
+fn to_numbers(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    bytes.chunks(BYTES).map(|bytes| {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(whole) as f64
+    })
+}
+
+/// Returns the `n` bytes that became `numbers`.
+fn to_bytes(numbers: &[f64], n: usize) -> Vec<u8> {
+    let whole = numbers.iter().map(|number| (*number as u64).to_le_bytes());
+    let bytes = whole.flat_map(|whole| whole.into_iter().take(BYTES));
+    bytes.take(n).collect()
+}
+
 fn share_bytes(ranks: &dyn Ranks, own: &[u8]) -> Vec<Vec<u8>> {
-    /// Bytes that a number holds without rounding.
-    const BYTES: usize = 6;
     let (rank, n) = (ranks.rank(), ranks.n_ranks());
     // Every rank fills places of its own: the sum is all of them.
     let everywhere = |places: Vec<f64>| {
@@ -145,21 +181,15 @@ fn share_bytes(ranks: &dyn Ranks, own: &[u8]) -> Vec<Vec<u8>> {
     let n_numbers = |rank: usize| lengths[rank].div_ceil(BYTES);
     let start: usize = (0..rank).map(n_numbers).sum();
     let mut numbers = vec![0.0; (0..n).map(n_numbers).sum()];
-    for (number, bytes) in numbers[start..].iter_mut().zip(own.chunks(BYTES)) {
-        let mut whole = [0; 8];
-        whole[..bytes.len()].copy_from_slice(bytes);
-        *number = u64::from_le_bytes(whole) as f64;
+    for (number, own) in numbers[start..].iter_mut().zip(to_numbers(own)) {
+        *number = own;
     }
     let numbers = everywhere(numbers);
     let mut rest = &numbers[..];
     let of_rank = |rank: usize| {
         let (own, others) = rest.split_at(n_numbers(rank));
         rest = others;
-        let bytes = own.iter().flat_map(|number| {
-            let bytes = (*number as u64).to_le_bytes();
-            bytes.into_iter().take(BYTES)
-        });
-        bytes.take(lengths[rank]).collect()
+        to_bytes(own, lengths[rank])
     };
     (0..n).map(of_rank).collect()
 }

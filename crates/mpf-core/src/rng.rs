@@ -3,7 +3,7 @@
 //! Randomness enters this workspace as `seed: u64` or `&mut impl Rng`, never from the thread or
 //! the clock: every result can be reproduced.
 
-use rand::SeedableRng;
+use rand::{Rng, RngExt, SeedableRng};
 pub use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Returns stream `index` of `seed`: Xoshiro256++ jumped `index` times. Streams are 2¹²⁸ draws
@@ -38,6 +38,29 @@ pub fn substream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
 /// Returns the seed to use after `seed`.
 pub fn next_seed(seed: u64) -> u64 {
     mix(seed)
+}
+
+/// A distribution over 0, 1, …, by its cumulative sums.
+#[derive(Clone, Debug)]
+pub struct DrawTable(Vec<f64>);
+
+impl DrawTable {
+    /// Takes the probability of every number, of at least one.
+    pub fn new(mut probabilities: Vec<f64>) -> Self {
+        let mut sum = 0.0;
+        for p in &mut probabilities {
+            sum += *p;
+            *p = sum;
+        }
+        Self(probabilities)
+    }
+
+    /// Draws a number. O(ln n).
+    pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> usize {
+        let last = self.0.len() - 1;
+        let u = rng.random::<f64>() * self.0[last];
+        self.0.partition_point(|&c| c <= u).min(last)
+    }
 }
 
 /// Takes one step of SplitMix64 (Steele, Lea & Flood 2014), a bijection that scatters close inputs.

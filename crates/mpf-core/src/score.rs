@@ -19,7 +19,7 @@
 use crate::Result;
 use crate::connectivity::Connectivity;
 use crate::energy::EnergyModel;
-use crate::error::{Error, check_count, check_entries, check_option};
+use crate::error::{Error, check_count, check_finite, check_not_zero, check_option};
 use crate::linalg::{symmetric_eigen, symmetric_pseudo_inverse};
 use crate::objective::Objective;
 use ndarray::{Array1, Array2, ArrayView1};
@@ -105,7 +105,7 @@ impl Cube {
     pub fn new(side: f64, n_nodes: usize) -> Result<Self> {
         let normal = side >= f64::MIN_POSITIVE && side.is_finite();
         check_option("side", side, "positive, finite and not subnormal", normal)?;
-        check_option("n_nodes", n_nodes as f64, "at least 1", n_nodes >= 1)?;
+        check_not_zero("n_nodes", n_nodes)?;
         let scaled = |(node, weight): (f64, f64)| (0.5 * side * node, (0.5 * side * weight).ln());
         let nodes = gauss_legendre(n_nodes).into_iter().map(scaled).collect();
         Ok(Self { nodes })
@@ -205,7 +205,7 @@ fn check_states(states: &[Vec<f64>]) -> Result<usize> {
     let first = states.first().ok_or(Error::Empty { what: "states" })?;
     for x in states {
         check_count("entries of a state", first.len(), x.len())?;
-        check_entries("a state", x, "finite", f64::is_finite)?;
+        check_finite("a state", x)?;
     }
     Ok(first.len())
 }

@@ -7,7 +7,7 @@
 
 use crate::Result;
 use crate::patches::Image;
-use mpf_core::{check_option, rng};
+use mpf_core::{check_not_zero, check_option, rng};
 use ndarray::Array2;
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
@@ -50,31 +50,20 @@ impl DeadLeaves {
     /// # Errors
     /// [`mpf_core::Error::Option`] for an option outside its range.
     pub fn draw(&self, seed: u64) -> Result<Vec<Image>> {
-        let Self {
-            n_images,
-            size,
-            smallest,
-            largest,
-            oversampling,
-            noise,
-        } = *self;
-        for (name, value) in [
-            ("n_images", n_images),
-            ("size", size),
-            ("oversampling", oversampling),
-        ] {
-            check_option(name, value as f64, "at least 1", value >= 1)?;
-        }
-        let in_range = smallest > 0.0 && smallest < largest && largest.is_finite();
+        check_not_zero("n_images", self.n_images)?;
+        check_not_zero("size", self.size)?;
+        check_not_zero("oversampling", self.oversampling)?;
+        let in_range =
+            self.smallest > 0.0 && self.smallest < self.largest && self.largest.is_finite();
         let requirement = "positive and below `largest`";
-        check_option("smallest", smallest, requirement, in_range)?;
+        check_option("smallest", self.smallest, requirement, in_range)?;
         let requirement = "at least (`size` + 2 `largest`)/30,000";
-        let holds = size as f64 + 2.0 * largest <= 3e4 * smallest;
-        check_option("smallest", smallest, requirement, holds)?;
+        let holds = self.size as f64 + 2.0 * self.largest <= 3e4 * self.smallest;
+        check_option("smallest", self.smallest, requirement, holds)?;
         // No draw is a hundred standard deviations away.
-        let in_range = (0.0..=f64::MAX / 100.0).contains(&noise);
-        check_option("noise", noise, "not negative, and finite", in_range)?;
-        Ok((0..n_images)
+        let in_range = (0.0..=f64::MAX / 100.0).contains(&self.noise);
+        check_option("noise", self.noise, "not negative, and finite", in_range)?;
+        Ok((0..self.n_images)
             .into_par_iter()
             .map(|k| {
                 let pixels = self.draw_one(&mut rng::substream(seed, k as u64));

@@ -25,7 +25,7 @@ pub use stochastic::{Metropolis, Stochastic};
 
 use crate::model::Filters;
 use crate::{Error, Result};
-use mpf_core::{Cancel, Checkpoint, check_count, check_option};
+use mpf_core::{Cancel, Checkpoint, check_count, check_not_zero, check_option};
 use ndarray::ArrayView2;
 use run::Run;
 
@@ -136,9 +136,7 @@ impl Fitter {
     /// # Errors
     /// [`mpf_core::Error::Option`] for an option outside its range.
     pub fn new(options: FitOptions) -> Result<Self> {
-        let report_every = options.report_every;
-        let holds = report_every >= 1;
-        check_option("report_every", report_every as f64, "at least 1", holds)?;
+        check_not_zero("report_every", options.report_every)?;
         let seconds = options.max_seconds;
         check_option("max_seconds", seconds, "not negative", seconds >= 0.0)?;
         match &options.trainer {

@@ -21,7 +21,7 @@
 
 use crate::Result;
 use crate::batch::{view, view_mut};
-use crate::model::{kinetic_energy, sign};
+use crate::model::sign;
 use mpf_core::{check_option, check_positive};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2};
@@ -61,16 +61,12 @@ impl Trajectory {
     /// [`mpf_core::Error::Option`] for a step or time that is not positive and finite, a jitter
     /// outside [0, 1), and times that are in the wrong order or take more than 10,000 steps.
     pub fn check(&self) -> Result<()> {
-        let Self {
-            step_size,
-            jitter,
-            shortest,
-            longest,
-        } = *self;
-        check_positive("step_size", step_size)?;
+        let (jitter, longest) = (self.jitter, self.longest);
+        check_positive("step_size", self.step_size)?;
         check_option("jitter", jitter, "in [0, 1)", (0.0..1.0).contains(&jitter))?;
-        check_positive("shortest", shortest)?;
-        let holds = longest >= shortest && longest <= 1e4 * step_size && longest.is_finite();
+        check_positive("shortest", self.shortest)?;
+        let in_range = longest >= self.shortest && longest <= 1e4 * self.step_size;
+        let holds = in_range && longest.is_finite();
         let requirement = "at least `shortest`, and at most 10,000 steps";
         Ok(check_option("longest", longest, requirement, holds)?)
     }
@@ -235,7 +231,8 @@ impl Ensemble {
 
     /// Returns ½vᵀv of state `row`.
     pub(crate) fn kinetic(&self, row: usize) -> f64 {
-        kinetic_energy(&self.momenta[row * self.n_dims..][..self.n_dims])
+        let v = &self.momenta[row * self.n_dims..][..self.n_dims];
+        0.5 * v.iter().map(|v| v * v).sum::<f64>()
     }
 
     /// Returns H of state `row`.

@@ -73,11 +73,6 @@ impl EnergyModel for LaplaceIca {
     }
 }
 
-/// Returns ½ vᵀv.
-pub(crate) fn kinetic_energy(momentum: &[f64]) -> f64 {
-    0.5 * momentum.iter().map(|v| v * v).sum::<f64>()
-}
-
 /// The filters J of one model: square and finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filters(#[serde(with = "square")] Array2<f64>);

@@ -14,7 +14,7 @@ pub use read::{read_image, read_image_folder};
 
 use crate::whiten::{Whitening, WhiteningMethod};
 use crate::{Error, Result};
-use mpf_core::{check_option, rng};
+use mpf_core::{check_not_zero, rng};
 use ndarray::{Array2, ArrayView2, Axis, s};
 use rand::RngExt;
 
@@ -68,7 +68,7 @@ impl Image {
 /// # Errors
 /// [`Error::NoImages`], [`mpf_core::Error::Option`] for a size of 0, [`Error::ImageTooSmall`].
 pub fn draw_patches(images: &[Image], size: usize, n: usize, seed: u64) -> Result<Array2<f64>> {
-    check_option("size", size as f64, "at least 1", size >= 1)?;
+    check_not_zero("size", size)?;
     if images.is_empty() {
         return Err(Error::NoImages { folder: None });
     }

@@ -8,7 +8,7 @@
 mod samples;
 
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_data};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 
@@ -46,27 +46,17 @@ entries! {
 
 /// Packed samples in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "StatesFile", into = "StatesFile")]
+#[serde(try_from = "StatesFile")]
 pub struct States {
     n_units: usize,
-    n_samples: usize,
     bits: Vec<u64>,
 }
 
 /// The stored form of [`States`], unchecked.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct StatesFile {
     n_units: usize,
     bits: Vec<u64>,
-}
-
-impl From<States> for StatesFile {
-    fn from(states: States) -> Self {
-        Self {
-            n_units: states.n_units,
-            bits: states.bits,
-        }
-    }
 }
 
 impl TryFrom<StatesFile> for States {
@@ -84,7 +74,6 @@ impl TryFrom<StatesFile> for States {
         {
             return Err(format!("the bits are not those of {} units", file.n_units));
         }
-        states.n_samples = file.bits.len() / words;
         states.bits = file.bits;
         Ok(states)
     }
@@ -116,7 +105,6 @@ impl States {
         debug_assert!(n_units > 0);
         Self {
             n_units,
-            n_samples: 0,
             bits: Vec::new(),
         }
     }
@@ -151,9 +139,7 @@ impl States {
         wrong: impl Fn(usize, usize, f64) -> Error,
     ) -> Result<Self> {
         let (rows, columns) = data.dim();
-        if rows == 0 || columns == 0 {
-            return Err(Error::NoData { rows, columns });
-        }
+        check_data(rows, columns)?;
         let words = words_for(columns);
         let mut bits = vec![0u64; rows * words];
         for (row, (packed, values)) in bits.chunks_exact_mut(words).zip(data.rows()).enumerate() {
@@ -168,14 +154,13 @@ impl States {
         }
         Ok(Self {
             n_units: columns,
-            n_samples: rows,
             bits,
         })
     }
 
     /// Returns the number of samples.
     pub fn n_samples(&self) -> usize {
-        self.n_samples
+        self.bits.len() / self.words_per_row()
     }
 
     /// Returns the number of units of a sample.
@@ -225,7 +210,6 @@ impl States {
             self.n_units - 1
         );
         self.bits.extend_from_slice(row);
-        self.n_samples += 1;
     }
 
     /// Appends samples of ⌈d/8⌉ bytes each, unit u in bit u mod 8 of byte u / 8. Returns whether no bit
@@ -256,9 +240,7 @@ impl States {
             last_words |= row[words - 1];
         }
         let are_valid = last_words & !last_word_mask(self.n_units) == 0;
-        if are_valid {
-            self.n_samples += n;
-        } else {
+        if !are_valid {
             self.bits.truncate(start);
         }
         are_valid
@@ -276,7 +258,6 @@ impl States {
     pub fn append(&mut self, other: &Self) {
         assert_eq!(self.n_units, other.n_units, "units of appended samples");
         self.bits.extend_from_slice(&other.bits);
-        self.n_samples += other.n_samples;
     }
 
     /// Returns the samples in `range`, in order.
@@ -287,7 +268,6 @@ impl States {
         let words = self.words_per_row();
         Self {
             n_units: self.n_units,
-            n_samples: range.len(),
             bits: self.bits[range.start * words..range.end * words].to_vec(),
         }
     }
@@ -305,22 +285,16 @@ impl States {
     /// # Errors
     /// [`Error::NoData`] without samples, as there would be no units.
     pub fn transposed(&self) -> Result<Self> {
-        if self.n_samples == 0 {
-            return Err(Error::NoData {
-                rows: self.n_units,
-                columns: 0,
-            });
-        }
+        check_data(self.n_units, self.n_samples())?;
         Ok(Self {
-            n_units: self.n_samples,
-            n_samples: self.n_units,
+            n_units: self.n_samples(),
             bits: self.columns(),
         })
     }
 
     /// Returns the samples as 0/1, one row each.
     pub fn to_binary(&self) -> Array2<u8> {
-        Array2::from_shape_fn((self.n_samples, self.n_units), |(m, u)| {
+        Array2::from_shape_fn((self.n_samples(), self.n_units), |(m, u)| {
             u8::from(get_bit(self.row(m), u))
         })
     }
@@ -363,6 +337,18 @@ pub fn for_each_set_bit(row: &[u64], mut f: impl FnMut(usize)) {
             rest &= rest - 1;
         }
     }
+}
+
+/// Calls `f(i, j, times)` for the active units i ≤ j, in order, with the times that J_ij is in xᵀJx.
+pub(crate) fn for_each_active_pair(row: &[u64], mut f: impl FnMut(usize, usize, f64)) {
+    for_each_set_bit(row, |i| {
+        f(i, i, 1.0);
+        for_each_set_bit(row, |j| {
+            if j > i {
+                f(i, j, 2.0);
+            }
+        });
+    });
 }
 
 /// Returns the mask of the bits of the last word that belong to units.

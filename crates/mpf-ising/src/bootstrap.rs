@@ -68,7 +68,7 @@ impl Default for BootstrapOptions {
 /// # Errors
 /// [`Error::BlockLength`]; [`mpf_core::Error::Option`] for fewer than two resamples; those of `fit`;
 /// [`Error::UnitCount`] if it returns couplings of other units.
-pub fn bootstrap<E: From<Error> + Send>(
+pub fn bootstrap<E: From<Error> + From<mpf_core::Error> + Send>(
     states: &States,
     options: &BootstrapOptions,
     fit: impl Fn(&Samples) -> Result<Couplings, E> + Sync,
@@ -77,17 +77,13 @@ pub fn bootstrap<E: From<Error> + Send>(
     n_blocks(n, options.block_length)?;
     let n_resamples = options.n_resamples;
     let enough = n_resamples >= 2;
-    check_option("n_resamples", n_resamples as f64, "at least 2", enough).map_err(Error::from)?;
+    check_option("n_resamples", n_resamples as f64, "at least 2", enough)?;
     let fits = (0..options.n_resamples)
         .into_par_iter()
         .map(|b| {
-            let work = |_: &Checkpoint| {
-                let resample = resample(states, options, b as u64);
-                let resample = resample.map_err(|e| Failed(E::from(e)))?;
-                fit(&resample).map_err(Failed)
-            };
-            let fitted = options.checkpoint.unit(format!("resample {b}"), work);
-            fitted.map_err(|Failed(error)| error)
+            options.checkpoint.unit(format!("resample {b}"), |_| {
+                fit(&resample(states, options, b as u64)?)
+            })
         })
         .collect::<Result<Vec<Couplings>, E>>()?;
     let d = states.n_units();
@@ -107,15 +103,6 @@ pub fn bootstrap<E: From<Error> + Send>(
         &pairs,
         &variances(pairs.len(), &|b, q| spins[b].couplings[pairs[q]]),
     ))
-}
-
-/// An error of `fit` or of the checkpoint, in the type of `fit`.
-struct Failed<E>(E);
-
-impl<E: From<Error>> From<mpf_core::Error> for Failed<E> {
-    fn from(error: mpf_core::Error) -> Self {
-        Self(E::from(error.into()))
-    }
 }
 
 fn resample(states: &States, options: &BootstrapOptions, b: u64) -> Result<Samples, Error> {

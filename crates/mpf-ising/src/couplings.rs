@@ -11,7 +11,7 @@
 //! Lower energy is likelier, so an attractive J_ij is negative and an attractive K_ij positive.
 
 use crate::Result;
-use crate::bits::{for_each_set_bit, n_active};
+use crate::bits::{for_each_active_pair, n_active};
 use crate::error::{Error, check_units};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
@@ -157,14 +157,7 @@ impl Couplings {
     /// For a state with a bit beyond the last unit.
     pub fn energy(&self, row: &[u64]) -> f64 {
         let mut energy = self.potential().map_or(0.0, |v| v[n_active(row)]);
-        for_each_set_bit(row, |i| {
-            energy += self.j[[i, i]];
-            for_each_set_bit(row, |k| {
-                if k > i {
-                    energy += 2.0 * self.j[[i, k]];
-                }
-            });
-        });
+        for_each_active_pair(row, |i, k, times| energy += times * self.j[[i, k]]);
         energy
     }
 

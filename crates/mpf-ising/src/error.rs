@@ -372,6 +372,14 @@ pub enum Error {
     Core(#[from] mpf_core::Error),
 }
 
+/// Checks that there are samples and units.
+pub(crate) fn check_data(rows: usize, columns: usize) -> Result<(), Error> {
+    if rows == 0 || columns == 0 {
+        return Err(Error::NoData { rows, columns });
+    }
+    Ok(())
+}
+
 /// Checks that `what` has the `expected` number of units.
 ///
 /// # Errors

@@ -13,9 +13,8 @@ use crate::Result;
 use crate::bits::{Samples, States, for_each_set_bit};
 use crate::couplings::Couplings;
 use crate::error::{Error, check_units};
-use mpf_core::rng::stream;
+use mpf_core::rng::{DrawTable, stream};
 use ndarray::Array2;
-use rand::RngExt;
 use rayon::prelude::*;
 
 /// Bits that vary within a block: 2¹⁴ weights are 128 KB.
@@ -185,17 +184,10 @@ impl Exact {
     /// holds 8 · 2^d bytes meanwhile.
     pub fn draw(&self, n: usize, seed: u64) -> States {
         let mut rng = stream(seed, 0);
-        let mut cumulative = self.probabilities();
-        let mut sum = 0.0;
-        for p in &mut cumulative {
-            sum += *p;
-            *p = sum;
-        }
+        let numbers = DrawTable::new(self.probabilities());
         let mut states = States::without_samples(self.couplings.n_units());
         for _ in 0..n {
-            let u = rng.random::<f64>() * sum;
-            let state = cumulative.partition_point(|&c| c <= u);
-            states.push(&[state.min(cumulative.len() - 1) as u64]);
+            states.push(&[numbers.draw(&mut rng) as u64]);
         }
         states
     }
@@ -305,6 +297,7 @@ mod tests {
     use crate::couplings::n_packed;
     use crate::model::IsingModel;
     use mpf_core::EnergyModel;
+    use rand::RngExt;
 
     fn random(d: usize, scale: f64, seed: u64) -> Couplings {
         let mut rng = stream(seed, 0);

@@ -91,7 +91,6 @@ pub struct FitOptions {
 pub struct Fitter<E: Estimator = Mpf> {
     estimator: Arc<E>,
     options: FitOptions,
-    minimizer: Minimizer,
     /// The couplings that have the penalties.
     penalised: Support,
 }
@@ -107,9 +106,8 @@ impl<E: Estimator> Fitter<E> {
     }
 
     fn of(estimator: Arc<E>, mut options: FitOptions) -> Result<Self> {
-        for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            check_not_negative(name, value)?;
-        }
+        check_not_negative("l1", options.l1)?;
+        check_not_negative("l2", options.l2)?;
         if let Some(CountPotential { smoothness }) = options.potential {
             check_not_negative("smoothness", smoothness)?;
             if options.mode == Mode::NodeWise {
@@ -126,8 +124,8 @@ impl<E: Estimator> Fitter<E> {
             true => estimator.lowest_value(),
             false => f64::NEG_INFINITY,
         };
+        Minimizer::new(options.minimizer.clone())?;
         Ok(Self {
-            minimizer: Minimizer::new(options.minimizer.clone())?,
             estimator,
             options,
             penalised: Support::Full,
@@ -160,7 +158,6 @@ impl<E: Estimator> Fitter<E> {
                 l2_on_fields: false,
                 ..self.options.clone()
             },
-            minimizer: self.minimizer.clone(),
             penalised: Support::Edges(pairs),
         }
     }
@@ -169,7 +166,6 @@ impl<E: Estimator> Fitter<E> {
         AnyFitter {
             estimator: &*self.estimator,
             options: &self.options,
-            minimizer: &self.minimizer,
             penalised: &self.penalised,
         }
     }
@@ -212,7 +208,6 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&FitProgress<'_>) + Send);
 pub(crate) struct AnyFitter<'a> {
     estimator: &'a dyn Estimator,
     options: &'a FitOptions,
-    minimizer: &'a Minimizer,
     penalised: &'a Support,
 }
 

@@ -123,6 +123,7 @@ pub mod internal {
         Algorithm, Kernel, Lanes, Number, Precision, VectorWork, Vectors, flops_per_second,
         limit_vectors, vectorised,
     };
+    pub use crate::local::dot;
     pub use crate::potential::CountKnots;
     pub use crate::preflight::bytes_of_fit;
     pub use crate::sandwich::unpenalised;

@@ -180,7 +180,7 @@ impl LocalModel for LocalIsing {
 }
 
 /// Returns a·b, eight sums at a time, which the compiler can keep side by side.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0; 8];
     for (a, b) in a.iter().zip(b) {

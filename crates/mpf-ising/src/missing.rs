@@ -41,16 +41,16 @@
 mod completions;
 
 use crate::Result;
-use crate::bits::{Samples, States, flip_bit, get_bit, n_active, negligible};
+use crate::bits::{Samples, States, check_sum, flip_bit, get_bit, n_active, negligible};
 use crate::couplings::Couplings;
-use crate::error::{Error, check_units};
+use crate::error::{Error, check_data, check_units};
 use crate::fit::{Fit, Fitter, Masked};
 use crate::flow::Neighbourhood;
 use crate::kernel::FlipMask;
 use crate::sandwich::MarginEstimator;
 use completions::Completions;
 use hashbrown::HashMap;
-use mpf_core::{Checkpoint, check_option};
+use mpf_core::{Checkpoint, check_not_zero, check_option};
 use ndarray::{Array2, aview1};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -92,7 +92,7 @@ pub struct Incomplete {
     /// Zero where unknown.
     values: States,
     unknown: States,
-    weights: Option<Vec<f64>>,
+    weights: Vec<f64>,
 }
 
 /// A fit of incomplete samples.
@@ -121,7 +121,7 @@ impl Incomplete {
     /// [`Error::MaskShape`]; [`Error::NeverObserved`] for a unit without any observed entry (in a
     /// sample that has weight); [`Error::NoData`].
     pub fn new(values: &States, unknown: &States) -> Result<Self> {
-        Self::build(values, unknown, None)
+        Self::build(values, unknown, vec![1.0; values.n_samples()])
     }
 
     /// Pairs values with a mask and weights, as [`Samples::weighted`] takes them.
@@ -133,14 +133,12 @@ impl Incomplete {
         let _ = Samples::weighted(values, weights)?;
         let least = negligible(weights);
         let weight = |w: &f64| if *w > least { *w } else { 0.0 };
-        Self::build(values, unknown, Some(weights.iter().map(weight).collect()))
+        Self::build(values, unknown, weights.iter().map(weight).collect())
     }
 
-    fn build(values: &States, unknown: &States, weights: Option<Vec<f64>>) -> Result<Self> {
+    fn build(values: &States, unknown: &States, weights: Vec<f64>) -> Result<Self> {
         let (rows, columns) = (values.n_samples(), values.n_units());
-        if rows == 0 {
-            return Err(Error::NoData { rows, columns });
-        }
+        check_data(rows, columns)?;
         if (unknown.n_samples(), unknown.n_units()) != (rows, columns) {
             return Err(Error::MaskShape {
                 rows,
@@ -153,7 +151,7 @@ impl Incomplete {
         let mut known_values = States::new(columns)?;
         let mut known = vec![0; unknown.words_per_row()];
         for (m, (row, mask)) in values.rows().zip(unknown.rows()).enumerate() {
-            let counts = weights.as_ref().is_none_or(|w| w[m] > 0.0);
+            let counts = weights[m] > 0.0;
             for (k, (value, mask)) in row.iter().zip(mask).enumerate() {
                 never[k] &= if counts { *mask } else { u64::MAX };
                 known[k] = value & !mask;
@@ -180,16 +178,12 @@ impl Incomplete {
         self.unknown.rows().all(|row| n_active(row) == 0)
     }
 
-    fn weight(&self, sample: usize) -> f64 {
-        self.weights.as_ref().map_or(1.0, |w| w[sample])
-    }
-
     /// Returns the mean of every unit over the samples in which it is known.
     pub fn means(&self) -> Vec<f64> {
         let d = self.values.n_units();
         let mut sums = vec![[0.0; 2]; d];
         for (m, (row, mask)) in self.values.rows().zip(self.unknown.rows()).enumerate() {
-            let weight = self.weight(m);
+            let weight = self.weights[m];
             for (unit, sum) in sums.iter_mut().enumerate() {
                 if !get_bit(mask, unit) {
                     sum[0] += if get_bit(row, unit) { weight } else { 0.0 };
@@ -207,7 +201,7 @@ impl Incomplete {
         let mut unknown = values.clone();
         let mut weights = Vec::new();
         for (m, (row, mask)) in self.values.rows().zip(self.unknown.rows()).enumerate() {
-            if self.weight(m) == 0.0 {
+            if self.weights[m] == 0.0 {
                 continue;
             }
             let key = [row, mask].concat();
@@ -217,12 +211,12 @@ impl Incomplete {
                 weights.push(0.0);
                 weights.len() - 1
             });
-            weights[at] += self.weight(m);
+            weights[at] += self.weights[m];
         }
         Ok(Self {
             values,
             unknown,
-            weights: Some(weights),
+            weights,
         })
     }
 }
@@ -236,10 +230,7 @@ impl<E: MarginEstimator> Fitter<E> {
     /// flip is left; [`Error::AllLeftOut`]; those of [`Fitter::fit`].
     pub fn fit_incomplete(&self, data: &Incomplete, rule: MissingRule) -> Result<IncompleteFit> {
         if data.is_complete() {
-            let samples = match &data.weights {
-                None => Samples::new(&data.values)?,
-                Some(weights) => Samples::weighted(&data.values, weights)?,
-            };
+            let samples = Samples::weighted(&data.values, &data.weights)?;
             return Ok(IncompleteFit {
                 fit: self.fit(&samples)?,
                 rounds: 0,
@@ -260,8 +251,7 @@ impl<E: MarginEstimator> Fitter<E> {
                 let (most, holds) = (most_unknown as f64, most_unknown <= Incomplete::MAX_UNKNOWN);
                 check_option("most_unknown", most, "at most 16", holds)?;
                 check_option("tolerance", tolerance, "positive", tolerance > 0.0)?;
-                let rounds = max_rounds as f64;
-                check_option("max_rounds", rounds, "at least 1", max_rounds > 0)?;
+                check_not_zero("max_rounds", max_rounds)?;
                 self.fit_completions(data, most_unknown, tolerance, max_rounds)
             }
         }
@@ -271,7 +261,8 @@ impl<E: MarginEstimator> Fitter<E> {
         let d = data.values.n_units();
         let means = data.means();
         let rows = data.merged()?;
-        let samples = Samples::unmerged(&rows.values, rows.weights.as_deref().unwrap_or_default())?;
+        check_sum(rows.weights.iter().sum())?;
+        let samples = Samples::unmerged(rows.values.clone(), Some(rows.weights.clone()));
         let varies = |unit: usize| means[unit] > 0.0 && means[unit] < 1.0;
         // The flip of a unit needs the unit itself and its neighbours.
         let mut needed = vec![vec![0u64; rows.values.words_per_row()]; d];
@@ -331,7 +322,7 @@ impl<E: MarginEstimator> Fitter<E> {
         let rows = data.merged()?;
         let completions = Completions::new(&rows, most_unknown)?;
         // Start from independent units with the observed means, kept away from 0 and 1.
-        let total: f64 = (0..rows.values.n_samples()).map(|m| rows.weight(m)).sum();
+        let total: f64 = rows.weights.iter().sum();
         let biases: Vec<f64> = data
             .means()
             .iter()

@@ -6,7 +6,7 @@
 //!
 //! With [`mpf_core::Flow`] it makes the slow, obvious objective that [`crate::flow`] is tested against.
 
-use crate::bits::for_each_set_bit;
+use crate::bits::for_each_active_pair;
 use crate::couplings::{n_packed, packed_index};
 use mpf_core::EnergyModel;
 
@@ -34,25 +34,15 @@ impl EnergyModel for IsingModel {
     /// Takes O(active²).
     fn energy(&self, theta: &[f64], x: &[u64]) -> f64 {
         let mut energy = 0.0;
-        for_each_set_bit(x, |i| {
-            energy += theta[packed_index(self.n_units, i, i)];
-            for_each_set_bit(x, |j| {
-                if j > i {
-                    energy += 2.0 * theta[packed_index(self.n_units, i, j)];
-                }
-            });
+        for_each_active_pair(x, |i, j, times| {
+            energy += times * theta[packed_index(self.n_units, i, j)];
         });
         energy
     }
 
     fn add_energy_grad(&self, _theta: &[f64], x: &[u64], scale: f64, out: &mut [f64]) {
-        for_each_set_bit(x, |i| {
-            out[packed_index(self.n_units, i, i)] += scale;
-            for_each_set_bit(x, |j| {
-                if j > i {
-                    out[packed_index(self.n_units, i, j)] += 2.0 * scale;
-                }
-            });
+        for_each_active_pair(x, |i, j, times| {
+            out[packed_index(self.n_units, i, j)] += times * scale;
         });
     }
 }

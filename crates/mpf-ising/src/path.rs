@@ -47,7 +47,7 @@ use crate::fit::{Estimator, Fit, FitOptions, Fitter, Mode};
 use crate::folds::{FoldAssignment, Folds};
 use crate::stream::{Data, Stream};
 use crate::support::{Support, pairs};
-use mpf_core::{StopReason, check_not_negative, check_option};
+use mpf_core::{StopReason, check_not_negative, check_not_zero, check_option};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use walker::{Held, PathState, Walker, independent};
@@ -162,8 +162,7 @@ impl PenaltyPath {
         };
         let holds = (1..=most).contains(&n);
         check_option("n_lambdas", n as f64, "from 1 to 1,000,000", holds)?;
-        let patience = options.patience;
-        check_option("patience", patience as f64, "at least 1", patience > 0)?;
+        check_not_zero("patience", options.patience)?;
         for &lambda in options.lambdas.iter().flatten() {
             check_not_negative("lambdas", lambda)?;
         }
@@ -261,7 +260,7 @@ impl PenaltyPath {
         let mut path = Vec::with_capacity(lambdas.len());
         for &lambda in &lambdas {
             let fit = walker.step(lambda)?;
-            path.push(self.point(fitter, &walker, lambda, fit)?);
+            path.push(self.point(&walker, lambda, fit)?);
             observer(&PathProgress {
                 done: path.len(),
                 total: lambdas.len(),
@@ -388,7 +387,7 @@ impl PenaltyPath {
                     // The fits above start without couplings, as the one at the top did: those of the
                     // smallest λ are far from them.
                     for walker in parts.iter_mut().map(|(walker, _)| walker).chain([&mut all]) {
-                        walker.restart(fitter)?;
+                        walker.restart()?;
                     }
                     n_above += 1;
                     (larger[larger.len() - n_above], 0)
@@ -408,14 +407,14 @@ impl PenaltyPath {
                     false => None,
                 };
                 if is_late() && is_first {
-                    fit = all.stay(fitter, begun.take())?.or(fit);
+                    fit = all.stay(begun.take())?.or(fit);
                 } else if is_late() {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
                 let fit = fit.map_or_else(|| all.step(lambda), Ok)?;
-                self.point(fitter, &all, lambda, fit)
+                self.point(&all, lambda, fit)
             };
-            let score = |(walker, held_out): &mut (Walker<E>, Held)| {
+            let score = |(walker, held_out): &mut (Walker<'_, E>, Held)| {
                 if is_late() {
                     return Err(mpf_core::Error::Cancelled.into());
                 }
@@ -501,8 +500,7 @@ impl PenaltyPath {
 
     fn point<E: Estimator>(
         &self,
-        fitter: &Fitter<E>,
-        walker: &Walker<E>,
+        walker: &Walker<'_, E>,
         lambda: f64,
         fit: Fit,
     ) -> Result<PathPoint> {
@@ -513,13 +511,13 @@ impl PenaltyPath {
             .collect();
         let n_couplings = coupled.len();
         let ebic = match self.options.penalty {
-            Penalty::L1 => Some(self.ebic(fitter, walker, &fit, coupled)?),
+            Penalty::L1 => Some(self.ebic(walker, &fit, coupled)?),
             Penalty::L2 => None,
         };
         Ok(PathPoint {
             lambda,
             n_couplings,
-            objective: fitter.objective_value(&fit.couplings, data)?,
+            objective: walker.fitter.objective_value(&fit.couplings, data)?,
             ebic,
             fit,
         })
@@ -529,12 +527,11 @@ impl PenaltyPath {
     /// judges the graph, not how much the penalty shrank its couplings.
     fn ebic<E: Estimator>(
         &self,
-        fitter: &Fitter<E>,
-        walker: &Walker<E>,
+        walker: &Walker<'_, E>,
         fit: &Fit,
         coupled: Vec<(usize, usize)>,
     ) -> Result<f64> {
-        let data = walker.data();
+        let (fitter, data) = (walker.fitter, walker.data());
         let n_couplings = coupled.len();
         let mut options = FitOptions {
             l1: 0.0,

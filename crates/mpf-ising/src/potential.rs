@@ -41,6 +41,7 @@ use mpf_core::Cancel;
 use mpf_core::rng::{Xoshiro256PlusPlus, substream};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::LN_2;
 
 /// How V is fitted.
@@ -51,7 +52,7 @@ pub struct CountPotential {
 }
 
 /// The knots of V, and the smoothing between them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountKnots {
     knots: Vec<usize>,
     /// The weight of the samples at every knot, of all.
@@ -100,13 +101,8 @@ impl CountKnots {
 
     /// Takes all numbers, for a V that is known.
     pub(crate) fn all(n_units: usize) -> Self {
-        Self::at((0..=n_units).collect())
-    }
-
-    /// Takes these numbers, for sums alone.
-    pub(crate) fn at(knots: Vec<usize>) -> Self {
         Self {
-            knots,
+            knots: (0..=n_units).collect(),
             shares: Vec::new(),
             smoothness: 0.0,
             gauge: 0,
@@ -398,8 +394,7 @@ fn flatten(couplings: &Couplings, log_z: &mut [f64], cancel: &Cancel) {
 
 /// A chain over all numbers of active units.
 struct Chain {
-    x: Vec<bool>,
-    odds: Vec<f64>,
+    state: Particle,
     n: usize,
     rng: Xoshiro256PlusPlus,
 }
@@ -410,27 +405,28 @@ impl Chain {
         let d = couplings.n_units();
         let mut rng = substream(0x5EED, 2 + k as u64);
         let share = k as f64 / (CHAINS - 1) as f64;
-        let x: Vec<bool> = (0..d).map(|_| rng.random::<f64>() < share).collect();
-        let mut odds: Vec<f64> = couplings.as_array().diag().iter().map(|b| -b).collect();
-        let active = (0..d).filter(|&i| x[i]);
-        active.for_each(|i| move_odds(couplings, &mut odds, i, 1.0));
-        let n = x.iter().filter(|x| **x).count();
-        Self { x, odds, n, rng }
+        let mut state = Particle::silent(couplings);
+        let mut n = 0;
+        for unit in 0..d {
+            if rng.random::<f64>() < share {
+                state.change(couplings, unit);
+                n += 1;
+            }
+        }
+        Self { state, n, rng }
     }
 
     /// Makes Gibbs sweeps of exp(−xᵀJx)/Z_n, and counts how often it shows n.
     fn run(&mut self, couplings: &Couplings, log_z: &[f64], sweeps: usize) -> Vec<f64> {
         let mut visits = vec![0.0; log_z.len()];
         for _ in 0..sweeps {
-            for i in 0..self.x.len() {
-                let others = self.n - usize::from(self.x[i]);
-                let odds = self.odds[i] + log_z[others] - log_z[others + 1];
+            for i in 0..self.state.x.len() {
+                let others = self.n - usize::from(self.state.x[i]);
+                let odds = self.state.odds[i] + log_z[others] - log_z[others + 1];
                 let on = self.rng.random::<f64>() * (1.0 + (-odds).exp()) < 1.0;
-                if on != self.x[i] {
-                    self.x[i] = on;
+                if on != self.state.x[i] {
+                    self.state.change(couplings, i);
                     self.n = others + usize::from(on);
-                    let sign = if on { 1.0 } else { -1.0 };
-                    move_odds(couplings, &mut self.odds, i, sign);
                 }
                 visits[self.n] += 1.0;
             }
@@ -442,16 +438,14 @@ impl Chain {
 /// Returns ln Z_n as particles find it that begin with nothing active (`up`), or with everything.
 fn log_z_from_one_end(couplings: &Couplings, up: bool, cancel: &Cancel) -> Vec<f64> {
     let d = couplings.n_units();
-    let j = couplings.as_array();
     let mut rng = substream(0x5EED, u64::from(up));
-    // Log odds of every unit: −J_ii − 2 Σ_j J_ij x_j.
-    let mut odds: Vec<f64> = j.diag().iter().map(|bias| -bias).collect();
+    let mut first = Particle::silent(couplings);
     if !up {
-        (0..d).for_each(|unit| move_odds(couplings, &mut odds, unit, 1.0));
+        (0..d).for_each(|unit| first.change(couplings, unit));
     }
-    let mut particles: Vec<(Vec<bool>, Vec<f64>)> = vec![(vec![!up; d], odds); n_particles(d)];
+    let mut particles = vec![first; n_particles(d)];
     let sign = if up { 1.0 } else { -1.0 };
-    let mut log_z = if up { 0.0 } else { -j.sum() };
+    let mut log_z = if up { 0.0 } else { -couplings.as_array().sum() };
     let mut found = vec![log_z];
     for step in 0..d {
         let is_late = cancel.is_cancelled();
@@ -464,7 +458,7 @@ fn log_z_from_one_end(couplings: &Couplings, up: bool, cancel: &Cancel) -> Vec<f
         // Of every particle, ln Σ exp(−Δ) over the units that may change.
         let weights: Vec<f64> = particles
             .iter()
-            .map(|(x, odds)| {
+            .map(|Particle { x, odds }| {
                 let open = (0..d).filter(|&i| x[i] != up).map(|i| sign * odds[i]);
                 let largest = open.clone().fold(f64::NEG_INFINITY, f64::max);
                 largest + open.map(|o| (o - largest).exp()).sum::<f64>().ln()
@@ -488,21 +482,19 @@ fn log_z_from_one_end(couplings: &Couplings, up: bool, cancel: &Cancel) -> Vec<f
             })
             .collect();
         particles = chosen.iter().map(|&k| particles[k].clone()).collect();
-        for ((x, odds), &k) in particles.iter_mut().zip(&chosen) {
+        for (particle, &k) in particles.iter_mut().zip(&chosen) {
             let mut left = rng.random::<f64>();
             let mut unit = None;
-            for i in (0..d).filter(|&i| x[i] != up) {
+            for i in (0..d).filter(|&i| particle.x[i] != up) {
                 unit = Some(i);
-                left -= (sign * odds[i] - weights[k]).exp();
+                left -= (sign * particle.odds[i] - weights[k]).exp();
                 if left < 0.0 {
                     break;
                 }
             }
-            let unit = unit.expect("a unit is left to change");
-            x[unit] = up;
-            move_odds(couplings, odds, unit, sign);
+            particle.change(couplings, unit.expect("a unit is left to change"));
             for _ in 0..if is_late { 0 } else { EXCHANGES } {
-                exchange(couplings, x, odds, &mut rng);
+                particle.exchange(couplings, &mut rng);
             }
         }
     }
@@ -512,27 +504,45 @@ fn log_z_from_one_end(couplings: &Couplings, up: bool, cancel: &Cancel) -> Vec<f
     found
 }
 
-/// Takes two units and, if one is active and the other silent, tries to change both: a Metropolis step
-/// that leaves the number of active units as it is.
-fn exchange(couplings: &Couplings, x: &mut [bool], odds: &mut [f64], rng: &mut impl Rng) {
-    let (a, b) = (rng.random_range(0..x.len()), rng.random_range(0..x.len()));
-    let (on, off) = if x[a] { (a, b) } else { (b, a) };
-    if !x[on] || x[off] {
-        return;
-    }
-    let gain = odds[off] - odds[on] + 2.0 * couplings.get(on, off);
-    if rng.random::<f64>() < gain.exp() {
-        (x[on], x[off]) = (false, true);
-        move_odds(couplings, odds, on, -1.0);
-        move_odds(couplings, odds, off, 1.0);
-    }
+/// A state, with the log odds of every unit: −J_ii − 2 Σ_j J_ij x_j.
+#[derive(Clone)]
+struct Particle {
+    x: Vec<bool>,
+    odds: Vec<f64>,
 }
 
-fn move_odds(couplings: &Couplings, odds: &mut [f64], unit: usize, sign: f64) {
-    let row = couplings.as_array().row(unit);
-    for (i, (odds, j)) in odds.iter_mut().zip(row).enumerate() {
-        if i != unit {
-            *odds -= 2.0 * sign * j;
+impl Particle {
+    fn silent(couplings: &Couplings) -> Self {
+        Self {
+            x: vec![false; couplings.n_units()],
+            odds: couplings.as_array().diag().iter().map(|b| -b).collect(),
+        }
+    }
+
+    fn change(&mut self, couplings: &Couplings, unit: usize) {
+        self.x[unit] = !self.x[unit];
+        let sign = if self.x[unit] { 1.0 } else { -1.0 };
+        let row = couplings.as_array().row(unit);
+        for (i, (odds, j)) in self.odds.iter_mut().zip(row).enumerate() {
+            if i != unit {
+                *odds -= 2.0 * sign * j;
+            }
+        }
+    }
+
+    /// Takes two units and, if one is active and the other silent, tries to change both: a Metropolis
+    /// step that leaves the number of active units as it is.
+    fn exchange(&mut self, couplings: &Couplings, rng: &mut impl Rng) {
+        let d = self.x.len();
+        let (a, b) = (rng.random_range(0..d), rng.random_range(0..d));
+        let (on, off) = if self.x[a] { (a, b) } else { (b, a) };
+        if !self.x[on] || self.x[off] {
+            return;
+        }
+        let gain = self.odds[off] - self.odds[on] + 2.0 * couplings.get(on, off);
+        if rng.random::<f64>() < gain.exp() {
+            self.change(couplings, on);
+            self.change(couplings, off);
         }
     }
 }

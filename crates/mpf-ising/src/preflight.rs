@@ -16,7 +16,7 @@ mod linear;
 use crate::Result;
 use crate::bits::{Samples, States};
 use crate::couplings::{check_square, n_packed};
-use crate::error::Error;
+use crate::error::{Error, check_units};
 use crate::flow::{IsingFlow, Neighbourhood, all_pairs, check_count, flip_mask};
 use crate::kernel::{self, Kernel};
 use linear::linear_units;
@@ -272,14 +272,8 @@ impl Preflight {
         cancel: &Cancel,
     ) -> Result<Self> {
         let d = samples.n_units();
-        if let Some(names) = names
-            && names.len() != d
-        {
-            return Err(Error::UnitCount {
-                what: "names",
-                expected: d,
-                found: names.len(),
-            });
+        if let Some(names) = names {
+            check_units("names", d, names.len())?;
         }
         check_count(d, d, all_pairs(d))?;
         check_square(d)?;

@@ -13,9 +13,9 @@
 pub(crate) mod request;
 
 use crate::Result;
-use crate::bits::{Samples, States};
+use crate::bits::{Samples, States, n_active};
 use crate::blocks::part;
-use crate::error::Error;
+use crate::error::{Error, check_data};
 use crate::flow::{MarginSum, Terms};
 use crate::kernel::{Algorithm, DENSE_TILE, Tile, choose_for_tiles};
 use mpf_core::{Ranks, TreeSum};
@@ -107,16 +107,10 @@ struct Cache {
     room: usize,
 }
 
-/// Sums that a fit needs to know before it starts.
-#[derive(Clone, Debug, Default)]
-struct Totals {
-    weight: f64,
-    n_samples: f64,
-    /// The weight of the samples in which each unit is 1.
-    units: Vec<f64>,
-    /// The weight of the samples with each number of active units.
-    counts: Vec<f64>,
-}
+/// Sums that a fit needs to know before it starts: the weight and the number of the samples, the
+/// weight of those in which each unit is 1, and of those with each number of active units.
+#[derive(Default)]
+struct Totals(Vec<f64>);
 
 /// The number of a tile, and the rows that are wanted of it.
 type Wanted = (usize, Range<usize>);
@@ -143,12 +137,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn new(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -> Result<Self> {
         let (n, d) = (source.n_samples(), source.n_units());
-        if n == 0 || d == 0 {
-            return Err(Error::NoData {
-                rows: n,
-                columns: d,
-            });
-        }
+        check_data(n, d)?;
         // At least 64 tiles where that leaves them large, so that few ranks share them evenly.
         let rows = (TILE_ENTRIES / d)
             .min(n / 64)
@@ -156,7 +145,7 @@ impl Shared {
         // Whole tiles of the kernels: sums in single precision are then those of samples in memory.
         let tile_rows = rows.next_multiple_of(DENSE_TILE);
         let (states, weights) = read(&*source, 0..n.min(tile_rows))?;
-        let first = Samples::of_tile(states, weights);
+        let first = Samples::unmerged(states, weights);
         let with_lists = choose_for_tiles(&first, d * d) == Algorithm::Sparse;
         Ok(Self {
             source,
@@ -197,7 +186,7 @@ impl Shared {
             Piece::Kept(tile) => return tile,
             Piece::Read(states, weights) => (states, weights),
         };
-        let tile = Tile::new(Samples::of_tile(states, weights), self.with_lists);
+        let tile = Tile::new(Samples::unmerged(states, weights), self.with_lists);
         let mut cache = lock(&self.cache);
         if self.is_whole(number, rows)
             && let Some(left) = cache.room.checked_sub(tile.bytes())
@@ -253,9 +242,8 @@ impl Stream {
         });
         let mut totals = Totals::of_units(stream.n_units());
         let sums = stream.add_up(vec![&mut totals])?.unwrap_or_default();
-        let totals = Totals::from_numbers(&sums, stream.n_units());
-        crate::bits::check_sum(totals.weight)?;
-        stream.totals = Arc::new(totals);
+        stream.totals = Arc::new(Totals(sums));
+        crate::bits::check_sum(stream.total_weight())?;
         Ok(stream)
     }
 
@@ -284,28 +272,28 @@ impl Stream {
 
     /// Returns the number of samples with weight.
     pub fn n_observed(&self) -> usize {
-        self.totals.n_samples as usize
+        self.totals.0[1] as usize
     }
 
     /// Returns the sum of all weights: M for plain data.
     pub fn total_weight(&self) -> f64 {
-        self.totals.weight
+        self.totals.0[0]
     }
 
     /// Returns the number of samples that the weights stand for: see [`Samples::n_effective`].
     pub fn n_effective(&self) -> f64 {
-        self.totals.weight.max(self.totals.n_samples)
+        self.total_weight().max(self.totals.0[1])
     }
 
     /// Returns the weighted mean of every unit.
     pub fn means(&self) -> Vec<f64> {
-        let sums = self.totals.units.iter();
-        sums.map(|sum| sum / self.totals.weight).collect()
+        let sums = self.totals.0[2..].iter().take(self.n_units());
+        sums.map(|sum| sum / self.total_weight()).collect()
     }
 
     /// Returns the weight of the samples with each number of active units.
     pub(crate) fn count_weights(&self) -> &[f64] {
-        &self.totals.counts
+        &self.totals.0[2 + self.n_units()..]
     }
 
     /// Returns whether samples have weights.
@@ -443,7 +431,7 @@ impl Stream {
 
     fn tell(&self, request: &Request) {
         if self.shared.ranks.n_ranks() > 1 {
-            self.shared.ranks.tell(request.to_numbers());
+            mpf_core::tell(&*self.shared.ranks, request).expect("a request can be encoded");
         }
     }
 
@@ -467,10 +455,10 @@ impl Stream {
         if self.shared.told.swap(number, Ordering::Relaxed) != number {
             self.tell(&objective.request(self.rows.clone()));
         }
-        self.tell(&Request::Sum {
-            precision: objective.precision(),
-            theta: theta.to_vec(),
-        });
+        self.tell(&Request::Sum(objective.precision()));
+        if self.shared.ranks.n_ranks() > 1 {
+            self.shared.ranks.tell(theta.to_vec());
+        }
         match self.add_up_lanes(objective) {
             Ok(sum) => sum,
             Err(error) => {
@@ -500,79 +488,65 @@ impl Stream {
 /// As [`Stream::new`].
 pub fn serve(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -> Result<()> {
     let shared = Arc::new(Shared::new(source, ranks, memory)?);
-    let hear = || Request::from_numbers(&shared.ranks.tell(Vec::new()));
+    let hear = || mpf_core::hear(&*shared.ranks);
     let stream_of = |rows: &[Range<usize>; 2]| Stream {
         shared: shared.clone(),
         rows: rows.clone(),
         totals: Arc::default(),
     };
-    let mut request = hear();
+    let mut request = hear()?;
     loop {
         request = match request {
             Request::End => return Ok(()),
             Request::Totals { rows } => {
                 let stream = stream_of(&rows);
                 stream.add_up(vec![&mut Totals::of_units(stream.n_units())])?;
-                hear()
+                hear()?
             }
             Request::Objective(objective) => {
                 let stream = stream_of(&objective.rows);
                 let data = Data::Stream(&stream);
                 let mut terms = Terms::of(data, 0..stream.n_units(), objective.pairs);
-                terms.potential = objective.potential;
+                terms.potential = objective.potential.map(Arc::new);
                 let mut sum = MarginSum::new(terms, objective.loss);
                 loop {
-                    match hear() {
-                        Request::Sum { precision, theta } => {
-                            sum.prepare(&theta, precision);
+                    match hear()? {
+                        Request::Sum(precision) => {
+                            sum.prepare(&shared.ranks.tell(Vec::new()), precision);
                             stream.add_up_lanes(&mut sum)?;
                         }
                         other => break other,
                     }
                 }
             }
-            Request::Sum { .. } => unreachable!("a sum of an objective"),
+            Request::Sum(_) => unreachable!("a sum of an objective"),
         };
     }
 }
 
 impl Totals {
     fn of_units(n_units: usize) -> Self {
-        Self {
-            units: vec![0.0; n_units],
-            counts: vec![0.0; n_units + 1],
-            ..Self::default()
-        }
-    }
-
-    fn from_numbers(numbers: &[f64], n_units: usize) -> Self {
-        Self {
-            weight: numbers[0],
-            n_samples: numbers[1],
-            units: numbers[2..2 + n_units].to_vec(),
-            counts: numbers[2 + n_units..].to_vec(),
-        }
+        Self(vec![0.0; 2 + n_units + n_units + 1])
     }
 }
 
 impl Accumulate for Totals {
     fn add(&mut self, tile: &Tile) {
         let samples = &tile.samples;
-        self.weight += samples.total_weight();
-        self.n_samples += samples.n_distinct() as f64;
-        for (sum, weight) in self.units.iter_mut().zip(samples.unit_weights()) {
+        let (sums, counts) = self.0.split_at_mut(2 + samples.n_units());
+        sums[0] += samples.total_weight();
+        sums[1] += samples.n_distinct() as f64;
+        for (sum, weight) in sums[2..].iter_mut().zip(samples.unit_weights()) {
             *sum += weight;
         }
         for (m, row) in samples.states().rows().enumerate() {
-            let n: usize = row.iter().map(|w| w.count_ones() as usize).sum();
-            self.counts[n] += samples.weight(m);
+            counts[n_active(row)] += samples.weight(m);
         }
     }
 
     fn take(&mut self) -> Vec<f64> {
-        let empty = Self::of_units(self.units.len());
-        let full = std::mem::replace(self, empty);
-        [vec![full.weight, full.n_samples], full.units, full.counts].concat()
+        let empty = vec![0.0; self.0.len()];
+        std::mem::replace(&mut self.0, empty)
     }
 }
 

@@ -79,13 +79,6 @@ pub struct Alignment {
     pub n_read: usize,
 }
 
-/// Letters of one sequence, a column each.
-struct Aligned {
-    name: String,
-    line: usize,
-    letters: Vec<u8>,
-}
-
 impl Alignment {
     /// Reads the text of an alignment; a compressed file is decompressed before.
     ///
@@ -99,9 +92,11 @@ impl Alignment {
         });
         let focus = options.focus.as_deref();
         let focus = focus.map(|name| find_focus(&records, name)).transpose()?;
-        let numbers = focus.map(|k| residue_numbers(&records[k]));
         let is_case_sensitive = alphabet.letters().bytes().any(|c| c.is_ascii_lowercase());
-        let (aligned, has_inserts) = align(records, is_case_sensitive)?;
+        let length = records[0].letters.len();
+        let has_inserts = !is_case_sensitive && records.iter().any(|r| r.letters.len() != length);
+        let numbers = focus.map(|k| residue_numbers(&records[k], has_inserts));
+        let aligned = align(records, has_inserts)?;
         let n_columns = aligned[0].letters.len();
 
         let mut kept: Vec<bool> = if is_case_sensitive {
@@ -109,13 +104,6 @@ impl Alignment {
         } else {
             kept_columns(&aligned, focus)
         };
-        let numbers = numbers.map(|all| {
-            // Insertions of an a3m are no columns.
-            let columns = all
-                .into_iter()
-                .filter(|(is_insert, _)| !(has_inserts && *is_insert));
-            columns.map(|(_, number)| number).collect::<Vec<_>>()
-        });
 
         let mut codes = Vec::with_capacity(aligned.len() * n_columns);
         let mut is_ambiguous = vec![false; aligned.len()];
@@ -251,10 +239,10 @@ fn find_focus(records: &[Record], name: &str) -> Result<usize> {
     })
 }
 
-/// Returns for every letter whether it is an insertion, and the number of its residue or of the next
+/// Returns for every letter, insertions of an a3m left out, the number of its residue or of the next
 /// one after it. The name tells the first: of "NAME/21-180" it is 21, of "NAME/180-21", on the other
 /// strand, 180, and the numbers fall. Otherwise it is 1.
-fn residue_numbers(record: &Record) -> Vec<(bool, usize)> {
+fn residue_numbers(record: &Record, has_inserts: bool) -> Vec<usize> {
     let word = record.name.split_whitespace().next().unwrap_or("");
     let range = word.rsplit_once('/').and_then(|(_, r)| r.split_once('-'));
     let number = |text: &str| text.parse::<usize>().ok();
@@ -270,49 +258,41 @@ fn residue_numbers(record: &Record) -> Vec<(bool, usize)> {
                 next + 1
             };
         }
-        (is_insert(*letter), number)
+        let is_column = !(has_inserts && is_insert(*letter));
+        is_column.then_some(number)
     };
-    record.letters.iter().map(number).collect()
+    record.letters.iter().filter_map(number).collect()
 }
 
 fn is_insert(letter: u8) -> bool {
     letter.is_ascii_lowercase() || letter == b'.'
 }
 
-/// Makes the lengths equal, by leaving out insertions if they differ, and returns whether it did.
-fn align(records: Vec<Record>, is_case_sensitive: bool) -> Result<(Vec<Aligned>, bool)> {
-    let n = records[0].letters.len();
-    let has_inserts = !is_case_sensitive && records.iter().any(|r| r.letters.len() != n);
-    let first = (records[0].line, records[0].name.clone());
-    let mut aligned: Vec<Aligned> = Vec::with_capacity(records.len());
-    for record in records {
-        let mut letters = record.letters;
-        if has_inserts {
-            letters.retain(|c| !is_insert(*c));
+/// Leaves out insertions, if there are any, and checks that the lengths are then equal.
+fn align(mut records: Vec<Record>, has_inserts: bool) -> Result<Vec<Record>> {
+    if has_inserts {
+        for record in &mut records {
+            record.letters.retain(|c| !is_insert(*c));
         }
-        let expected = aligned.first().map_or(letters.len(), |a| a.letters.len());
-        if letters.len() != expected {
-            return Err(Error::Length {
-                line: record.line,
-                name: record.name,
-                found: letters.len(),
-                expected,
-                first_line: first.0,
-                first_name: first.1,
-            });
-        }
-        aligned.push(Aligned {
-            name: record.name,
-            line: record.line,
-            letters,
-        });
     }
-    Ok((aligned, has_inserts))
+    let first = &records[0];
+    let expected = first.letters.len();
+    match records.iter().find(|r| r.letters.len() != expected) {
+        None => Ok(records),
+        Some(other) => Err(Error::Length {
+            line: other.line,
+            name: other.name.clone(),
+            found: other.letters.len(),
+            expected,
+            first_line: first.line,
+            first_name: first.name.clone(),
+        }),
+    }
 }
 
 /// Returns which columns are sites: those where the focus has an upper-case letter, or without a
 /// focus all but insertions.
-fn kept_columns(aligned: &[Aligned], focus: Option<usize>) -> Vec<bool> {
+fn kept_columns(aligned: &[Record], focus: Option<usize>) -> Vec<bool> {
     let n = aligned[0].letters.len();
     match focus {
         Some(k) => {

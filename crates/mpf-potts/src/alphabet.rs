@@ -6,7 +6,6 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alphabet {
     letters: Vec<u8>,
-    has_gap: bool,
     /// Letters that stand for several others, and are read as gaps or drop their sequence.
     ambiguous: &'static [u8],
     /// Letters that are read as another.
@@ -31,18 +30,12 @@ impl Alphabet {
 
     /// Returns 0 and 1.
     pub fn binary() -> Self {
-        Self {
-            letters: b"01".to_vec(),
-            has_gap: false,
-            ambiguous: b"",
-            aliases: &[],
-        }
+        Self::known(b"01", b"", &[])
     }
 
     fn known(letters: &[u8], ambiguous: &'static [u8], aliases: &'static [(u8, u8)]) -> Self {
         Self {
             letters: letters.to_vec(),
-            has_gap: true,
             ambiguous,
             aliases,
         }
@@ -68,16 +61,10 @@ impl Alphabet {
         if (1..letters.len()).any(|k| letters[..k].contains(&letters[k])) {
             return Err(problem("a letter occurs twice"));
         }
-        let has_gap = matches!(letters[0], b'-' | b'.');
-        if has_gap {
+        if letters[0] == b'.' {
             letters[0] = b'-';
         }
-        Ok(Self {
-            letters,
-            has_gap,
-            ambiguous: b"",
-            aliases: &[],
-        })
+        Ok(Self::known(&letters, b"", &[]))
     }
 
     /// Returns the number of letters, the gap included.
@@ -92,7 +79,7 @@ impl Alphabet {
 
     /// Returns whether the letter of code 0 is the gap.
     pub fn has_gap(&self) -> bool {
-        self.has_gap
+        self.letters[0] == b'-'
     }
 
     /// Returns the letter of a code, `?` beyond them.
@@ -109,7 +96,7 @@ impl Alphabet {
 
     /// Returns what an upper-case letter stands for.
     pub(crate) fn read(&self, letter: u8) -> Reading {
-        if self.has_gap && matches!(letter, b'-' | b'.' | b'~') {
+        if self.has_gap() && matches!(letter, b'-' | b'.' | b'~') {
             return Reading::Code(0);
         }
         let alias = self.aliases.iter().find(|(from, _)| *from == letter);

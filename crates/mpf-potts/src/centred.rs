@@ -8,8 +8,8 @@
 //! frequencies of its letters; with h̃ held it does not, so that fields and couplings can be learned
 //! at once. Each step is divided by the variance that its parameter would have in independent sites.
 
-use crate::model::pairs;
 use crate::sequences::Sequences;
+use mpf_ising::internal::pairs;
 
 /// Added to variances, so that rare letters, whose slopes are mostly noise, make small steps.
 const FLOOR: f64 = 0.02;

@@ -10,18 +10,9 @@ use crate::model::Means;
 use crate::objective::{JointObjective, NodeEngines, NodeObjective, Penalties, n_params};
 use crate::{Potts, Result, Sequences};
 use mpf_core::{Minimizer, MinimizerOptions, Progress, StopReason};
+use mpf_ising::Mode;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Which parameters a fit has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// One J_ij for each pair, all sites together.
-    #[default]
-    Joint,
-    /// Couplings of its own for every site; the two of a pair are averaged.
-    NodeWise,
-}
 
 /// The options of a [`fit`].
 #[derive(Clone, Debug)]
@@ -283,18 +274,14 @@ fn fit_nodes(
             let j = k + usize::from(k >= i);
             let block = &mut couplings[pair_index(n, i, j) * q * q..][..q * q];
             // Two copies can be averaged only in the same gauge.
-            let Means {
-                rows: of_b,
-                columns: of_a,
-                all,
-            } = Means::of(rows, q);
+            let means = Means::of(rows, q);
             for (place, value) in rows.iter().enumerate() {
                 let (b, a) = (place / q, place % q);
                 let place = if i < j { a * q + b } else { b * q + a };
-                block[place] += 0.5 * (value + all - of_a[a] - of_b[b]);
+                block[place] += 0.5 * (value + means.all - means.columns[a] - means.rows[b]);
             }
-            for (field, mean) in all_fields.iter_mut().zip(of_a) {
-                *field += mean - all;
+            for (field, mean) in all_fields.iter_mut().zip(&means.columns) {
+                *field += mean - means.all;
             }
         }
     }

@@ -49,9 +49,10 @@ pub use weights::sequence_weights;
 
 // Fitting.
 pub use fit::{
-    Fit, FitOptions, FitProgress, Mode, bytes_of_fit, fit, relative_curvature, seconds_of_iteration,
+    Fit, FitOptions, FitProgress, bytes_of_fit, fit, relative_curvature, seconds_of_iteration,
 };
 pub use kernel::Loss;
+pub use mpf_ising::Mode;
 pub use objective::{JointObjective, Penalties};
 
 // Results.

@@ -10,8 +10,8 @@
 
 use crate::Potts;
 use crate::kernel::pair_index;
-use crate::model::pairs;
 use mpf_core::{At, LocalModel};
+use mpf_ising::internal::pairs;
 
 impl LocalModel for Potts {
     fn n_sites(&self) -> usize {

@@ -7,6 +7,7 @@
 use crate::kernel::pair_index;
 use crate::objective::n_params;
 use mpf_core::{EnergyModel, LocalModel};
+use mpf_ising::internal::pairs;
 
 /// A Potts model of `n_sites` sites with `n_states` states each.
 ///
@@ -163,9 +164,4 @@ impl Potts {
             }
         }
     }
-}
-
-/// Returns all pairs of sites in the order of their couplings.
-pub(crate) fn pairs(n_sites: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..n_sites).flat_map(move |i| (i + 1..n_sites).map(move |j| (i, j)))
 }

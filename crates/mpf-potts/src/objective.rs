@@ -9,7 +9,7 @@
 use crate::kernel::{Engine, Loss, Trees, engine};
 use crate::sequences::Sequences;
 use mpf_core::Objective;
-use mpf_ising::internal::Vectors;
+use mpf_ising::internal::{Vectors, dot};
 use std::sync::Arc;
 
 /// The rounding of the group penalty at zero.
@@ -50,7 +50,7 @@ impl Penalties {
 
     /// Adds the part `share` of the penalty of one pair and its gradient.
     fn add_pair(&self, couplings: &[f64], grads: &mut [f64], share: f64) -> f64 {
-        let square = sum_of_squares(couplings);
+        let square = dot(couplings, couplings);
         let mut factor = share * self.couplings;
         let mut value = 0.5 * factor * square;
         if self.group > 0.0 {
@@ -65,46 +65,15 @@ impl Penalties {
     }
 }
 
-/// Adds up squares, eight sums side by side: one after another they would wait for each other.
-fn sum_of_squares(numbers: &[f64]) -> f64 {
-    let (eights, rest) = numbers.as_chunks::<8>();
-    let mut sums = [0.0; 8];
-    for eight in eights {
-        for (sum, x) in sums.iter_mut().zip(eight) {
-            *sum += x * x;
-        }
-    }
-    sums.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
-}
-
-/// The sums in double precision, and in single precision when asked for.
-struct Engines {
-    trees: Arc<Trees>,
-    loss: Loss,
-    vectors: Vectors,
-    exact: Option<Box<dyn Engine>>,
-    rough: Option<Box<dyn Engine>>,
-    is_rough: bool,
-}
-
-impl Engines {
-    fn current(&mut self) -> &mut dyn Engine {
-        let slot = if self.is_rough {
-            &mut self.rough
-        } else {
-            // Rough steps do not come back.
-            self.rough = None;
-            &mut self.exact
-        };
-        let make = || engine(self.trees.clone(), self.loss, self.vectors, self.is_rough);
-        slot.get_or_insert_with(make).as_mut()
-    }
-}
-
 /// F over all sites with penalties, as a function of θ = (h, J): h by site and state, then J_ij(a, b)
 /// for i < j by pair, a and b.
 pub struct JointObjective {
-    engines: Engines,
+    trees: Arc<Trees>,
+    loss: Loss,
+    vectors: Vectors,
+    is_rough: bool,
+    /// Of this precision, once there was an evaluation in it.
+    engine: Option<Box<dyn Engine>>,
     penalties: Penalties,
     n_fields: usize,
     n_params: usize,
@@ -126,14 +95,11 @@ impl JointObjective {
     ) -> Self {
         let (n, q) = (sequences.n_sites(), sequences.n_states());
         Self {
-            engines: Engines {
-                trees: Arc::new(Trees::new(sequences)),
-                loss,
-                vectors,
-                exact: None,
-                rough: None,
-                is_rough: false,
-            },
+            trees: Arc::new(Trees::new(sequences)),
+            loss,
+            vectors,
+            is_rough: false,
+            engine: None,
             penalties,
             n_fields: n * q,
             n_params: n_params(n, q),
@@ -155,13 +121,20 @@ impl Objective for JointObjective {
     fn value_and_gradient(&mut self, theta: &[f64], grad: &mut [f64]) -> f64 {
         let penalties = self.penalties;
         let pair = |couplings: &[f64], grads: &mut [f64]| penalties.add_pair(couplings, grads, 1.0);
-        let value = self.engines.current().joint(theta, grad, &pair);
+        let make = || engine(self.trees.clone(), self.loss, self.vectors, self.is_rough);
+        let value = self
+            .engine
+            .get_or_insert_with(make)
+            .joint(theta, grad, &pair);
         let n = self.n_fields;
         value + penalties.add_fields(&theta[..n], &mut grad[..n])
     }
 
     fn set_rough(&mut self, rough: bool) -> bool {
-        self.engines.is_rough = rough;
+        if rough != self.is_rough {
+            self.is_rough = rough;
+            self.engine = None;
+        }
         rough
     }
 }

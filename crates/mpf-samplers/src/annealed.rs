@@ -16,7 +16,7 @@ use crate::Result;
 use crate::gibbs::{Gibbs, Scan};
 use crate::sampler::Heated;
 use mpf_core::rng::substream;
-use mpf_core::{Cancel, check_option};
+use mpf_core::{Cancel, check_not_zero, check_option};
 use mpf_ising::Couplings;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -98,7 +98,7 @@ pub fn annealed_log_z_of<G: Heated>(
 ) -> Result<AnnealedEstimate> {
     let (n, levels) = (options.n_chains, options.n_levels);
     check_option("n_chains", n as f64, "at least 2", n >= 2)?;
-    check_option("n_levels", levels as f64, "at least 1", levels >= 1)?;
+    check_not_zero("n_levels", levels)?;
     let beta = |k: usize| {
         let share = k as f64 / levels as f64;
         share * share

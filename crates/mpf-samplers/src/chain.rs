@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::run::{Chain, Run};
 use crate::sampler::{ChainSampler, Draws, Sampler, Tally};
 use mpf_core::rng::{Xoshiro256PlusPlus, streams};
-use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, check_count, check_option, share};
+use mpf_core::{Cancel, Checkpoint, OneProcess, Ranks, check_count, check_not_zero, share};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -142,13 +142,9 @@ impl ChainRunner {
     /// [`mpf_core::Error::Option`] for no chains, no draws or a thinning of 0,
     /// [`Error::TooManySteps`].
     pub fn new(options: ChainOptions) -> Result<Self> {
-        for (name, value) in [
-            ("n_chains", options.n_chains),
-            ("n_draws", options.n_draws),
-            ("thinning", options.thinning),
-        ] {
-            check_option(name, value as f64, "at least 1", value > 0)?;
-        }
+        check_not_zero("n_chains", options.n_chains)?;
+        check_not_zero("n_draws", options.n_draws)?;
+        check_not_zero("thinning", options.thinning)?;
         let ChainOptions {
             burn_in,
             n_draws,
@@ -226,12 +222,7 @@ impl ChainRunner {
         generators: Vec<Xoshiro256PlusPlus>,
         progress: &(dyn Fn(&ChainProgress) + Sync),
     ) -> Result<Run<S::Draws, S::Info>> {
-        let ChainOptions {
-            checkpoint,
-            cancel,
-            ranks,
-            ..
-        } = &self.options;
+        let (checkpoint, ranks) = (&self.options.checkpoint, &*self.options.ranks);
         let own = self.own_chains();
         let mut chains = match checkpoint.resume::<Vec<ChainOf<S>>>()? {
             Some(chains) => {
@@ -256,7 +247,8 @@ impl ChainRunner {
         };
         let total = self.total_steps();
         let piece = total.div_ceil(if checkpoint.is_on() { 100 } else { 1 });
-        while chains.iter().any(|chain| chain.steps < total) && !cancel.is_cancelled() {
+        while chains.iter().any(|chain| chain.steps < total) && !self.options.cancel.is_cancelled()
+        {
             self.advance(sampler, &mut chains, piece, progress);
             checkpoint.offer(|| &chains);
         }
@@ -265,7 +257,7 @@ impl ChainRunner {
         }
         let mut chains: Vec<_> = chains.into_iter().map(|c| c.chain).collect();
         if ranks.n_ranks() > 1 {
-            chains = share(&**ranks, &chains)?.into_iter().flatten().collect();
+            chains = share(ranks, &chains)?.into_iter().flatten().collect();
         }
         Ok(Run {
             cancelled: chains
@@ -303,22 +295,17 @@ impl ChainRunner {
         steps: usize,
         progress: &(dyn Fn(&ChainProgress) + Sync),
     ) {
-        let ChainOptions {
-            burn_in,
-            thinning,
-            cancel,
-            ..
-        } = &self.options;
+        let options = &self.options;
         let total_steps = self.total_steps();
         let first = self.own_chains().start;
         chains.par_iter_mut().enumerate().for_each(|(at, this)| {
             let last = this.steps.saturating_add(steps).min(total_steps);
-            while this.steps < last && !cancel.is_cancelled() {
+            while this.steps < last && !options.cancel.is_cancelled() {
                 let info = sampler.step(&mut this.state, &mut this.rng);
                 this.steps += 1;
-                if this.steps > *burn_in {
+                if this.steps > options.burn_in {
                     this.chain.info.add(info);
-                    if (this.steps - burn_in).is_multiple_of(*thinning) {
+                    if (this.steps - options.burn_in).is_multiple_of(options.thinning) {
                         sampler.record(&this.state, &mut this.chain.draws);
                     }
                 }

@@ -12,8 +12,9 @@
 use crate::Result;
 use crate::row::{RowSampler, draw_in_chunks};
 use crate::sampler::{ChainSampler, Sampler};
+use mpf_core::rng::DrawTable;
 use mpf_ising::{Couplings, Exact, States};
-use rand::{Rng, RngExt};
+use rand::Rng;
 
 /// Draws that share a random stream. Draws of a seed depend on it.
 const CHUNK: usize = 4096;
@@ -32,7 +33,7 @@ const CHUNK: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct ExactEnumeration {
     exact: Exact,
-    cumulative: Vec<f64>,
+    numbers: DrawTable,
 }
 
 impl ExactEnumeration {
@@ -42,13 +43,8 @@ impl ExactEnumeration {
     /// [`mpf_ising::Error::TooManyUnits`] beyond 24 units.
     pub fn new(couplings: &Couplings) -> Result<Self> {
         let exact = Exact::new(couplings)?;
-        let mut cumulative = exact.probabilities();
-        let mut sum = 0.0;
-        for p in &mut cumulative {
-            sum += *p;
-            *p = sum;
-        }
-        Ok(Self { exact, cumulative })
+        let numbers = DrawTable::new(exact.probabilities());
+        Ok(Self { exact, numbers })
     }
 
     /// Returns the enumeration, with ln Z, means and correlations.
@@ -60,16 +56,9 @@ impl ExactEnumeration {
     pub fn draw(&self, n: usize, seed: u64) -> States {
         draw_in_chunks(n, CHUNK, seed, &self.no_draws(), |n, rng| {
             let mut states = self.no_draws();
-            (0..n).for_each(|_| states.push(&[self.draw_one(rng)]));
+            (0..n).for_each(|_| states.push(&[self.numbers.draw(rng) as u64]));
             states
         })
-    }
-
-    fn draw_one<R: Rng + ?Sized>(&self, rng: &mut R) -> u64 {
-        let last = self.cumulative.len() - 1;
-        // The sum of all probabilities is 1 but for rounding.
-        let u = rng.random::<f64>() * self.cumulative[last];
-        self.cumulative.partition_point(|&c| c <= u).min(last) as u64
     }
 }
 
@@ -79,7 +68,7 @@ impl Sampler for ExactEnumeration {
     type Info = ();
 
     fn step<R: Rng + ?Sized>(&self, state: &mut Vec<u64>, rng: &mut R) {
-        state[0] = self.draw_one(rng);
+        state[0] = self.numbers.draw(rng) as u64;
     }
 }
 

@@ -131,16 +131,6 @@ pub enum Error {
     Core(#[from] mpf_core::Error),
 }
 
-/// Checks that all `values` are finite, naming the first that is not.
-pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<(), Error> {
-    Ok(mpf_core::check_entries(
-        what,
-        values,
-        "finite",
-        f64::is_finite,
-    )?)
-}
-
 /// Checks that no energy of these couplings overflows at β.
 pub(crate) fn check_magnitude(couplings: &mpf_ising::Couplings, beta: f64) -> Result<(), Error> {
     let sum = couplings.as_array().iter().map(|j| j.abs()).sum::<f64>();

@@ -26,7 +26,7 @@ use crate::Result;
 use crate::error::check_magnitude;
 use crate::row::{check_row, random_row};
 use crate::sampler::{ChainSampler, Heated, Sampler, Tally};
-use layout::{Layout, LayoutKind, probability};
+use layout::{Layout, LayoutKind, Rows, probability};
 use mpf_core::check_not_negative;
 use mpf_ising::{Couplings, States, flip_bit, for_each_set_bit, get_bit, n_active};
 use rand::{Rng, RngExt};
@@ -171,7 +171,7 @@ impl Gibbs {
     pub fn bytes_per_unit(&self) -> usize {
         match self.layout {
             Layout::Table(_) => size_of::<u8>(),
-            Layout::Sparse(_) | Layout::Dense(_) => size_of::<f64>(),
+            Layout::Rows(_) => size_of::<f64>(),
         }
     }
 
@@ -184,8 +184,8 @@ impl Gibbs {
         check_row(row, self.n_units())?;
         let surroundings = match &self.layout {
             Layout::Table(table) => Surroundings::Numbers(table.numbers(row)),
-            _ => Surroundings::LogOdds {
-                values: self.sum_log_odds(row),
+            Layout::Rows(rows) => Surroundings::LogOdds {
+                values: self.sum_log_odds(rows, row),
                 sweeps_since_refresh: 0,
             },
         };
@@ -204,7 +204,7 @@ impl Gibbs {
             (Layout::Table(table), Surroundings::Numbers(numbers)) => {
                 table.probabilities[table.entry(unit, numbers[unit])]
             }
-            (_, Surroundings::LogOdds { values, .. }) => {
+            (Layout::Rows(_), Surroundings::LogOdds { values, .. }) => {
                 let step = self.potential_step(n_active(&state.row), get_bit(&state.row, unit));
                 probability(self.inverse_temperature * (values[unit] - step))
             }
@@ -225,11 +225,8 @@ impl Gibbs {
             (Layout::Table(table), Surroundings::Numbers(numbers)) => {
                 table.update_neighbours(numbers, unit);
             }
-            (Layout::Sparse(sparse), Surroundings::LogOdds { values, .. }) => {
-                sparse.update_neighbours(values, unit, x);
-            }
-            (Layout::Dense(dense), Surroundings::LogOdds { values, .. }) => {
-                dense.update_neighbours(values, unit, x);
+            (Layout::Rows(rows), Surroundings::LogOdds { values, .. }) => {
+                rows.update_neighbours(values, unit, x);
             }
             _ => panic!("{FOREIGN_STATE}"),
         }
@@ -247,7 +244,7 @@ impl Gibbs {
                     sum += self.biases[i] - table.log_odds[table.entry(i, numbers[i])];
                 });
             }
-            (_, Surroundings::LogOdds { values, .. }) => {
+            (Layout::Rows(_), Surroundings::LogOdds { values, .. }) => {
                 for_each_set_bit(&state.row, |i| sum += self.biases[i] - values[i]);
             }
             _ => panic!("{FOREIGN_STATE}"),
@@ -266,23 +263,19 @@ impl Gibbs {
     }
 
     /// Sums the log odds of every unit afresh.
-    fn sum_log_odds(&self, row: &[u64]) -> Vec<f64> {
+    fn sum_log_odds(&self, rows: &Rows, row: &[u64]) -> Vec<f64> {
         let mut values: Vec<f64> = self.biases.iter().map(|b| -b).collect();
-        for_each_set_bit(row, |i| match &self.layout {
-            Layout::Sparse(sparse) => sparse.update_neighbours(&mut values, i, true),
-            Layout::Dense(dense) => dense.update_neighbours(&mut values, i, true),
-            Layout::Table(_) => unreachable!("tables keep numbers"),
-        });
+        for_each_set_bit(row, |i| rows.update_neighbours(&mut values, i, true));
         values
     }
 
-    /// Sweeps over log odds and calls `update_neighbours(values, unit, x)` after every flip.
+    /// Sweeps over log odds.
     fn sweep<R: Rng + ?Sized>(
         &self,
+        rows: &Rows,
         row: &mut [u64],
         values: &mut [f64],
         rng: &mut R,
-        update_neighbours: impl Fn(&mut [f64], usize, bool),
     ) -> u64 {
         let beta = self.inverse_temperature;
         let mut flips = 0;
@@ -293,7 +286,7 @@ impl Gibbs {
             if x != own {
                 flip_bit(row, unit);
                 n = if x { n + 1 } else { n - 1 };
-                update_neighbours(values, unit, x);
+                rows.update_neighbours(values, unit, x);
                 flips += 1;
             }
         });
@@ -321,7 +314,7 @@ impl Sampler for Gibbs {
                 table.sweep(self.scan, row, numbers, rng)
             }
             (
-                layout,
+                Layout::Rows(rows),
                 Surroundings::LogOdds {
                     values,
                     sweeps_since_refresh,
@@ -331,17 +324,9 @@ impl Sampler for Gibbs {
                 *sweeps_since_refresh = sweeps_since_refresh.saturating_add(1);
                 if *sweeps_since_refresh >= REFRESH_SWEEPS {
                     *sweeps_since_refresh = 0;
-                    *values = self.sum_log_odds(row);
+                    *values = self.sum_log_odds(rows, row);
                 }
-                match layout {
-                    Layout::Sparse(sparse) => self.sweep(row, values, rng, |values, unit, x| {
-                        sparse.update_neighbours(values, unit, x);
-                    }),
-                    Layout::Dense(dense) => self.sweep(row, values, rng, |values, unit, x| {
-                        dense.update_neighbours(values, unit, x);
-                    }),
-                    Layout::Table(_) => panic!("{FOREIGN_STATE}"),
-                }
+                self.sweep(rows, row, values, rng)
             }
             _ => panic!("{FOREIGN_STATE}"),
         };
@@ -374,8 +359,10 @@ impl ChainSampler for Gibbs {
                 (Layout::Table(table), Surroundings::Numbers(numbers)) => {
                     *numbers == table.numbers(&state.row)
                 }
-                (Layout::Table(_), _) | (_, Surroundings::Numbers(_)) => false,
-                (_, Surroundings::LogOdds { values, .. }) => values.len() == self.n_units(),
+                (Layout::Rows(_), Surroundings::LogOdds { values, .. }) => {
+                    values.len() == self.n_units()
+                }
+                _ => false,
             }
     }
 }

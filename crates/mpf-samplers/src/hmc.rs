@@ -119,20 +119,15 @@ impl<E: SmoothEnergy> Hmc<E> {
     /// no dimensions.
     pub fn new(energy: E, options: HmcOptions) -> Result<Self> {
         let positive = |v: f64| v > 0.0 && v.is_finite();
-        let HmcOptions {
-            step_size,
-            trajectory,
-            jitter,
-            divergence,
-            target_acceptance,
-        } = options;
-        for (name, value) in [("step_size", step_size), ("trajectory", trajectory)] {
-            check_option(name, value, "positive and finite", positive(value))?;
-        }
+        let (step, time) = (options.step_size, options.trajectory);
+        check_option("step_size", step, "positive and finite", positive(step))?;
+        check_option("trajectory", time, "positive and finite", positive(time))?;
+        let jitter = options.jitter;
         let holds = (0.0..1.0).contains(&jitter);
         check_option("jitter", jitter, "0 ≤ jitter < 1", holds)?;
+        let divergence = options.divergence;
         check_option("divergence", divergence, "positive", divergence > 0.0)?;
-        let target = target_acceptance;
+        let target = options.target_acceptance;
         let holds = target > 0.0 && target < 1.0;
         check_option("target_acceptance", target, "between 0 and 1", holds)?;
         if energy.n_dims() == 0 {
@@ -235,13 +230,9 @@ impl<E: SmoothEnergy + Sync> ChainSampler for Hmc<E> {
     }
 
     fn accepts(&self, state: &HmcState) -> bool {
-        let PhasePoint {
-            position,
-            momentum,
-            gradient,
-            ..
-        } = &state.point;
-        [position, momentum, gradient].map(Vec::len) == [self.energy.n_dims(); 3]
+        let point = &state.point;
+        let parts = [&point.position, &point.momentum, &point.gradient];
+        parts.map(Vec::len) == [self.energy.n_dims(); 3]
     }
 }
 

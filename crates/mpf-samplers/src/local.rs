@@ -40,10 +40,9 @@
 //! ```
 
 use crate::Result;
-use crate::error::check_finite;
 use crate::gibbs::FlipCount;
 use crate::sampler::{ChainSampler, Heated, Sampler};
-use mpf_core::{At, LocalModel, check_count, check_not_negative};
+use mpf_core::{At, LocalModel, check_count, check_finite, check_not_negative};
 use mpf_ising::{States, get_bit};
 use ndarray::{Array2, ArrayView1};
 use rand::{Rng, RngExt};

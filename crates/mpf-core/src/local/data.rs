@@ -2,7 +2,7 @@
 
 use super::LocalModel;
 use crate::Result;
-use crate::error::{Error, check_weights};
+use crate::error::{Error, check_count, check_option, check_weight_sum, check_weights};
 use ndarray::ArrayView2;
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ pub struct SiteData {
     weights: Vec<f64>,
     /// The distinct row of every sample.
     pub(super) order: Vec<u32>,
-    /// The weight of every sample, unless all have 1.
-    sample_weights: Option<Vec<f64>>,
+    /// The weight of every sample.
+    pub(super) sample_weights: Vec<f64>,
 }
 
 impl SiteData {
@@ -29,16 +29,14 @@ impl SiteData {
     /// (the index counts row by row), [`Error::Option`] unless 2 ≤ `n_states` ≤ 256.
     pub fn new(samples: ArrayView2<'_, u8>, n_states: usize) -> Result<Self> {
         let n_sites = samples.ncols();
-        crate::check_option(
-            "n_states",
-            n_states as f64,
-            "from 2 to 256",
-            (2..=256).contains(&n_states),
-        )?;
+        let holds = (2..=256).contains(&n_states);
+        check_option("n_states", n_states as f64, "from 2 to 256", holds)?;
         if samples.is_empty() {
             return Err(Error::Empty { what: "samples" });
         }
-        check_count(samples.nrows())?;
+        let n = samples.nrows();
+        let holds = u32::try_from(n).is_ok();
+        check_option("the number of samples", n as f64, "below 2³²", holds)?;
         if let Some((index, &value)) =
             (samples.iter().enumerate()).find(|(_, v)| usize::from(**v) >= n_states)
         {
@@ -55,8 +53,8 @@ impl SiteData {
             n_states,
             rows: Vec::new(),
             weights: Vec::new(),
-            order: Vec::with_capacity(samples.nrows()),
-            sample_weights: None,
+            order: Vec::with_capacity(n),
+            sample_weights: vec![1.0; n],
         };
         for row in samples.rows() {
             let next = data.weights.len() as u32;
@@ -77,19 +75,15 @@ impl SiteData {
     /// [`Error::Count`]; [`Error::Entry`] for a weight that is negative or not finite;
     /// [`Error::Overflow`] and [`Error::Empty`] for a sum that is not finite or 0.
     pub fn weighted(mut self, weights: &[f64]) -> Result<Self> {
-        crate::check_count("weights", self.order.len(), weights.len())?;
+        check_count("weights", self.order.len(), weights.len())?;
         check_weights("weights", weights)?;
         self.weights.fill(0.0);
         for (&at, weight) in self.order.iter().zip(weights) {
             self.weights[at as usize] += weight;
         }
-        self.sample_weights = Some(weights.to_vec());
-        let what = "the sum of the weights";
-        match self.total_weight() {
-            0.0 => Err(Error::Empty { what }),
-            sum if !sum.is_finite() => Err(Error::Overflow { what }),
-            _ => Ok(self),
-        }
+        self.sample_weights = weights.to_vec();
+        check_weight_sum(self.total_weight())?;
+        Ok(self)
     }
 
     /// Returns d.
@@ -130,34 +124,19 @@ impl SiteData {
         self.weights.iter().sum()
     }
 
-    /// Returns the weight of sample m.
-    pub(super) fn sample_weight(&self, m: usize) -> f64 {
-        self.sample_weights.as_ref().map_or(1.0, |w| w[m])
-    }
-
     /// Returns the same rows with the weight of these samples alone.
     pub(super) fn of_samples(&self, samples: impl IntoIterator<Item = usize>) -> Self {
         let mut data = self.clone();
         data.weights.fill(0.0);
         for m in samples {
-            data.weights[self.order[m] as usize] += self.sample_weight(m);
+            data.weights[self.order[m] as usize] += self.sample_weights[m];
         }
         data
     }
 
     /// Checks that `model` is of these sites and states.
     pub(super) fn check(&self, model: &impl LocalModel) -> Result<()> {
-        crate::check_count("sites of the model", self.n_sites, model.n_sites())?;
-        crate::check_count("states of a site", self.n_states, model.n_states())
+        check_count("sites of the model", self.n_sites, model.n_sites())?;
+        check_count("states of a site", self.n_states, model.n_states())
     }
-}
-
-fn check_count(n_samples: usize) -> Result<()> {
-    let holds = u32::try_from(n_samples).is_ok();
-    crate::check_option(
-        "the number of samples",
-        n_samples as f64,
-        "below 2³²",
-        holds,
-    )
 }

@@ -82,6 +82,9 @@ impl<M: LocalModel> LocalFitter<'_, M> {
         let n = data.n_samples();
         let total = data.total_weight();
         let prepared = objective.prepared(theta);
+        let mut mean = vec![0.0; theta.len()];
+        let mut unused = LocalObjective::new(self.model, data, self.options.loss)?;
+        unused.value_and_gradient(theta, &mut mean);
         let block_sums = |blocks: std::ops::Range<usize>| -> Array2<f64> {
             let rows: Vec<Vec<f64>> = blocks
                 .into_par_iter()
@@ -89,35 +92,25 @@ impl<M: LocalModel> LocalFitter<'_, M> {
                     || (objective.scratch(), vec![0.0; theta.len()]),
                     |(scratch, score), b| {
                         score.fill(0.0);
+                        let mut of_block = 0.0;
                         for m in b * n / n_blocks..(b + 1) * n / n_blocks {
                             let row = data.row(data.order[m] as usize);
-                            let weight = data.sample_weight(m) / total;
+                            let weight = data.sample_weights[m] / total;
                             objective.add_row(&prepared, row, weight, scratch, score);
+                            of_block += weight;
                         }
-                        free.iter().map(|&k| score[k]).collect()
+                        free.iter()
+                            .map(|&k| score[k] - of_block * mean[k])
+                            .collect()
                     },
                 )
                 .collect();
             Array2::from_shape_fn((rows.len(), free.len()), |(b, k)| rows[b][k])
         };
-        let weight_of = |b: usize| -> f64 {
-            let samples = b * n / n_blocks..(b + 1) * n / n_blocks;
-            samples.map(|m| data.sample_weight(m) / total).sum()
-        };
-        let mut mean = vec![0.0; theta.len()];
-        let mut unused = LocalObjective::new(self.model, data, self.options.loss)?;
-        unused.value_and_gradient(theta, &mut mean);
         let mut outer = Array2::zeros((free.len(), free.len()));
         for first in (0..n_blocks).step_by(AT_ONCE) {
             self.options.minimizer.cancel.check()?;
-            let blocks = first..n_blocks.min(first + AT_ONCE);
-            let mut sums = block_sums(blocks.clone());
-            for (mut row, b) in sums.rows_mut().into_iter().zip(blocks) {
-                let weight = weight_of(b);
-                for (s, &k) in row.iter_mut().zip(free) {
-                    *s -= weight * mean[k];
-                }
-            }
+            let sums = block_sums(first..n_blocks.min(first + AT_ONCE));
             outer += &sums.t().dot(&sums);
         }
         outer *= n_blocks as f64 / (n_blocks as f64 - 1.0);

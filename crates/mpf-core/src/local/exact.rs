@@ -3,11 +3,11 @@
 use super::objective::add_chunks;
 use super::{LocalModel, SiteData};
 use crate::Result;
+use crate::energy::boltzmann_and_log_z;
 use crate::error::{check_count, check_option};
 use crate::objective::Objective;
-use crate::rng::stream;
+use crate::rng::{DrawTable, stream};
 use ndarray::Array2;
-use rand::RngExt;
 use rayon::prelude::*;
 
 /// A model at θ with the probability of every state. State number n has x_i = ⌊n / q^i⌋ mod q.
@@ -27,10 +27,10 @@ fn count(model: &impl LocalModel) -> Result<usize> {
     let q = model.n_states();
     let states = (0..model.n_sites()).try_fold(1usize, |n, _| n.checked_mul(q));
     let states = states.unwrap_or(usize::MAX);
-    let holds = states <= MOST_STATES;
+    let (n, holds) = (states as f64, states <= MOST_STATES);
     check_option(
         "the number of states",
-        states as f64,
+        n,
         "at most 2^20 to enumerate",
         holds,
     )?;
@@ -64,16 +64,12 @@ impl LocalExact {
                 },
             )
             .collect();
-        let least = energies.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut probabilities: Vec<f64> = energies.iter().map(|e| (least - e).exp()).collect();
-        let z: f64 = probabilities.iter().sum();
-        let log_z = z.ln() - least;
+        let (probabilities, log_z) = boltzmann_and_log_z(&energies);
         if !log_z.is_finite() {
             return Err(crate::Error::Overflow {
                 what: "the partition function",
             });
         }
-        probabilities.iter_mut().for_each(|p| *p /= z);
         Ok(Self {
             n_sites,
             n_states,
@@ -121,20 +117,12 @@ impl LocalExact {
 
     /// Draws `n` independent states, one a row.
     pub fn draw(&self, n: usize, seed: u64) -> Array2<u8> {
-        let mut sum = 0.0;
-        let add = |p: &f64| {
-            sum += p;
-            sum
-        };
-        let cumulative: Vec<f64> = self.probabilities.iter().map(add).collect();
+        let numbers = DrawTable::new(self.probabilities.clone());
         let mut rng = stream(seed, 0);
         let mut draws = Array2::zeros((n, self.n_sites));
         let mut x = vec![0; self.n_sites];
         for mut row in draws.rows_mut() {
-            let u = rng.random::<f64>() * sum;
-            let number = cumulative.partition_point(|&c| c <= u);
-            let number = number.min(cumulative.len() - 1);
-            write_state(number, self.n_states, &mut x);
+            write_state(numbers.draw(&mut rng), self.n_states, &mut x);
             row.iter_mut().zip(&x).for_each(|(a, b)| *a = *b);
         }
         draws

@@ -10,7 +10,9 @@
 
 use super::{LocalLoss, LocalModel, LocalObjective, SiteData};
 use crate::Result;
-use crate::error::{check_count, check_entries, check_not_negative, check_option, check_weights};
+use crate::error::{
+    check_count, check_entries, check_finite, check_not_negative, check_option, check_weights,
+};
 use crate::minimize::{Minimizer, MinimizerOptions, Minimum, Progress};
 use crate::objective::{Objective, Ridge, Scaled};
 
@@ -106,9 +108,8 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     /// for lists with another number of parameters, or
     /// numbers that cannot be.
     pub fn new(model: &'a M, options: LocalFitOptions) -> Result<Self> {
-        for (name, value) in [("l1", options.l1), ("l2", options.l2)] {
-            check_not_negative(name, value)?;
-        }
+        check_not_negative("l1", options.l1)?;
+        check_not_negative("l2", options.l2)?;
         let n = model.n_params();
         if !options.penalised.is_empty() {
             check_count("entries of penalised", n, options.penalised.len())?;
@@ -116,7 +117,7 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
         }
         if !options.start.is_empty() {
             check_count("entries of the start", n, options.start.len())?;
-            check_entries("start", &options.start, "finite", f64::is_finite)?;
+            check_finite("start", &options.start)?;
         }
         if let Scales::Given(scales) = &options.scales {
             let holds = |s: f64| s > 0.0 && s.is_finite();
@@ -144,7 +145,7 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
     pub fn fit_observed(
         &self,
         data: &SiteData,
-        observer: impl FnMut(&Progress<'_>),
+        mut observer: impl FnMut(&Progress<'_>),
     ) -> Result<Minimum> {
         let objective = LocalObjective::new(self.model, data, self.options.loss)?;
         let start = self.start();
@@ -152,26 +153,11 @@ impl<'a, M: LocalModel> LocalFitter<'a, M> {
             Scales::Given(scales) => scales.clone(),
             Scales::Scores => self.scales_from_scores(&objective, data, &start),
         };
-        self.minimize(objective, &start, scales, observer)
-    }
-
-    /// Minimises an objective of this model's parameters with the fitter's penalties.
-    pub(super) fn minimize(
-        &self,
-        objective: impl Objective,
-        start: &[f64],
-        scales: Vec<f64>,
-        mut observer: impl FnMut(&Progress<'_>),
-    ) -> Result<Minimum> {
-        let lambda = self
-            .penalties(self.options.l1)
-            .zip(&scales)
-            .map(|(l, s)| l * s);
-        let lambda: Vec<f64> = if self.options.l1 > 0.0 {
-            lambda.collect()
-        } else {
-            Vec::new()
-        };
+        let mut lambda = Vec::new();
+        if self.options.l1 > 0.0 {
+            let penalties = self.penalties(self.options.l1).zip(&scales);
+            lambda.extend(penalties.map(|(l, s)| l * s));
+        }
         let start: Vec<f64> = start.iter().zip(&scales).map(|(t, s)| t / s).collect();
         let ridge = Ridge::new(objective, self.penalties(self.options.l2).collect())?;
         let mut scaled = Scaled::new(ridge, scales.clone());

@@ -8,7 +8,7 @@ use crate::connectivity::{HamiltonianNeighbours, Neighbours, NoiseNeighbours};
 use crate::flow::NeighbourFlow;
 use crate::hamiltonian::Trajectory;
 use crate::model::Filters;
-use mpf_core::{Minimizer, MinimizerOptions, StopReason, check_option, check_positive, rng};
+use mpf_core::{Minimizer, MinimizerOptions, StopReason, check_not_zero, check_positive, rng};
 use serde::{Deserialize, Serialize};
 
 /// Which neighbours a round draws.
@@ -70,8 +70,7 @@ impl Alternating {
                 let (NoiseNeighbours::Gaussian { scale: reach }
                 | NoiseNeighbours::Cube { side: reach }) = noise;
                 check_positive("the reach of a rule", reach)?;
-                let (n, holds) = (per_sample as f64, per_sample >= 1);
-                Ok(check_option("per_sample", n, "at least 1", holds)?)
+                Ok(check_not_zero("per_sample", per_sample)?)
             }
         }
     }

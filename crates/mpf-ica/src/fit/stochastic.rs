@@ -19,7 +19,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::hamiltonian::{Hamiltonian, Trajectory};
 use crate::model::Filters;
-use mpf_core::{StopReason, check_option, check_positive, rng};
+use mpf_core::{StopReason, check_not_zero, check_option, check_positive, rng};
 use ndarray::Array2;
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
@@ -131,8 +131,7 @@ impl Stochastic {
 
     pub(super) fn check(&self) -> Result<()> {
         self.trajectory.check()?;
-        let batch = self.batch as f64;
-        check_option("batch", batch, "at least 1", self.batch >= 1)?;
+        check_not_zero("batch", self.batch)?;
         check_positive("rate", self.rate)?;
         check_positive("last_rate", self.last_rate)?;
         let momentum = self.momentum;
@@ -144,12 +143,8 @@ impl Stochastic {
         };
         check_positive("metropolis.step_size", metropolis.step_size)?;
         check_positive("metropolis.rate", metropolis.rate)?;
-        for (name, count) in [
-            ("metropolis.transitions", metropolis.transitions),
-            ("metropolis.leapfrog_steps", metropolis.leapfrog_steps),
-        ] {
-            check_option(name, count as f64, "at least 1", count >= 1)?;
-        }
+        check_not_zero("metropolis.transitions", metropolis.transitions)?;
+        check_not_zero("metropolis.leapfrog_steps", metropolis.leapfrog_steps)?;
         Ok(())
     }
 

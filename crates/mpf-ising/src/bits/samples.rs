@@ -1,8 +1,8 @@
 //! The distinct rows of data, with their weights.
 
-use super::{Entry, States, last_word_mask, transpose, words_for};
+use super::{Entry, States, for_each_set_bit, last_word_mask, transpose, words_for};
 use crate::Result;
-use crate::error::Error;
+use crate::error::{Error, check_data};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
@@ -74,21 +74,8 @@ impl Samples {
         Self::collect(states, Some(weights))
     }
 
-    /// Collects packed samples without merging equal ones: their masks may differ.
-    pub(crate) fn unmerged(states: &States, weights: &[f64]) -> Result<Self> {
-        let total_weight: f64 = weights.iter().sum();
-        check_sum(total_weight)?;
-        Ok(Self {
-            columns: transpose(states),
-            total_weight,
-            n_observed: states.n_samples(),
-            weights: Some(weights.to_vec()),
-            states: states.clone(),
-        })
-    }
-
     /// Collects packed samples without merging equal ones; all weights are 1 if there are none.
-    pub(crate) fn of_tile(states: States, weights: Option<Vec<f64>>) -> Self {
+    pub(crate) fn unmerged(states: States, weights: Option<Vec<f64>>) -> Self {
         Self {
             columns: transpose(&states),
             total_weight: weights
@@ -102,12 +89,7 @@ impl Samples {
 
     fn collect(states: &States, weights: Option<&[f64]>) -> Result<Self> {
         let n_units = states.n_units();
-        if states.n_samples() == 0 {
-            return Err(Error::NoData {
-                rows: 0,
-                columns: n_units,
-            });
-        }
+        check_data(states.n_samples(), n_units)?;
         let mut index = RowIndex::default();
         let mut distinct = States::without_samples(n_units);
         let mut sums: Vec<f64> = Vec::new();
@@ -117,23 +99,19 @@ impl Samples {
             if weight <= least {
                 continue;
             }
-            match index.find_or_insert(&distinct, row) {
-                Some(at) => sums[at] += weight,
-                None => {
-                    distinct.push(row);
-                    sums.push(weight);
-                }
+            let at = index.find_or_insert(&distinct, row, sums.len());
+            if at == sums.len() {
+                distinct.push(row);
+                sums.push(0.0);
             }
+            sums[at] += weight;
         }
-        let total_weight: f64 = sums.iter().sum();
-        check_sum(total_weight)?;
+        check_sum(sums.iter().sum())?;
         distinct.bits.shrink_to_fit();
+        let weights = sums.iter().any(|w| *w != 1.0).then_some(sums);
         Ok(Self {
-            columns: transpose(&distinct),
-            total_weight,
             n_observed: states.n_samples(),
-            weights: sums.iter().any(|w| *w != 1.0).then_some(sums),
-            states: distinct,
+            ..Self::unmerged(distinct, weights)
         })
     }
 
@@ -265,11 +243,7 @@ impl Samples {
             Some(weights) => {
                 let mut sum = 0.0;
                 for (w, word) in mask.enumerate() {
-                    let mut rest = word;
-                    while rest != 0 {
-                        sum += weights[64 * w + rest.trailing_zeros() as usize];
-                        rest &= rest - 1;
-                    }
+                    for_each_set_bit(&[word], |k| sum += weights[64 * w + k]);
                 }
                 sum
             }
@@ -334,11 +308,7 @@ impl RowIndex {
     pub(crate) fn of(states: &States) -> Self {
         let mut index = Self::default();
         for (m, row) in states.rows().enumerate() {
-            let hash = index.hasher.hash_one(row);
-            let hasher = &index.hasher;
-            index
-                .table
-                .insert_unique(hash, m, |&k| hasher.hash_one(states.row(k)));
+            index.find_or_insert(states, row, m);
         }
         index
     }
@@ -349,21 +319,13 @@ impl RowIndex {
         self.table.find(hash, |&k| states.row(k) == row).copied()
     }
 
-    /// Returns the index of `row` in `states`; a new row is entered as the next one to be pushed.
-    fn find_or_insert(&mut self, states: &States, row: &[u64]) -> Option<usize> {
-        let hash = self.hasher.hash_one(row);
-        let hasher = &self.hasher;
-        match self.table.entry(
-            hash,
-            |&k| states.row(k) == row,
-            |&k| hasher.hash_one(states.row(k)),
-        ) {
-            hashbrown::hash_table::Entry::Occupied(entry) => Some(*entry.get()),
-            hashbrown::hash_table::Entry::Vacant(entry) => {
-                entry.insert(states.n_samples());
-                None
-            }
-        }
+    /// Returns the index of `row` in `states`; a new row is entered as number `next`.
+    fn find_or_insert(&mut self, states: &States, row: &[u64], next: usize) -> usize {
+        let hash = |row: &[u64]| self.hasher.hash_one(row);
+        let is_same = |&k: &usize| states.row(k) == row;
+        let table = &mut self.table;
+        let entry = table.entry(hash(row), is_same, |&k| hash(states.row(k)));
+        *entry.or_insert(next).get()
     }
 }
 

@@ -125,7 +125,7 @@ impl Problem<'_> {
                     now.couplings(self)
                         .expect("small enough, as was just checked")
                 };
-                observer(&now.progress(&couplings));
+                observer(&FitProgress::new(now.point(), &couplings));
                 lock(&fits).clock.discount(began.elapsed());
             }
             Ok(())
@@ -185,15 +185,14 @@ impl NodeFits {
         self.minima.iter().flatten()
     }
 
-    fn progress<'a>(&self, couplings: &'a dyn Fn() -> Couplings) -> FitProgress<'a> {
-        let point = TracePoint {
+    fn point(&self) -> TracePoint {
+        TracePoint {
             iteration: self.units_done,
             evaluations: self.minima().map(|m| m.evaluations).sum(),
             value: self.value(),
             gradient_norm: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
             seconds: self.clock.seconds(),
-        };
-        FitProgress::new(point, couplings)
+        }
     }
 
     /// Returns whether the rows so far make valid couplings and a finite objective.
@@ -254,16 +253,16 @@ impl NodeFits {
                 })
             })
             .collect();
-        let value = self.value();
+        let point = self.point();
+        let (value, seconds) = (point.value, point.seconds);
         if !value.is_finite() {
             return Err(Error::NotFiniteObjective { value });
         }
-        let seconds = self.clock.seconds();
         Ok(Fit {
             stop,
-            kkt_residual: self.minima().map(|m| m.kkt_residual).fold(0.0, f64::max),
+            kkt_residual: point.gradient_norm,
             iterations: self.minima().map(|m| m.iterations).sum(),
-            evaluations: self.minima().map(|m| m.evaluations).sum(),
+            evaluations: point.evaluations,
             // One unit at a time.
             asymmetry: Some(asymmetry.min(f64::MAX)),
             trace,

@@ -231,7 +231,7 @@ impl<'a> Problem<'a> {
             0..d,
             self.pairs.clone(),
             1.0,
-            self.fitter.minimizer,
+            &Minimizer::new(self.options().minimizer.clone())?,
             |progress, basis| {
                 let (fields, couplings) = basis.sums(progress.theta);
                 if !are_couplings(fields, couplings) {

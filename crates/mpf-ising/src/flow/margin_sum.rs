@@ -63,6 +63,10 @@ impl<'a> MarginSum<'a> {
             &entries,
             terms.kernel,
         );
+        let potential = match &terms.potential {
+            None => Vec::new(),
+            Some(_) => vec![0.0; terms.samples.n_units() + 1],
+        };
         let slot = |unit: usize, other: usize| {
             if terms.units.contains(&unit) {
                 in_four_bytes(engine.slot(unit, other))
@@ -76,13 +80,7 @@ impl<'a> MarginSum<'a> {
                 .iter()
                 .map(|&(i, j)| [slot(i, j), slot(j, i)])
                 .collect(),
-            potential: vec![
-                0.0;
-                terms
-                    .potential
-                    .as_ref()
-                    .map_or(0, |_| terms.samples.n_units() + 1)
-            ],
+            potential,
             number: 0,
             value: 0.0,
             other: None,
@@ -98,7 +96,7 @@ impl<'a> MarginSum<'a> {
             rows,
             loss: self.loss,
             pairs: self.terms.pairs.clone(),
-            potential: self.terms.potential.clone(),
+            potential: self.terms.potential.as_deref().cloned(),
         })
     }
 

@@ -22,7 +22,7 @@ pub enum Algorithm {
 }
 
 /// The type of the numbers in the sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Precision {
     /// `f64` throughout.
     #[default]

@@ -4,7 +4,7 @@ use super::lanes::{Lanes, Number, Portable};
 
 /// φ, a convex decreasing function of the margin a = s_i (h_i + Σ_j K_ij s_j). The margin is large
 /// where unit i is much likelier in its own state than flipped.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum MarginLoss {
     /// φ(a) = exp(−a − shift): the rate of the flip, which MPF (and RISE) sum. +∞ from an exponent
     /// of 710 on.

@@ -25,7 +25,7 @@ impl Completions {
         };
         let mut total = 0.0;
         for (m, (row, mask)) in rows.values.rows().zip(rows.unknown.rows()).enumerate() {
-            let weight = rows.weight(m);
+            let weight = rows.weights[m];
             total += weight;
             if n_active(mask) > most_unknown {
                 found.left_out += weight;
@@ -54,7 +54,7 @@ impl Completions {
             .par_iter()
             .map(|(m, unknown)| {
                 let mut p = probabilities(couplings, rows.values.row(*m), unknown);
-                let weight = rows.weight(*m);
+                let weight = rows.weights[*m];
                 p.iter_mut().for_each(|p| *p *= weight);
                 p
             })

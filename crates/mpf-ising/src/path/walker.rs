@@ -30,27 +30,27 @@ impl Held {
 }
 
 /// The fits of one data set, from one λ to the next.
-pub(super) struct Walker<E: Estimator> {
-    fitter: Fitter<E>,
+pub(super) struct Walker<'f, E: Estimator> {
+    pub(super) fitter: &'f Fitter<E>,
     held: Held,
     penalty: Penalty,
     pub(super) options: FitOptions,
 }
 
-impl<E: Estimator> Walker<E> {
+impl<'f, E: Estimator> Walker<'f, E> {
     /// Starts without couplings, which is the answer at the largest λ₁, unless the options have
     /// another start.
-    pub(super) fn new(fitter: &Fitter<E>, held: Held, penalty: Penalty) -> Result<Self> {
+    pub(super) fn new(fitter: &'f Fitter<E>, held: Held, penalty: Penalty) -> Result<Self> {
         let mut options = fitter.options().clone();
         // The checkpoint of a path keeps whole points, not iterations.
         options.minimizer.checkpoint = Checkpoint::default();
         let mut walker = Self {
-            fitter: fitter.with_options(options.clone())?,
+            fitter,
             held,
             penalty,
             options,
         };
-        walker.restart(fitter)?;
+        walker.restart()?;
         Ok(walker)
     }
 
@@ -59,9 +59,9 @@ impl<E: Estimator> Walker<E> {
     }
 
     /// Starts again as [`Walker::new`] did.
-    pub(super) fn restart(&mut self, fitter: &Fitter<E>) -> Result<()> {
-        self.options.start = match &fitter.options().start {
-            None => Some(independent(fitter, self.data())?),
+    pub(super) fn restart(&mut self) -> Result<()> {
+        self.options.start = match &self.fitter.options().start {
+            None => Some(independent(self.fitter, self.data())?),
             start => start.clone(),
         };
         Ok(())
@@ -69,14 +69,14 @@ impl<E: Estimator> Walker<E> {
 
     /// Returns `begun`, the best model without couplings, as a fit that the time limit stopped; `None` if
     /// paths start elsewhere.
-    pub(super) fn stay(&self, fitter: &Fitter<E>, begun: Option<Couplings>) -> Result<Option<Fit>> {
-        let options = fitter.options();
+    pub(super) fn stay(&self, begun: Option<Couplings>) -> Result<Option<Fit>> {
+        let options = self.fitter.options();
         let Some(begun) =
             begun.filter(|_| options.start.is_none() && options.biases == Biases::Free)
         else {
             return Ok(None);
         };
-        let value = fitter.objective_value(&begun, self.data())?;
+        let value = self.fitter.objective_value(&begun, self.data())?;
         Ok(Some(Fit {
             stop: StopReason::TimeLimit,
             ..Fit::closed_form(begun, value, 0.0, Vec::new())

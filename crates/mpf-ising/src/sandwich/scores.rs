@@ -56,8 +56,8 @@ pub(super) struct Scores<'a> {
     held: Vec<Vec<usize>>,
     /// Where the row of a unit begins; its first entry is h_i.
     starts: Vec<usize>,
-    /// Where K_ij is in row i and in row j.
-    slots: Vec<[usize; 2]>,
+    /// For every entry of the rows, its index among (h of all units, K of the pairs).
+    places: Vec<usize>,
     free_field: Vec<bool>,
 }
 
@@ -114,11 +114,16 @@ impl<'a> Scores<'a> {
         let slot = |i: usize, j: usize| {
             starts[i] + 1 + neighbours[i].binary_search(&j).expect("a neighbour")
         };
+        let mut places = vec![0; starts[d]];
+        for (unit, &start) in starts[..d].iter().enumerate() {
+            places[start] = unit;
+        }
+        for (q, &(i, j)) in pairs.iter().enumerate() {
+            places[slot(i, j)] = d + q;
+            places[slot(j, i)] = d + q;
+        }
         Ok(Self {
-            slots: pairs
-                .iter()
-                .map(|&(i, j)| [slot(i, j), slot(j, i)])
-                .collect(),
+            places,
             free_field: varies
                 .into_iter()
                 .map(|varies| varies && options.biases == Biases::Free)
@@ -213,41 +218,19 @@ impl<'a> Scores<'a> {
             .collect()
     }
 
-    /// Returns, for every entry of the rows, its index among (h of all units, K of the pairs).
-    fn joint_places(&self) -> Vec<usize> {
-        let d = self.neighbours.len();
-        let mut places = vec![0; self.starts[d]];
-        for unit in 0..d {
-            places[self.starts[unit]] = unit;
-        }
-        for (q, slots) in self.slots.iter().enumerate() {
-            for &slot in slots {
-                places[slot] = d + q;
-            }
-        }
-        places
-    }
-
     pub(super) fn joint_inverse(&self, hessians: &[Array2<f64>]) -> Result<Array2<f64>> {
         let d = self.neighbours.len();
         let p = d + self.pairs.len();
-        let places = self.joint_places();
         let mut joint = Array2::zeros((p, p));
         for (unit, hessian) in hessians.iter().enumerate() {
-            let places = &places[self.starts[unit]..self.starts[unit + 1]];
+            let places = &self.places[self.starts[unit]..self.starts[unit + 1]];
             for ((a, b), value) in hessian.indexed_iter() {
                 joint[[places[a], places[b]]] += value;
             }
         }
-        positive_definite_inverse_until(joint.view(), &self.cancel).map_err(|error| match error {
-            mpf_core::Error::NotPositiveDefinite { pivot } if pivot < d => {
-                Error::Undetermined { i: pivot, j: pivot }
-            }
-            mpf_core::Error::NotPositiveDefinite { pivot } => {
-                let (i, j) = self.pairs[pivot - d];
-                Error::Undetermined { i, j }
-            }
-            other => other.into(),
+        self.inverse(&joint, |pivot| match pivot.checked_sub(d) {
+            None => (pivot, pivot),
+            Some(q) => self.pairs[q],
         })
     }
 
@@ -256,22 +239,27 @@ impl<'a> Scores<'a> {
             .par_iter()
             .enumerate()
             .map(|(unit, hessian)| {
-                self.cancel.check()?;
-                positive_definite_inverse_until(hessian.view(), &self.cancel).map_err(|error| {
-                    match error {
-                        mpf_core::Error::NotPositiveDefinite { pivot } => Error::Undetermined {
-                            i: unit,
-                            j: if pivot == 0 {
-                                unit
-                            } else {
-                                self.neighbours[unit][pivot - 1]
-                            },
-                        },
-                        other => other.into(),
-                    }
+                self.inverse(hessian, |pivot| match pivot.checked_sub(1) {
+                    None => (unit, unit),
+                    Some(slot) => (unit, self.neighbours[unit][slot]),
                 })
             })
             .collect()
+    }
+
+    /// Inverts a Hessian. `of` says of which units the parameter in a row is.
+    fn inverse(
+        &self,
+        hessian: &Array2<f64>,
+        of: impl Fn(usize) -> (usize, usize),
+    ) -> Result<Array2<f64>> {
+        positive_definite_inverse_until(hessian.view(), &self.cancel).map_err(|error| match error {
+            mpf_core::Error::NotPositiveDefinite { pivot } => {
+                let (i, j) = of(pivot);
+                Error::Undetermined { i, j }
+            }
+            other => other.into(),
+        })
     }
 
     /// Adds ∇f of one sample to `rows`. `spins` is scratch space, one number per unit.
@@ -323,7 +311,7 @@ impl<'a> Scores<'a> {
         };
         self.add_up(n.div_ceil(TILE), of_tile, |tile| slope += &tile)?;
         slope /= n as f64;
-        let (h, k) = self.influences(&slope, inverse, &self.joint_places());
+        let (h, k) = self.influences(&slope, inverse);
         let changes = h.iter().chain(&k);
         let is_short = changes.fold(0.0f64, |most, c| most.max(c.abs())) <= SHORT;
         let value = self.mean_loss(&self.spins)?;
@@ -364,21 +352,19 @@ impl<'a> Scores<'a> {
     /// Returns the mean over samples of Σ_i φ(a_i).
     fn mean_loss(&self, at: &SpinCouplings) -> Result<f64> {
         let n = self.states.n_samples();
-        let tiles: Vec<f64> = (0..n.div_ceil(TILE))
-            .into_par_iter()
-            .map(|tile| {
-                self.cancel.check()?;
-                let mut spins = vec![0.0; self.neighbours.len()];
-                let mut sum = 0.0;
-                for m in tile * TILE..n.min((tile + 1) * TILE) {
-                    self.for_each_margin(at, m, &mut spins, |_, margin, _| {
-                        sum += self.loss.value_and_slope(margin).0;
-                    });
-                }
-                Ok(sum)
-            })
-            .collect::<Result<_>>()?;
-        Ok(tiles.iter().sum::<f64>() / n as f64)
+        let of_tile = |tile: usize| {
+            let mut spins = vec![0.0; self.neighbours.len()];
+            let mut sum = 0.0;
+            for m in tile * TILE..n.min((tile + 1) * TILE) {
+                self.for_each_margin(at, m, &mut spins, |_, margin, _| {
+                    sum += self.loss.value_and_slope(margin).0;
+                });
+            }
+            sum
+        };
+        let mut sum = 0.0;
+        self.add_up(n.div_ceil(TILE), of_tile, |tile| sum += tile)?;
+        Ok(sum / n as f64)
     }
 
     /// Returns the free pair with the largest coupling, or unit 0 twice if there is none.
@@ -394,7 +380,6 @@ impl<'a> Scores<'a> {
     pub(super) fn error_bars(&self, inverse: &Inverse, n_blocks: usize) -> Result<ErrorBars> {
         let n = self.states.n_samples();
         let width = self.starts[self.neighbours.len()];
-        let places = self.joint_places();
         let scores = |tile: usize| {
             let first = tile * TILE;
             let mut rows = Array2::zeros((TILE.min(n_blocks - first), width));
@@ -420,7 +405,7 @@ impl<'a> Scores<'a> {
                 let length = part(n, n_blocks, tile * TILE + k).len();
                 row.scaled_add(-(length as f64), &mean);
             }
-            self.squared_influences(&rows, inverse, &places)
+            self.squared_influences(&rows, inverse)
         };
         self.add_up(tiles, squares, |part| {
             total
@@ -453,19 +438,14 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns H⁻¹ times every row of scores: its parts for h and for the K of the pairs.
-    fn influences(
-        &self,
-        rows: &Array2<f64>,
-        inverse: &Inverse,
-        places: &[usize],
-    ) -> (Array2<f64>, Array2<f64>) {
+    fn influences(&self, rows: &Array2<f64>, inverse: &Inverse) -> (Array2<f64>, Array2<f64>) {
         let d = self.neighbours.len();
         let mut h = Array2::zeros((rows.nrows(), d));
         let mut k = Array2::zeros((rows.nrows(), self.pairs.len()));
         match inverse {
             Inverse::Joint(inverse) => {
                 let mut scores = Array2::zeros((rows.nrows(), d + self.pairs.len()));
-                for (column, &place) in rows.columns().into_iter().zip(places) {
+                for (column, &place) in rows.columns().into_iter().zip(&self.places) {
                     let mut sum = scores.column_mut(place);
                     sum += &column;
                 }
@@ -479,7 +459,7 @@ impl<'a> Scores<'a> {
                     let influences = row.dot(inverse);
                     h.column_mut(unit).assign(&influences.column(0));
                     for (slot, column) in influences.columns().into_iter().enumerate().skip(1) {
-                        let pair = places[self.starts[unit] + slot] - d;
+                        let pair = self.places[self.starts[unit] + slot] - d;
                         k.column_mut(pair).scaled_add(0.5, &column);
                     }
                 }
@@ -489,13 +469,8 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns the sums of squares of the influences on fields, biases and couplings.
-    fn squared_influences(
-        &self,
-        rows: &Array2<f64>,
-        inverse: &Inverse,
-        places: &[usize],
-    ) -> [Array1<f64>; 3] {
-        let (h, k) = self.influences(rows, inverse, places);
+    fn squared_influences(&self, rows: &Array2<f64>, inverse: &Inverse) -> [Array1<f64>; 3] {
+        let (h, k) = self.influences(rows, inverse);
         // J_ii = −2 h_i + 2 Σ_j K_ij.
         let mut biases = -2.0 * &h;
         for (column, &(i, j)) in k.columns().into_iter().zip(&self.pairs) {

@@ -1,11 +1,12 @@
-//! What rank 0 asks the others for, as numbers.
+//! What rank 0 asks the others for.
 
 use crate::kernel::{MarginLoss, Precision};
 use crate::potential::CountKnots;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// A sum that is wanted from all ranks.
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Nothing more.
     End,
@@ -13,136 +14,78 @@ pub(crate) enum Request {
     Totals { rows: [Range<usize>; 2] },
     /// Nothing yet: the objective of the sums to come.
     Objective(Objective),
-    /// The value and gradient of the last objective.
-    Sum {
-        precision: Precision,
-        theta: Vec<f64>,
-    },
+    /// The value and gradient of the last objective at parameters that follow.
+    Sum(Precision),
 }
 
 /// An objective that the other ranks have to know.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Objective {
     pub(crate) rows: [Range<usize>; 2],
     pub(crate) loss: MarginLoss,
     pub(crate) pairs: Vec<(usize, usize)>,
-    pub(crate) potential: Option<Arc<CountKnots>>,
-}
-
-impl Request {
-    /// Writes the request as numbers, the kind first.
-    pub(super) fn to_numbers(&self) -> Vec<f64> {
-        let of_rows = |rows: &[Range<usize>; 2]| {
-            let ends = rows.each_ref().map(|r| [r.start as f64, r.end as f64]);
-            ends.into_iter().flatten()
-        };
-        let mut numbers = Vec::new();
-        match self {
-            Self::End => numbers.push(0.0),
-            Self::Totals { rows } => {
-                numbers.push(1.0);
-                numbers.extend(of_rows(rows));
-            }
-            Self::Objective(objective) => {
-                numbers.push(2.0);
-                numbers.extend(of_rows(&objective.rows));
-                numbers.extend(match objective.loss {
-                    MarginLoss::FlowRate { shift } => [0.0, shift],
-                    MarginLoss::Logistic => [1.0, 0.0],
-                });
-                let knots = objective.potential.as_ref().map_or(&[][..], |p| p.knots());
-                numbers.push(knots.len() as f64);
-                numbers.extend(knots.iter().map(|n| *n as f64));
-                numbers.extend(
-                    objective
-                        .pairs
-                        .iter()
-                        .flat_map(|(i, j)| [*i as f64, *j as f64]),
-                );
-            }
-            Self::Sum { precision, theta } => {
-                numbers.push(3.0);
-                numbers.push(f64::from(u8::from(*precision == Precision::Single)));
-                numbers.extend(theta);
-            }
-        }
-        numbers
-    }
-
-    /// Reads what [`Request::to_numbers`] wrote.
-    ///
-    /// # Panics
-    /// For anything else: ranks of one version talk to each other.
-    pub(super) fn from_numbers(numbers: &[f64]) -> Self {
-        let whole = |at: usize| numbers[at] as usize;
-        let rows = || [whole(1)..whole(2), whole(3)..whole(4)];
-        match whole(0) {
-            0 => Self::End,
-            1 => Self::Totals { rows: rows() },
-            2 => {
-                let first_pair = 8 + whole(7);
-                let knots: Vec<usize> = (8..first_pair).map(whole).collect();
-                Self::Objective(Objective {
-                    rows: rows(),
-                    loss: match whole(5) {
-                        0 => MarginLoss::FlowRate { shift: numbers[6] },
-                        _ => MarginLoss::Logistic,
-                    },
-                    pairs: numbers[first_pair..]
-                        .chunks_exact(2)
-                        .map(|pair| (pair[0] as usize, pair[1] as usize))
-                        .collect(),
-                    potential: (!knots.is_empty()).then(|| Arc::new(CountKnots::at(knots))),
-                })
-            }
-            _ => Self::Sum {
-                precision: match whole(1) {
-                    0 => Precision::Double,
-                    _ => Precision::Single,
-                },
-                theta: numbers[2..].to_vec(),
-            },
-        }
-    }
+    pub(crate) potential: Option<CountKnots>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpf_core::{Ranks, TreeSum};
+    use std::sync::Mutex;
+
+    /// Tells itself what it was told last.
+    #[derive(Debug, Default)]
+    struct Echo(Mutex<Vec<f64>>);
+
+    impl Ranks for Echo {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn n_ranks(&self) -> usize {
+            2
+        }
+
+        fn add_up(&self, own: TreeSum) -> Option<Vec<f64>> {
+            own.finish()
+        }
+
+        fn tell(&self, message: Vec<f64>) -> Vec<f64> {
+            std::mem::replace(&mut *self.0.lock().unwrap(), message)
+        }
+    }
+
+    fn told(request: &Request) -> Request {
+        let echo = Echo::default();
+        mpf_core::tell(&echo, request).unwrap();
+        mpf_core::hear(&echo).unwrap()
+    }
 
     #[test]
-    fn requests_survive_as_numbers() {
+    fn requests_survive_being_told() {
         let rows = [0..7, 9..1_000_000_000_000];
-        for knots in [None, Some(vec![0, 2, 5])] {
-            let objective = Request::Objective(Objective {
-                rows: rows.clone(),
-                loss: MarginLoss::Logistic,
-                pairs: vec![(0, 1), (3, 70_000)],
-                potential: knots.clone().map(|k| Arc::new(CountKnots::at(k))),
-            });
-            let Request::Objective(found) = Request::from_numbers(&objective.to_numbers()) else {
-                panic!("another request");
-            };
-            assert_eq!(
-                (found.rows, found.loss),
-                (rows.clone(), MarginLoss::Logistic)
-            );
-            assert_eq!(found.pairs, [(0, 1), (3, 70_000)]);
-            let found = found.potential.map(|p| p.knots().to_vec());
-            assert_eq!(found, knots);
+        for potential in [None, Some(CountKnots::all(5))] {
+            for loss in [MarginLoss::Logistic, MarginLoss::FlowRate { shift: -0.3 }] {
+                let objective = Request::Objective(Objective {
+                    rows: rows.clone(),
+                    loss,
+                    pairs: vec![(0, 1), (3, 70_000)],
+                    potential: potential.clone(),
+                });
+                let Request::Objective(found) = told(&objective) else {
+                    panic!("another request");
+                };
+                assert_eq!((found.rows, found.loss), (rows.clone(), loss));
+                assert_eq!(found.pairs, [(0, 1), (3, 70_000)]);
+                assert_eq!(found.potential, potential);
+            }
         }
-        let sum = Request::Sum {
-            precision: Precision::Single,
-            theta: vec![0.5, -0.0, 1e-300],
-        };
-        let found = Request::from_numbers(&sum.to_numbers());
-        let is_same = |theta: &[f64]| *theta == [0.5, -0.0, 1e-300];
-        assert!(
-            matches!(&found, Request::Sum { precision: Precision::Single, theta } if is_same(theta))
-        );
-        let totals = Request::Totals { rows: rows.clone() };
-        let found = Request::from_numbers(&totals.to_numbers());
+        for precision in [Precision::Single, Precision::Double] {
+            let found = told(&Request::Sum(precision));
+            assert!(matches!(found, Request::Sum(found) if found == precision));
+        }
+        let found = told(&Request::Totals { rows: rows.clone() });
         assert!(matches!(found, Request::Totals { rows: found } if found == rows));
-        let end = Request::from_numbers(&Request::End.to_numbers());
-        assert!(matches!(end, Request::End));
+        assert!(matches!(told(&Request::End), Request::End));
     }
 }

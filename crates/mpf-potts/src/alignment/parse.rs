@@ -40,34 +40,39 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 
 fn fasta(text: &[u8]) -> Result<Vec<Record>> {
     let mut records: Vec<Record> = Vec::new();
-    let mut named = 0;
     for (line, content) in lines(text) {
         if let Some(name) = content.strip_prefix(b">") {
-            if let Some(last) = records.last().filter(|r| r.letters.is_empty()) {
-                return Err(Error::EmptySequence {
-                    line: named,
-                    name: last.name.clone(),
-                });
-            }
+            check_letters(records.last())?;
             let name = String::from_utf8_lossy(name).trim().to_string();
             records.push(Record {
                 name,
                 line: line + 1,
                 letters: Vec::new(),
             });
-            named = line;
         } else if let Some(record) = records.last_mut() {
             let letters = content.iter().filter(|c| !c.is_ascii_whitespace());
             record.letters.extend(letters);
         }
     }
-    match records.last().filter(|r| r.letters.is_empty()) {
-        Some(last) => Err(Error::EmptySequence {
-            line: named,
-            name: last.name.clone(),
+    check_letters(records.last())?;
+    Ok(records)
+}
+
+/// Checks that a sequence of FASTA, whose letters follow the line of its name, has letters.
+fn check_letters(record: Option<&Record>) -> Result<()> {
+    match record.filter(|record| record.letters.is_empty()) {
+        Some(record) => Err(Error::EmptySequence {
+            line: record.line - 1,
+            name: record.name.clone(),
         }),
-        None => Ok(records),
+        None => Ok(()),
     }
+}
+
+/// Returns the words of a line.
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let words = line.split(u8::is_ascii_whitespace);
+    words.filter(|word| !word.is_empty())
 }
 
 /// Reads one sequence a line, or a name and a sequence.
@@ -77,9 +82,7 @@ fn lines_of_sequences(text: &[u8]) -> Result<Vec<Record>> {
         if content.is_empty() || content.starts_with(b"#") {
             continue;
         }
-        let mut words = content
-            .split(u8::is_ascii_whitespace)
-            .filter(|word| !word.is_empty());
+        let mut words = words(content);
         let first = words.next().expect("the line is not empty");
         let (name, letters) = match (words.next(), words.next()) {
             (None, _) => (format!("sequence {}", records.len() + 1), first),
@@ -106,9 +109,7 @@ fn stockholm(text: &[u8]) -> Result<Vec<Record>> {
         if content == b"//" {
             break;
         }
-        let mut words = content
-            .split(u8::is_ascii_whitespace)
-            .filter(|word| !word.is_empty());
+        let mut words = words(content);
         let (Some(name), Some(letters), None) = (words.next(), words.next(), words.next()) else {
             return Err(Error::Words { line });
         };

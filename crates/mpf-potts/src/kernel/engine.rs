@@ -293,12 +293,8 @@ fn add_codes<T: Number, const Q: usize>(column: &[Row<T, Q>], fields: &mut [f64]
 
 impl<T: Precision, const Q: usize> Engine for Sums<T, Q> {
     fn joint(&mut self, theta: &[f64], grad: &mut [f64], penalty: &PairPenalty<'_>) -> f64 {
-        let (n, q, n_codes) = (
-            self.trees.n_sites,
-            self.trees.n_states,
-            self.trees.n_codes(),
-        );
-        let n_rows = self.trees.n_rows();
+        let (n, q) = (self.trees.n_sites, self.trees.n_states);
+        let (n_codes, n_rows) = (self.trees.n_codes(), self.trees.n_rows());
         let (fields, couplings) = theta.split_at(n * q);
         let mut grads = std::mem::take(&mut self.grads);
         let mut values = std::mem::take(&mut self.values);

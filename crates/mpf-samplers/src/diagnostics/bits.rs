@@ -12,6 +12,7 @@
 use super::autocovariance::by_transform;
 use super::series::mean_and_variance;
 use super::{rhat_of, time_of};
+use mpf_ising::n_active;
 
 /// Lags that are counted one by one, 64 draws at a time, which costs about as much as a transform.
 const DIRECT: usize = 1024;
@@ -31,7 +32,10 @@ impl Bits {
         let halves: Vec<Vec<u64>> = chains
             .flat_map(|chain| [cut(chain, 0, n), cut(chain, n_draws - n, n)])
             .collect();
-        let means = halves.iter().map(|half| ones(half) / n as f64).collect();
+        let means = halves
+            .iter()
+            .map(|half| n_active(half) as f64 / n as f64)
+            .collect();
         Self { halves, n, means }
     }
 
@@ -85,10 +89,6 @@ impl Bits {
         };
         self.halves.iter().zip(&self.means).map(half).collect()
     }
-}
-
-fn ones(bits: &[u64]) -> f64 {
-    bits.iter().map(|w| f64::from(w.count_ones())).sum()
 }
 
 /// Returns 64 bits from bit `at` on, zero beyond the end.

@@ -12,8 +12,7 @@ const CERTAIN: f64 = 37.0;
 #[derive(Clone, Debug)]
 pub(super) enum Layout {
     Table(Table),
-    Sparse(Sparse),
-    Dense(Dense),
+    Rows(Rows),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +37,18 @@ pub(super) struct Table {
     neighbours: Vec<(u32, u8)>,
 }
 
-/// −2 J_ij of neighbours only, by rows.
+/// −2 J_ij, by rows.
 #[derive(Clone, Debug)]
-pub(super) struct Sparse {
-    /// Where each unit's neighbours begin in `neighbours`, and the end.
-    begin: Vec<u32>,
-    neighbours: Vec<(u32, f64)>,
+pub(super) enum Rows {
+    /// Of neighbours only.
+    Sparse {
+        /// Where each unit's neighbours begin in `neighbours`, and the end.
+        begin: Vec<u32>,
+        neighbours: Vec<(u32, f64)>,
+    },
+    /// Of all units, with a zero diagonal.
+    Dense(Vec<f64>),
 }
-
-/// −2 J, row by row, with a zero diagonal.
-#[derive(Clone, Debug)]
-pub(super) struct Dense(Vec<f64>);
 
 impl LayoutKind {
     /// Chooses the fastest layout.
@@ -76,7 +76,7 @@ impl Layout {
             LayoutKind::Table => Self::Table(Table::new(&neighbours, biases, beta)),
             LayoutKind::Sparse => {
                 let (begin, neighbours) = flatten(&neighbours);
-                Self::Sparse(Sparse { begin, neighbours })
+                Self::Rows(Rows::Sparse { begin, neighbours })
             }
             LayoutKind::Dense => {
                 let mut rows = vec![0.0; biases.len() * biases.len()];
@@ -85,7 +85,7 @@ impl Layout {
                         row[j as usize] = value;
                     }
                 }
-                Self::Dense(Dense(rows))
+                Self::Rows(Rows::Dense(rows))
             }
         }
     }
@@ -178,24 +178,23 @@ impl Table {
     }
 }
 
-impl Sparse {
-    /// Updates the neighbours' log odds after `unit` became `x`.
+impl Rows {
+    /// Brings the log odds of all units up to date after `unit` became `x`.
     pub(super) fn update_neighbours(&self, values: &mut [f64], unit: usize, x: bool) {
         let sign = if x { 1.0 } else { -1.0 };
-        let (begin, end) = (self.begin[unit] as usize, self.begin[unit + 1] as usize);
-        for &(j, value) in &self.neighbours[begin..end] {
-            values[j as usize] += sign * value;
-        }
-    }
-}
-
-impl Dense {
-    /// Updates all log odds after `unit` became `x`.
-    pub(super) fn update_neighbours(&self, values: &mut [f64], unit: usize, x: bool) {
-        let d = values.len();
-        let sign = if x { 1.0 } else { -1.0 };
-        for (a, value) in values.iter_mut().zip(&self.0[unit * d..(unit + 1) * d]) {
-            *a += sign * value;
+        match self {
+            Self::Sparse { begin, neighbours } => {
+                let (begin, end) = (begin[unit] as usize, begin[unit + 1] as usize);
+                for &(j, value) in &neighbours[begin..end] {
+                    values[j as usize] += sign * value;
+                }
+            }
+            Self::Dense(rows) => {
+                let d = values.len();
+                for (a, value) in values.iter_mut().zip(&rows[unit * d..(unit + 1) * d]) {
+                    *a += sign * value;
+                }
+            }
         }
     }
 }

@@ -9,8 +9,8 @@
 //! the connectivity of the paper's Appendix H symmetric.
 
 use crate::Result;
-use crate::error::{Error, check_finite};
-use mpf_core::check_count;
+use crate::error::Error;
+use mpf_core::{check_count, check_finite};
 use serde::{Deserialize, Serialize};
 
 /// The energy E(q) of a density p(q) ∝ exp(−E(q)), with its gradient.

@@ -43,7 +43,10 @@ impl<'a> Chains<'a> {
         let d = to.ncols();
         let hamiltonian = &self.hamiltonian;
         let workers = self.workers.par_iter_mut().enumerate();
-        workers.for_each(|(k, worker)| worker.walk(hamiltonian, metropolis, seed, k));
+        workers.for_each(|(k, worker)| {
+            let mut rng = rng::substream(seed, k as u64);
+            worker.walk(hamiltonian, metropolis, &mut rng);
+        });
         for worker in &self.workers {
             let states = view(&worker.states.positions, worker.rows.len(), d);
             to.slice_mut(s![worker.rows.clone(), ..]).assign(&states);

@@ -84,9 +84,7 @@ impl Worker {
             Phase::Metropolis(metropolis) => {
                 self.states.add_signs_times_positions(0.0, &mut self.grad);
                 let n = self.rows.len();
-                for _ in 0..metropolis.transitions {
-                    self.transition(hamiltonian, metropolis, &mut rng);
-                }
+                self.walk(hamiltonian, metropolis, &mut rng);
                 self.tally.acceptance /= metropolis.transitions as f64;
                 self.tally.weights = n as f64;
                 for row in 0..n {
@@ -98,16 +96,14 @@ impl Worker {
     }
 
     /// Makes the transitions of `metropolis` from where the states are.
-    pub(super) fn walk(
+    pub(super) fn walk<R: Rng + ?Sized>(
         &mut self,
         hamiltonian: &Hamiltonian<'_>,
         metropolis: Metropolis,
-        seed: u64,
-        index: usize,
+        rng: &mut R,
     ) {
-        let mut rng = rng::substream(seed, index as u64);
         for _ in 0..metropolis.transitions {
-            self.transition(hamiltonian, metropolis, &mut rng);
+            self.transition(hamiltonian, metropolis, rng);
         }
     }
 
