@@ -243,11 +243,20 @@ pub trait Method: Send + Sync {
         0
     }
 
+    /// Returns whether every row is fitted by itself. Default no.
+    fn is_node_wise(&self, options: &MethodOptions) -> bool {
+        let _ = options;
+        false
+    }
+
     /// Returns what a step of [`Method::fit`] is called, and how many there will be if that is
     /// known.
     fn steps(&self, n_units: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {
-        let _ = (n_units, options);
-        ("iterations", None)
+        if self.is_node_wise(options) {
+            ("units", Some(n_units))
+        } else {
+            ("iterations", None)
+        }
     }
 }
 
@@ -329,10 +338,6 @@ pub(crate) struct FitterMethod<E: Estimator> {
 }
 
 impl<E: Estimator> FitterMethod<E> {
-    fn is_node_wise(&self, options: &MethodOptions) -> bool {
-        options.node_wise || self.always_node_wise
-    }
-
     fn fitter(&self, options: &MethodOptions, n_samples: f64) -> Result<Fitter<E>> {
         let mut fit_options = options.fit_options(n_samples);
         if self.is_node_wise(options) {
@@ -400,11 +405,7 @@ impl<E: Estimator> Method for FitterMethod<E> {
         }
     }
 
-    fn steps(&self, n_units: usize, options: &MethodOptions) -> (&'static str, Option<usize>) {
-        if self.is_node_wise(options) {
-            ("units", Some(n_units))
-        } else {
-            ("iterations", None)
-        }
+    fn is_node_wise(&self, options: &MethodOptions) -> bool {
+        options.node_wise || self.always_node_wise
     }
 }

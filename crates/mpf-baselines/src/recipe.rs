@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! MPF with λ₂ = 1/M  →  refined from there by ML (≤ 16 units) or PL, with the same penalty
-//!   →  the same on four fifths of the data, scored on the last fifth, beside independent units
+//!   →  its last fit again on four fifths of the data, scored on the last fifth, beside independent units
 //!   →  polished by persistent CD if the model drifts off its data and the score gets better
 //!   →  error bars
 //! ```
@@ -20,7 +20,10 @@ use crate::Result;
 use crate::block_length::block_length;
 use crate::drift::Drift;
 use crate::error::Error;
-use crate::method::{Method, MethodOptions, Methods};
+use crate::max_likelihood::ML;
+use crate::method::{Method, MethodOptions};
+use crate::mpf::MPF;
+use crate::pseudolikelihood::PL;
 use held_out::Check;
 use mpf_core::{Cancel, Checkpoint, StopReason};
 use mpf_ising::{
@@ -104,7 +107,7 @@ pub struct Recipe {
 impl Default for Recipe {
     fn default() -> Self {
         Self {
-            method: listed("mpf"),
+            method: &MPF,
             options: MethodOptions::default(),
             refine: Refine::default(),
             choose: None,
@@ -114,10 +117,6 @@ impl Default for Recipe {
             block_length: None,
         }
     }
-}
-
-fn listed(name: &str) -> &'static dyn Method {
-    Methods::default().find(name).expect("it is listed")
 }
 
 /// Data in the two forms that a recipe needs.
@@ -168,8 +167,8 @@ fn n_held(stream: &Stream) -> usize {
 pub enum RecipeProgress<'a> {
     /// A penalty was tried.
     Penalty(&'a PathProgress),
-    /// The fit or the refinement by the method of this title made a step.
-    Fit(&'static str, &'a FitProgress<'a>),
+    /// The fit or the refinement by this method made a step.
+    Fit(&'a dyn Method, &'a FitProgress<'a>),
     /// The model is fitted to a part of the data and scored on the rest.
     HeldOut,
     /// The model drifts off its data: so many updates follow.
@@ -340,9 +339,9 @@ impl Recipe {
                     && !self.options.node_wise
                     && self.options.potential.is_none() =>
             {
-                Some(listed("ml"))
+                Some(&ML)
             }
-            Refine::Auto => Some(listed("pl")),
+            Refine::Auto => Some(&PL),
         }
     }
 
@@ -387,10 +386,9 @@ impl Recipe {
     ) -> Result<(Fit, Vec<Stage>, Option<StepFailure>)> {
         let checkpoint = &options.minimizer.checkpoint;
         let one = |name: &str, method: &dyn Method, options: &MethodOptions| -> Result<Fit> {
-            let title = method.describe().title;
             checkpoint.unit(name, |entry| {
                 let options = with_checkpoint(options, entry.clone());
-                let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(title, p));
+                let mut step = |p: &FitProgress<'_>| observer(&RecipeProgress::Fit(method, p));
                 method.fit(data, &options, &mut step)
             })
         };

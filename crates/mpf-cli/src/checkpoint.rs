@@ -108,7 +108,7 @@ impl CheckpointArgs {
     /// and an existing one without `--resume`.
     pub fn open(
         &self,
-        settings: Settings,
+        settings: impl FnOnce() -> Settings,
         console: Console,
         cancel: &Cancel,
     ) -> Result<Checkpoint, Failure> {
@@ -129,7 +129,7 @@ impl CheckpointArgs {
             return Err(Failure::input(why)
                 .hint("--resume continues it; to start afresh, remove it or choose another name"));
         }
-        let checkpoint = Checkpoint::new(file, settings, self.checkpoint_every, cancel);
+        let checkpoint = Checkpoint::new(file, settings(), self.checkpoint_every, cancel);
         if self.resume {
             let found = checkpoint.load().map_err(|error| {
                 Failure::input(format!("{at}: {error}")).hint(
@@ -258,7 +258,7 @@ mod tests {
             resume,
         };
         let settings = settings("fit").with("--l1", l1);
-        let checkpoint = args.open(settings, QUIET, &Cancel::new())?;
+        let checkpoint = args.open(|| settings, QUIET, &Cancel::new())?;
         Ok((args, checkpoint))
     }
 

@@ -113,7 +113,7 @@ fn fit_raster(
         return incomplete::deliver(args, made, console);
     }
     let samples = raster.samples()?;
-    let settings = settings::settings(args, &raster.record(), &support);
+    let settings = || settings::settings(args, &raster.record(), &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
@@ -128,7 +128,7 @@ fn fit_raster(
         recipe.options.minimizer.checkpoint = checkpoint.clone();
         let made = make(args, &recipe, raster, &samples, (console, start), &show);
         bars.clear();
-        made.and_then(|made| deliver(args, made, console))
+        made.and_then(|made| deliver(args, made, &samples, console))
     };
     args.checkpoint.end(&checkpoint, console, outcome)
 }
@@ -138,7 +138,6 @@ struct Made {
     model: Model,
     preflight: Preflight,
     expected: Expected,
-    share: Option<f64>,
     has_failures: bool,
 }
 
@@ -233,8 +232,6 @@ fn make(
     Ok(Made {
         preflight,
         expected,
-        // Couplings that are too large for a sum over all states have none.
-        share: multi_information_share(&trained.fit.couplings, samples).unwrap_or(None),
         has_failures: !trained.failures.is_empty(),
         model: Model {
             errors: trained.errors.map(|bars| StandardErrors {
@@ -260,13 +257,18 @@ fn tell_drift(console: Console, progress: &RecipeProgress<'_>) {
 }
 
 /// Writes the model and prints a summary; returns the exit code.
-fn deliver(args: &FitArgs, made: Made, console: Console) -> Result<u8, Failure> {
+fn deliver(args: &FitArgs, made: Made, samples: &Samples, console: Console) -> Result<u8, Failure> {
     let Made {
         model, preflight, ..
     } = made;
     let record = model.record();
     let largest = largest_coupling(&model);
-    let text = summary(args, &model, record, made.share, largest);
+    // Couplings that are too large for a sum over all states have no share.
+    let share = record
+        .held_out
+        .as_ref()
+        .and_then(|_| multi_information_share(&model.couplings, samples).unwrap_or(None));
+    let text = summary(args, &model, record, share, largest);
     let report = Report {
         model: args.output.display().to_string(),
         findings: grouped(&preflight.findings),
@@ -315,7 +317,7 @@ fn record(
     record.l1 = trained.options.l1;
     record.l2 = trained.l2;
     record.neighbours = name_of(args.options.neighbours.unwrap_or_default());
-    record.nodewise = recipe.method.steps(n_units, &recipe.options).0 == "units";
+    record.nodewise = recipe.last(n_units).is_node_wise(&recipe.options);
     let polishing = trained.polishing.filter(|polishing| polishing.is_kept);
     record.polish = polishing.map_or(0, |polishing| polishing.updates);
     record.stages = trained.stages.clone();

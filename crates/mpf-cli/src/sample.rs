@@ -126,7 +126,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
         };
     }
     let (model, settings) = opened?;
-    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
+    let checkpoint = args.checkpoint.open(|| settings, console, cancel)?;
     let chains = ChainOptions {
         checkpoint: checkpoint.entry("chains"),
         ranks: job.ranks.clone(),

@@ -232,16 +232,15 @@ impl Couplings {
             other => other,
         };
         // Adding zero turns −0 into 0.
-        let mut j = Self::new(k.mapv(|v| -2.0 * v + 0.0)).map_err(too_large)?.j;
-        for i in 0..d {
-            j[[i, i]] = 2.0 * (k.row(i).sum() - spins.fields[i]);
+        let mut j = k.mapv(|v| -2.0 * v + 0.0);
+        for (bias, (row, field)) in j
+            .diag_mut()
+            .iter_mut()
+            .zip(k.rows().into_iter().zip(&spins.fields))
+        {
+            *bias = 2.0 * (row.sum() - field);
         }
-        check_finite(&j).map_err(too_large)?;
-        check_sum(&j)?;
-        Ok(Self {
-            j,
-            potential: Vec::new(),
-        })
+        Self::new(j).map_err(too_large)
     }
 
     /// Returns ε_J = ‖J − other‖²_F / d², the paper's error over all entries, diagonal included. +∞

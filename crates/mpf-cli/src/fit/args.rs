@@ -211,9 +211,6 @@ impl FitArgs {
             let n = raster.states.n_samples();
             n_blocks(n, self.block_length.unwrap_or(1))?;
         }
-        if self.errors == ErrorsName::Sandwich {
-            self.check_sandwich(&recipe, raster)?;
-        }
         Ok(Recipe {
             choose: self.choose(raster.fold_assignment(recipe.options.seed)),
             // Rows with counts are in no order: there is no last part of a recording.
@@ -248,54 +245,42 @@ impl FitArgs {
         })
     }
 
-    /// Refuses a sandwich that could not be computed after the fit.
-    fn check_sandwich(&self, recipe: &Recipe, raster: &Raster) -> Result<(), Failure> {
-        let d = raster.states.n_units();
-        // Units that never change have no parameters.
-        let words = raster.states.words_per_row();
-        let (mut ever, mut always) = (vec![0u64; words], vec![u64::MAX; words]);
-        for row in raster.states.rows() {
-            for (k, word) in row.iter().enumerate() {
-                ever[k] |= word;
-                always[k] &= word;
-            }
+    /// Refuses more folds than samples, and a sandwich that could not be computed after the fit.
+    pub(super) fn check_samples(&self, recipe: &Recipe, samples: &Samples) -> Result<(), Failure> {
+        if let Some(path) = &recipe.choose {
+            check_folds(path.n_folds, samples.n_observed())?;
         }
-        let varying = ever.iter().zip(&always).map(|(e, a)| (e & !a).count_ones());
-        let varying = varying.sum::<u32>() as usize;
-        let n_parameters = d + recipe.options.support.most_pairs(varying);
-        let limit = ErrorBars::MAX_JOINT_PARAMETERS;
-        let is_joint = recipe.last(d).steps(d, &recipe.options).0 != "units";
-        let others = self
-            .options
-            .neighbours
-            .is_some_and(|n| n != Neighbours::Single);
-        if others && matches!(recipe.refine, Refine::Nothing) {
+        if self.errors != ErrorsName::Sandwich {
+            return Ok(());
+        }
+        let neighbours = self.options.neighbours.unwrap_or_default();
+        if neighbours != Neighbours::Single && matches!(recipe.refine, Refine::Nothing) {
             return Err(Failure::input(
                 "--errors sandwich is for the neighbours of the default alone",
             )
             .hint("leave out --neighbours, or use --errors bootstrap"));
         }
-        if is_joint && n_parameters > limit {
+        let d = samples.n_units();
+        let is_node_wise = recipe.last(d).is_node_wise(&recipe.options);
+        // Units that never change have no parameters.
+        let means = samples.means();
+        let varying = means.iter().filter(|m| **m > 0.0 && **m < 1.0).count();
+        let n_parameters = d + recipe.options.support.most_pairs(varying);
+        let limit = ErrorBars::MAX_JOINT_PARAMETERS;
+        if !is_node_wise && n_parameters > limit {
             let why = format!(
                 "--errors sandwich: {n_parameters} parameters, and a joint fit may have {limit}"
             );
             return Err(Failure::input(why).hint("add --nodewise, or use --errors bootstrap"));
         }
-        Ok(())
-    }
-
-    /// Refuses more folds than samples, and a sandwich for which the penalty cannot be taken back.
-    pub(super) fn check_samples(&self, recipe: &Recipe, samples: &Samples) -> Result<(), Failure> {
-        if let Some(path) = &recipe.choose {
-            check_folds(path.n_folds, samples.n_observed())?;
-        }
-        if self.errors != ErrorsName::Sandwich || !has_penalty(recipe) {
+        if !has_penalty(recipe) {
             return Ok(());
         }
-        let d = samples.n_units();
-        let n_parameters = match recipe.last(d).steps(d, &recipe.options).0 {
-            "units" => d,
-            _ => d + n_determined(recipe, samples)?,
+        // The penalty cannot be taken back.
+        let n_parameters = if is_node_wise {
+            d
+        } else {
+            d + n_determined(recipe, samples)?
         };
         if n_parameters as f64 >= samples.total_weight() {
             let why = format!(

@@ -115,7 +115,7 @@ pub(super) fn make(
         100.0 * preflight.silent_fraction,
         options.n_hidden
     ));
-    let limit = args.options.max_seconds.unwrap_or(f64::INFINITY);
+    let limit = args.options.limit();
     let (expected, log_z) = time::of_machine(options, samples, args.held_out, limit)?;
     let scored = if args.held_out > 0.0 { log_z } else { 0.0 };
     let before = start.elapsed().as_secs_f64();

@@ -122,8 +122,9 @@ pub(crate) fn grouped(findings: &[Finding]) -> Vec<String> {
 }
 
 pub(super) fn largest_coupling(model: &Model) -> f64 {
-    let spins = model.couplings.to_spins();
-    spins.couplings.iter().fold(0.0, |m, k| m.max(k.abs()))
+    let j = model.couplings.as_array().indexed_iter();
+    let coupled = j.filter(|((a, b), _)| a != b);
+    coupled.fold(0.0, |m: f64, (_, j)| m.max(0.5 * j.abs()))
 }
 
 /// Returns the lines that `mpf fit` prints when it is done; the last one is how good the model is.

@@ -49,7 +49,8 @@ const SPREAD: u64 = 24 << 20;
 /// # Errors
 /// Several files that are not all packed; options that only packed files have.
 pub(super) fn is_wanted(args: &FitArgs) -> Result<bool, Failure> {
-    if !args.is_shared() {
+    let is_shared = args.is_shared();
+    if !is_shared {
         let given = [
             (!args.shards.is_empty(), "several files"),
             (args.stream_memory.is_some(), "--memory"),
@@ -61,7 +62,7 @@ pub(super) fn is_wanted(args: &FitArgs) -> Result<bool, Failure> {
             "`mpf pack` makes one packed file of all; --memory-limit is for any data",
         )?;
     }
-    Ok(args.is_shared())
+    Ok(is_shared)
 }
 
 /// Returns whether a file is packed. With several ranks, a file that one of them cannot read is taken
@@ -115,7 +116,7 @@ pub(super) fn run(
         let served = served.map(|()| bytes_read(&files, &*job.ranks));
         return job.end(served.map(|_| 0).map_err(Failure::from));
     }
-    let checkpoint = args.checkpoint.open(settings, console, cancel);
+    let checkpoint = args.checkpoint.open(|| settings, console, cancel);
     let outcome = checkpoint.and_then(|checkpoint| {
         recipe.options.minimizer.checkpoint = checkpoint.clone();
         let outcome = make(args, &recipe, &files, &job, console);

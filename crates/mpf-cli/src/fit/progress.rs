@@ -34,9 +34,9 @@ impl Step {
         };
         match progress {
             RecipeProgress::Penalty(path) => step("penalties", Some(path.done), Some(path.total)),
-            RecipeProgress::Fit(title, at) => {
-                let (what, total) = recipe.method.steps(n_units, &recipe.options);
-                Self::of_fit(title, total, at, what)
+            RecipeProgress::Fit(method, at) => {
+                let (what, total) = method.steps(n_units, &recipe.options);
+                Self::of_fit(method.describe().title, total, at, what)
             }
             RecipeProgress::HeldOut => step("held-out check", None, None),
             RecipeProgress::Drifting(..) => step("", None, None),

@@ -44,10 +44,7 @@ pub(super) fn settings(args: &FitArgs, record: &DataRecord, support: &Support) -
         .with("--tolerance", options.tolerance())
         .with("--precision", name_of(options.precision))
         .with("--max-iterations", options.max_iterations())
-        .with(
-            "--max-seconds",
-            options.max_seconds.unwrap_or(f64::INFINITY),
-        )
+        .with("--max-seconds", options.limit())
         .with("--damping", number(options.damping))
         .with("--updates", count(options.updates))
         .with("--sweeps", count(options.sweeps))

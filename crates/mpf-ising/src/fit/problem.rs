@@ -334,12 +334,8 @@ fn free_pairs(options: &FitOptions, d: usize) -> Result<Vec<(usize, usize)>> {
         Mode::Joint => n_couplings,
         Mode::NodeWise => n_couplings.min(d),
     };
-    if options.support == Support::Full {
-        check_count(units, d, at_most(all_pairs(d)))?;
-    }
-    let pairs = options.support.pairs(d)?;
-    check_count(units, d, at_most(pairs.len()))?;
-    Ok(pairs)
+    check_count(units, d, at_most(options.support.most_pairs(d)))?;
+    options.support.pairs(d)
 }
 
 /// Returns whether h and K with these Σ_i |h_i| and Σ_{i<j} |K_ij| are small enough for

@@ -54,13 +54,19 @@ impl LayoutKind {
     /// Chooses the fastest layout.
     pub(super) fn best_for(couplings: &Couplings) -> Self {
         let d = couplings.n_units();
-        let degrees: Vec<usize> = neighbours(couplings).iter().map(Vec::len).collect();
-        let degree = degrees.iter().copied().max().unwrap_or(0);
+        let (mut degree, mut entries) = (0, 0);
+        for (i, row) in couplings.as_array().rows().into_iter().enumerate() {
+            let coupled = row
+                .iter()
+                .enumerate()
+                .filter(|(j, v)| *j != i && **v != 0.0);
+            let coupled = coupled.count();
+            degree = degree.max(coupled);
+            entries += coupled;
+        }
         if degree <= Table::MAX_DEGREE && d << degree <= Table::MAX_ENTRIES {
             Self::Table
-        } else if 8 * degrees.iter().sum::<usize>() < d * d
-            && u32::try_from(degrees.iter().sum::<usize>()).is_ok()
-        {
+        } else if 8 * entries < d * d && u32::try_from(entries).is_ok() {
             // A dense row is added several entries at a time, a sparse one by one.
             Self::Sparse
         } else {
