@@ -64,7 +64,7 @@ impl FitArgs {
             // The first part in both forms; its fit is like the one before.
             fit = fit.saturating_add(data.samples);
         }
-        let needed = data.raster.saturating_add(data.samples).saturating_add(fit);
+        let needed = data.before().saturating_add(fit);
         memory::check(
             "this fit",
             needed,

@@ -14,18 +14,15 @@ use super::FitArgs;
 use super::time::n_determined;
 use crate::data::Raster;
 use crate::failure::Failure;
-use crate::memory::{self, FitBytes, product};
+use crate::memory::{self, FitBytes, MERGED, product};
 use mpf_baselines::{ErrorBarsBy, Recipe, Takes};
 use mpf_ising::{Samples, States};
 use std::borrow::Cow;
 
-/// Copies of L-BFGS's memory for a checkpoint: as numbers and, while it is written, as an entry and as a
-/// file.
-const COPIES: u64 = 3;
+/// Copies of L-BFGS's memory while a checkpoint is written: as an entry and as a file.
+const COPIES: u64 = 2;
 /// Samples, or blocks of them, whose scores are held at a time.
 const TILE: u64 = 64;
-/// Bytes per sample while equal ones are merged.
-const MERGED: u64 = 40;
 /// Chains that contrastive divergence moves at a time.
 const CHUNK: u64 = 512;
 /// Matrices of d × d numbers that a model takes while it becomes a text: itself, its rows, and the text.
@@ -55,9 +52,9 @@ impl FitArgs {
             bytes.raster += 8 * (all.n_samples() * all.words_per_row()) as u64;
         }
         let d = samples.n_units() as u64;
-        let data = bytes.raster.saturating_add(bytes.samples);
-        let written = data.saturating_add(product(&[WRITTEN, 8, d, d]));
-        let fit = bytes.total().max(written);
+        let merged = product(&[MERGED, samples.n_distinct() as u64]);
+        let written = product(&[WRITTEN, 8, d, d]);
+        let fit = (bytes.before()).saturating_add(bytes.working.max(merged).max(written));
         memory::check(
             "this fit",
             fit,
@@ -145,7 +142,7 @@ impl FitArgs {
     ) -> Result<u64, Failure> {
         let d = samples.n_units() as u64;
         let threads = rayon::current_num_threads() as u64;
-        let data = bytes.raster.saturating_add(bytes.samples);
+        let data = bytes.before();
         Ok(match recipe.errors {
             ErrorBarsBy::Nothing => 0,
             ErrorBarsBy::Sandwich => {
@@ -227,8 +224,8 @@ fn bytes_of_choice(recipe: &Recipe, bytes: FitBytes, d: u64) -> u64 {
     // Of every λ the couplings, and of every fold those that the next fit starts from.
     let couplings = product(&[8, d, d, folds.saturating_add(path.n_lambdas as u64)]);
     bytes
-        .raster
-        .saturating_add(product(&[bytes.samples, folds.saturating_add(2)]))
+        .before()
+        .saturating_add(product(&[bytes.samples, folds.saturating_add(1)]))
         .saturating_add(product(&[bytes.working, fits]))
         .saturating_add(couplings)
 }

@@ -376,6 +376,6 @@ fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<(u64, us
     // Few samples fill no tile; what is left keeps others, a bit an entry.
     let bits = (files.n_samples() * d.div_ceil(8)) as u64;
     let unused = tiles.saturating_sub(LISTED * bits);
-    let bytes = memory::PROGRAM + needed - unused + bits.min(room);
+    let bytes = memory::of_program() + needed - unused + bits.min(room);
     Ok((bytes, room as usize))
 }

@@ -1,5 +1,7 @@
 //! How a fit that was tried goes on.
 
+use mpf_core::TracePoint;
+
 /// Returns the part of a fit, from a residual of `first` down to `tolerance`, that one takes which starts
 /// at the answer to other samples: its residual is about 1/√M.
 pub(super) fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
@@ -10,6 +12,22 @@ pub(super) fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
     } else {
         1.0
     }
+}
+
+/// Returns the seconds of a row of a node-wise fit, if the rows that it left unfinished fall to `tolerance`
+/// at the rate that they had. `ends` is where each row ended; those that were not begun are at their start.
+pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64) -> f64 {
+    let (mut seconds, mut rows) = (0.0, 0.0);
+    for end in ends.iter().filter(|end| end.evaluations > 1) {
+        let part = end.gradient_norm.ln() / tolerance.ln();
+        seconds += end.seconds;
+        rows += if end.gradient_norm < 1.0 {
+            part.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+    }
+    if rows > 0.0 { seconds / rows } else { seconds }
 }
 
 /// An iteration of a trial.
@@ -77,6 +95,22 @@ mod tests {
         assert_eq!(whole(&still.collect::<Vec<_>>(), 1e-6), 2.0);
         assert_eq!(seconds_of_trace(&trace, 1e-6, 209, 20), 0.2);
         assert_eq!(whole(&[], 1e-6), 0.0);
+    }
+
+    #[test]
+    fn rows_that_a_trial_left_unfinished_count_in_part() {
+        let end = |evaluations: usize, gradient_norm: f64, seconds: f64| TracePoint {
+            iteration: 0,
+            evaluations,
+            value: 1.0,
+            gradient_norm,
+            seconds,
+        };
+        // One is done, one half-way, and one was not begun.
+        let ends = [end(9, 1e-7, 0.1), end(4, 1e-3, 0.2), end(1, 0.5, 0.0)];
+        assert!((seconds_of_row(&ends, 1e-6) - 0.2).abs() < 1e-12);
+        assert_eq!(seconds_of_row(&[end(4, 2.0, 0.3)], 1e-6), 0.3);
+        assert_eq!(seconds_of_row(&[], 1e-6), 0.0);
     }
 
     #[test]
