@@ -178,7 +178,7 @@ fn compare(
         console.note(&format!(
             "this comparison takes about {}{polishing} and {}",
             duration(seconds),
-            memory::in_words(needed)
+            memory::expected_in_words(needed)
         ));
     }
     drop(samples);

@@ -412,7 +412,7 @@ fn announce(
         "{} sequences ({} effective) × {n} sites × {q} states; {mode} fit: about {}, {}",
         alignment.n_sequences(),
         digits(sequences.total_weight()),
-        memory::in_words(bytes),
+        memory::expected_in_words(bytes),
         duration(seconds),
     ));
 }

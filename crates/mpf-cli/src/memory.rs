@@ -280,6 +280,11 @@ fn read_through(
     Ok(bytes)
 }
 
+/// Formats the bytes that a command is expected to take: no fewer than it has taken so far.
+pub fn expected_in_words(bytes: u64) -> String {
+    in_words(bytes.max(resident(&["VmHWM:"]).unwrap_or(0)))
+}
+
 /// Formats a number of bytes in MB, GB or TB.
 pub fn in_words(bytes: u64) -> String {
     let bytes = bytes as f64;

@@ -122,7 +122,7 @@ pub(super) fn make(
     console.note(&format!(
         "this fit takes about {} and {}",
         duration((before + expected + scored).min(limit)),
-        memory::in_words(needed)
+        memory::expected_in_words(needed)
     ));
     let findings = grouped(&preflight.findings);
     for finding in &findings {

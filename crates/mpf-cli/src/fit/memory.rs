@@ -31,6 +31,8 @@ const WRITTEN: u64 = 6;
 const WAITING: u64 = 3;
 /// Those of a fit that minimises nothing.
 const UNMINIMISED: u64 = 4;
+/// Those of a node-wise fit: its rows, a copy of them for each report, pairs, and the model that comes of it.
+const NODE_WISE: u64 = 9;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 11;
 
@@ -118,6 +120,8 @@ impl FitArgs {
         let square = product(&[8, d as u64, d as u64]);
         if n_parameters == 0 {
             bytes.working = product(&[UNMINIMISED, square]);
+        } else if last.steps(d, &recipe.options).0 == "units" {
+            bytes.working = product(&[NODE_WISE, square]);
         }
         if takes.contains(&Takes::Updates) {
             // Moments of every chunk of chains, and the states that these reach.

@@ -256,7 +256,10 @@ fn make(
         recipe.run(data, &show)
     } else {
         let (bytes, room) = room(args, recipe, files)?;
-        console.note(&format!("this fit takes about {}", memory::in_words(bytes)));
+        console.note(&format!(
+            "this fit takes about {}",
+            memory::expected_in_words(bytes)
+        ));
         let stream = Stream::new(files.clone(), job.ranks.clone(), room)?;
         refuse_constant(&record_of_data, &stream.means())?;
         let trained = recipe.run_stream(&stream, &show);
