@@ -140,15 +140,6 @@ enum StepData<'a> {
 }
 
 impl<'a> StepData<'a> {
-    /// Returns how many samples of a stream are held: their moments are then known better than those of
-    /// the chains that polish a model.
-    fn n_held(stream: &Stream) -> usize {
-        const MOST_ENTRIES: usize = 1 << 24;
-        const MOST: usize = 200_000;
-        let fewest = Drift::n_chains(stream.n_units());
-        (MOST_ENTRIES / stream.n_units()).clamp(fewest, MOST)
-    }
-
     /// Returns the samples of fits.
     fn all(self) -> Data<'a> {
         match self {
@@ -242,7 +233,7 @@ impl Recipe {
             }
             .into());
         }
-        let some = stream.spread(StepData::n_held(stream))?;
+        let some = stream.spread(Self::n_held(stream.n_units()))?;
         self.run_steps(StepData::Streamed(stream, &some), observer, true)
     }
 
@@ -326,6 +317,15 @@ impl Recipe {
             attempt(&mut trained, "the error bars", outcome)?;
         }
         Ok(trained)
+    }
+
+    /// Returns how many samples of a stream are held: their moments are then known better than those of
+    /// the chains that polish a model.
+    pub fn n_held(n_units: usize) -> usize {
+        const MOST_ENTRIES: usize = 1 << 24;
+        const MOST: usize = 200_000;
+        let fewest = Drift::n_chains(n_units);
+        (MOST_ENTRIES / n_units).clamp(fewest, MOST)
     }
 
     /// Returns the options of a fit that is refined.

@@ -238,7 +238,7 @@ impl Check {
                 let held_out = rest.spread_states(MAX_SCORED)?;
                 let couplings = fit_part(recipe, trained, (&part).into())?;
                 let independent = independent_bits((&part).into(), &held_out)?;
-                let training = part.spread(StepData::n_held(stream))?;
+                let training = part.spread(Recipe::n_held(stream.n_units()))?;
                 (training, held_out, couplings, independent)
             }
         };

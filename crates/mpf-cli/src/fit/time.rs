@@ -38,9 +38,10 @@ pub(super) use steps::n_determined;
 
 /// Iterations of a fit for each decade of its tolerance, if its trial says nothing.
 const PER_DECADE: f64 = 20.0;
-/// The evaluations that a trial should have time for, and its seconds.
+/// The evaluations that a trial should have time for, and its seconds; those of a node-wise fit.
 const TRIED: f64 = 30.0;
 const TRIAL_SECONDS: f64 = 0.3;
+const ROW_SECONDS: f64 = 1.0;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
 /// The fewest samples of a trial.
@@ -349,6 +350,12 @@ impl<'a> Trials<'a> {
         };
         // Few iterations of many units say nothing: they get the time for some.
         let most = TRIAL_SECONDS.max(TRIED * self.evaluation / scale);
+        // Of rows some should end.
+        let (what, total) = method.steps(d, options);
+        let most = match what {
+            "units" => most.max(ROW_SECONDS),
+            _ => most,
+        };
         let mut options = options.clone();
         if method.describe().takes.contains(&Takes::Penalties) {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
@@ -374,7 +381,6 @@ impl<'a> Trials<'a> {
         let seconds = clock.elapsed().as_secs_f64();
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
-        let (what, total) = method.steps(d, &options);
         let last = trace.last();
         let steps = total.unwrap_or(options.minimizer.max_iterations);
         let completed = match last {
@@ -386,7 +392,7 @@ impl<'a> Trials<'a> {
             _ if is_whole => stepped,
             (_, Ok(fit)) if what == "units" => {
                 let threads = rayon::current_num_threads().min(d) as f64;
-                steps as f64 * seconds_of_row(&fit.trace, tolerance) / threads
+                steps as f64 * seconds_of_row(&fit.trace, tolerance, usual) / threads
             }
             (None, _) => usual as f64 * self.evaluation / scale,
             (Some(at), _) if total.is_some() => at.seconds_of(steps),

@@ -14,20 +14,28 @@ pub(super) fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
     }
 }
 
-/// Returns the seconds of a row of a node-wise fit, if the rows that it left unfinished fall to `tolerance`
-/// at the rate that they had. `ends` is where each row ended; those that were not begun are at their start.
-pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64) -> f64 {
-    let (mut seconds, mut rows) = (0.0, 0.0);
+/// Returns the seconds of a row of a node-wise fit, of rows that ended at `ends`; those that were not begun
+/// are at their start. The nearer a row came to `tolerance`, the less its `usual` evaluations count.
+pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64, usual: usize) -> f64 {
+    let usual = usual as f64;
+    let (mut seconds, mut tried, mut whole, mut rows) = (0.0, 0.0, 0.0, 0.0);
     for end in ends.iter().filter(|end| end.evaluations > 1) {
-        let part = end.gradient_norm.ln() / tolerance.ln();
-        seconds += end.seconds;
-        rows += if end.gradient_norm < 1.0 {
-            part.clamp(0.0, 1.0)
-        } else {
-            0.0
+        let evaluations = end.evaluations as f64;
+        let way = (end.gradient_norm.ln() / tolerance.ln()).clamp(0.0, 1.0);
+        let all = match way > 0.0 {
+            true => usual * (evaluations / (way * usual)).powf(way),
+            false => usual,
         };
+        seconds += end.seconds;
+        tried += evaluations;
+        whole += all.max(evaluations);
+        rows += 1.0;
     }
-    if rows > 0.0 { seconds / rows } else { seconds }
+    if rows > 0.0 {
+        seconds / tried * whole / rows
+    } else {
+        0.0
+    }
 }
 
 /// An iteration of a trial.
@@ -106,11 +114,12 @@ mod tests {
             gradient_norm,
             seconds,
         };
-        // One is done, one half-way, and one was not begun.
-        let ends = [end(9, 1e-7, 0.1), end(4, 1e-3, 0.2), end(1, 0.5, 0.0)];
-        assert!((seconds_of_row(&ends, 1e-6) - 0.2).abs() < 1e-12);
-        assert_eq!(seconds_of_row(&[end(4, 2.0, 0.3)], 1e-6), 0.3);
-        assert_eq!(seconds_of_row(&[], 1e-6), 0.0);
+        let seconds = |ends: &[TracePoint]| seconds_of_row(ends, 1e-6, 16);
+        // One is done after 9 evaluations, one is half-way after 2 of 4 or 16, and one was not begun.
+        let ends = [end(9, 1e-7, 0.09), end(2, 1e-3, 0.02), end(1, 0.5, 0.0)];
+        assert!((seconds(&ends) - 0.085).abs() < 1e-12);
+        assert!((seconds(&[end(4, 2.0, 0.04)]) - 0.16).abs() < 1e-12);
+        assert_eq!(seconds(&[]), 0.0);
     }
 
     #[test]
