@@ -1,7 +1,8 @@
 //! The memory that the steps of a fit take.
 //!
 //! ```text
-//! fit       raster + samples + working + what a checkpoint copies
+//! fit       program + raster + samples + working + what a checkpoint copies
+//! merging   40 bytes per sample, before the fit
 //! writing   6 matrices of d × d, half of them as text
 //! held out  beside the data and the model, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
