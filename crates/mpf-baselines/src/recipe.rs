@@ -154,15 +154,6 @@ impl<'a> StepData<'a> {
     }
 }
 
-/// Returns how many samples of a stream are held: their moments are then known better than those of the
-/// chains that polish a model.
-fn n_held(stream: &Stream) -> usize {
-    const MOST_ENTRIES: usize = 1 << 24;
-    const MOST: usize = 200_000;
-    let fewest = Drift::n_chains(stream.n_units());
-    (MOST_ENTRIES / stream.n_units()).clamp(fewest, MOST)
-}
-
 /// The step that a recipe is at.
 pub enum RecipeProgress<'a> {
     /// A penalty was tried.
@@ -235,7 +226,7 @@ impl Recipe {
         }
         let data = StepData {
             all: stream.into(),
-            held: &stream.spread(n_held(stream))?,
+            held: &stream.spread(Self::n_held(stream.n_units()))?,
             states: None,
         };
         self.run_steps(data, observer, true)
@@ -319,6 +310,15 @@ impl Recipe {
         let outcome = self.add_error_bars(&mut trained, data, observer);
         attempt(&mut trained, "the error bars", outcome)?;
         Ok(trained)
+    }
+
+    /// Returns how many samples of a stream are held: their moments are then known better than those of
+    /// the chains that polish a model.
+    pub fn n_held(n_units: usize) -> usize {
+        const MOST_ENTRIES: usize = 1 << 24;
+        const MOST: usize = 200_000;
+        let fewest = Drift::n_chains(n_units);
+        (MOST_ENTRIES / n_units).clamp(fewest, MOST)
     }
 
     /// Returns the options of a fit that is refined.

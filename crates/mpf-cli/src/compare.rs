@@ -150,7 +150,7 @@ fn compare(
     let scores = product(&[24, states.n_samples() as u64, contenders.len() as u64 + 1]);
     // The page comes after the fits.
     let working = fit.working.max(machines).max(page);
-    let needed = [fit.raster, fit.samples, working, folds, scores]
+    let needed = [fit.before(), working, folds, scores]
         .into_iter()
         .fold(0, u64::saturating_add);
     memory::check(
@@ -177,7 +177,7 @@ fn compare(
         console.note(&format!(
             "this comparison takes about {}{polishing} and {}",
             duration(seconds),
-            memory::in_words(needed)
+            memory::expected_in_words(needed)
         ));
     }
     drop(samples);

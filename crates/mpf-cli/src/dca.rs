@@ -379,7 +379,9 @@ fn bytes_of(sequences: &Sequences, mode: Mode, options: &FitOptions) -> u64 {
     let (n, q) = (sequences.n_sites(), sequences.n_states());
     let held = product(&[sequences.n_distinct() as u64, NAMED + 2 * n as u64]);
     let fit = bytes_of_fit(n, q, mode, options.minimizer.memory) as u64;
-    memory::PROGRAM.saturating_add(held).saturating_add(fit)
+    memory::of_program()
+        .saturating_add(held)
+        .saturating_add(fit)
 }
 
 /// Announces the fit of a command that began at `begun`.
@@ -408,7 +410,7 @@ fn announce(
         "{} sequences ({} effective) × {n} sites × {q} states; {mode} fit: about {}, {}",
         alignment.n_sequences(),
         digits(sequences.total_weight()),
-        memory::in_words(bytes),
+        memory::expected_in_words(bytes),
         duration(seconds),
     ));
 }

@@ -371,7 +371,7 @@ impl Drawing<'_> {
         self.options.console.note(&format!(
             "these draws take about {} and {}",
             duration(seconds),
-            memory::in_words(self.check_memory()?)
+            memory::expected_in_words(self.check_memory()?)
         ));
         Ok(())
     }

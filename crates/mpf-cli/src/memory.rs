@@ -11,10 +11,12 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of the program without data: its code and its threads.
-pub(crate) const PROGRAM: u64 = 11_000_000;
-/// The same where nothing is fitted.
-const SAMPLER: u64 = 10_000_000;
+/// Bytes of the program's code, on a system that does not say how much of it is in memory.
+const CODE: u64 = 8_500_000;
+/// Bytes of the program beside its data: code that is read later, threads, lists.
+const PROGRAM: u64 = 2_500_000;
+/// Bytes of a sample while equal ones are merged.
+pub(crate) const MERGED: u64 = 40;
 /// Bytes per draw that the diagnostics of a series need.
 const DIAGNOSTICS: u64 = 56;
 /// Bytes of a chain: its generator and its list of draws.
@@ -52,7 +54,9 @@ impl MemoryLimit {
 /// The bytes of the parts of a fit.
 #[derive(Clone, Copy, Debug)]
 pub struct FitBytes {
-    /// The program, and the data as they were read.
+    /// The program.
+    pub program: u64,
+    /// The data as they were read.
     pub raster: u64,
     /// The data as they are fitted.
     pub samples: u64,
@@ -69,7 +73,8 @@ impl FitBytes {
         let fit = bytes_of_fit(samples, n_parameters) as u64;
         let samples = samples.bytes() as u64;
         Self {
-            raster: PROGRAM + (rows + counts) as u64,
+            program: of_program(),
+            raster: (rows + counts) as u64,
             samples,
             working: fit - samples,
         }
@@ -77,14 +82,37 @@ impl FitBytes {
 
     /// Returns what the data take, as they were read and as they are fitted.
     pub fn data(self) -> u64 {
-        (self.raster - PROGRAM).saturating_add(self.samples)
+        self.raster.saturating_add(self.samples)
+    }
+
+    /// Returns what is there before a step: the program and the data.
+    pub fn before(self) -> u64 {
+        self.program.saturating_add(self.data())
     }
 
     /// Returns their sum.
     pub fn total(self) -> u64 {
-        let data = self.raster.saturating_add(self.samples);
-        data.saturating_add(self.working)
+        self.before().saturating_add(self.working)
     }
+}
+
+/// Returns the bytes of the program without data. How much of its file is in memory is for the system to
+/// decide: what is there already is nearly all that a command needs.
+pub fn of_program() -> u64 {
+    PROGRAM + resident(&["RssFile:", "RssShmem:"]).unwrap_or(CODE)
+}
+
+/// Returns the sum of some lines of `/proc/self/status`.
+fn resident(names: &[&str]) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    names.iter().map(|name| bytes_of_line(&status, name)).sum()
+}
+
+/// Returns the bytes in the line that begins with `name`, of a file in `/proc`.
+fn bytes_of_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }
 
 /// Returns the product, or the largest number.
@@ -92,7 +120,7 @@ pub fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |p: u64, f| p.saturating_mul(*f))
 }
 
-/// Returns the bytes of a process that draws `n_draws` states of `n_units` in `n_chains`. It holds
+/// Returns the bytes of a process that holds its model and draws `n_draws` states of `n_units` in `n_chains`. It holds
 /// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
 /// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and
 /// once again, encoded, while it is written: the estimate takes the mean of the two.
@@ -110,8 +138,8 @@ pub fn of_draws(
         false => (0, chain),
     };
     let draw = kept + (2 * row).max(row + DIAGNOSTICS);
-    SAMPLER
-        .saturating_add(product(&[n_draws as u64, draw]))
+    let own = resident(&["VmRSS:"]).map_or_else(of_program, |bytes| bytes + PROGRAM);
+    own.saturating_add(product(&[n_draws as u64, draw]))
         .saturating_add(product(&[n_chains as u64, chain]))
 }
 
@@ -250,6 +278,11 @@ impl<R: Read> Read for Text<R> {
     }
 }
 
+/// Formats the bytes that a command is expected to take: no fewer than it has taken so far.
+pub fn expected_in_words(bytes: u64) -> String {
+    in_words(bytes.max(resident(&["VmHWM:"]).unwrap_or(0)))
+}
+
 /// Formats a number of bytes in MB, GB or TB.
 pub fn in_words(bytes: u64) -> String {
     let bytes = bytes as f64;
@@ -265,7 +298,7 @@ pub fn in_words(bytes: u64) -> String {
 pub fn available() -> Option<u64> {
     let text = |path: &Path| fs::read_to_string(path).ok();
     let machine = text(Path::new("/proc/meminfo"));
-    let machine = machine.and_then(|text| size_of_line(&text, "MemAvailable:"));
+    let machine = machine.and_then(|text| bytes_of_line(&text, "MemAvailable:"));
     let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let groups = group_folders(&groups);
     let left = groups.iter().filter_map(|folder| {
@@ -291,16 +324,9 @@ fn of_limits(limits: &str, status: &str) -> Option<u64> {
         let limit = limits.lines().find_map(|l| l.strip_prefix(limit))?;
         let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
         // The program that is counted is there already.
-        Some(limit.saturating_sub(size_of_line(status, size)?) + PROGRAM)
+        Some(limit.saturating_sub(bytes_of_line(status, size)?) + PROGRAM + CODE)
     });
     left.into_iter().flatten().min()
-}
-
-/// Parses the line of `/proc/meminfo` or `/proc/self/status` that begins with `name`.
-fn size_of_line(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 /// Returns the folders of the control groups in `/proc/self/cgroup` and of their ancestors, of
@@ -342,7 +368,7 @@ mod tests {
     #[test]
     fn what_the_system_says_is_understood() {
         let meminfo = "MemTotal:       24000000 kB\nMemAvailable:   1000 kB\n";
-        let left = |text| size_of_line(text, "MemAvailable:");
+        let left = |text| bytes_of_line(text, "MemAvailable:");
         assert_eq!(left(meminfo), Some(1_024_000));
         assert_eq!(left("MemTotal: 3 kB"), None);
         let groups = "0::/user/job\n5:cpu:/x\n7:memory,cpuset:/y\n";
@@ -364,7 +390,7 @@ mod tests {
                       Max data size             unlimited            unlimited            bytes\n\
                       Max address space         40000000             unlimited            bytes\n";
         let status = "VmSize:\t   10000 kB\nVmData:\t  1 kB\n";
-        let left = 40_000_000 - 10_240_000 + PROGRAM;
+        let left = 40_000_000 - 10_240_000 + PROGRAM + CODE;
         assert_eq!(of_limits(limits, status), Some(left));
         let unlimited = limits.replace("40000000", "unlimited");
         assert_eq!(of_limits(&unlimited, status), None);

@@ -127,6 +127,7 @@ pub mod internal {
     pub use crate::potential::CountKnots;
     pub use crate::preflight::bytes_of_fit;
     pub use crate::sandwich::unpenalised;
+    pub use crate::stream::bytes_of_stream;
     pub use crate::support::pairs;
 }
 

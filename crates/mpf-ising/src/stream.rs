@@ -18,6 +18,7 @@ use crate::blocks::part;
 use crate::error::{Error, check_data};
 use crate::flow::{MarginSum, Terms};
 use crate::kernel::{Algorithm, DENSE_TILE, Tile, choose_for_tiles};
+use crate::preflight::bytes_of_fit;
 use mpf_core::{Ranks, TreeSum};
 use rayon::prelude::*;
 use request::Request;
@@ -138,15 +139,8 @@ impl Shared {
     fn new(source: Arc<dyn RowSource>, ranks: Arc<dyn Ranks>, memory: usize) -> Result<Self> {
         let (n, d) = (source.n_samples(), source.n_units());
         check_data(n, d)?;
-        // At least 64 tiles where that leaves them large, so that few ranks share them evenly.
-        let rows = (TILE_ENTRIES / d)
-            .min(n / 64)
-            .clamp(TILE_ROWS.0, TILE_ROWS.1);
-        // Whole tiles of the kernels: sums in single precision are then those of samples in memory.
-        let tile_rows = rows.next_multiple_of(DENSE_TILE);
-        let (states, weights) = read(&*source, 0..n.min(tile_rows))?;
-        let first = Samples::unmerged(states, weights);
-        let with_lists = choose_for_tiles(&first, d * d) == Algorithm::Sparse;
+        let tile_rows = tile_rows(n, d);
+        let (first, with_lists) = first_tile(&*source)?;
         Ok(Self {
             source,
             ranks,
@@ -196,6 +190,44 @@ impl Shared {
         }
         tile
     }
+}
+
+/// Returns the rows of a tile.
+fn tile_rows(n: usize, d: usize) -> usize {
+    // At least 64 tiles where that leaves them large, so that few ranks share them evenly.
+    let rows = (TILE_ENTRIES / d)
+        .min(n / 64)
+        .clamp(TILE_ROWS.0, TILE_ROWS.1);
+    // Whole tiles of the kernels: sums in single precision are then those of samples in memory.
+    rows.next_multiple_of(DENSE_TILE)
+}
+
+/// Returns the first tile, and whether tiles have lists of set bits.
+fn first_tile(source: &dyn RowSource) -> Result<(Samples, bool)> {
+    let (n, d) = (source.n_samples(), source.n_units());
+    let (states, weights) = read(source, 0..n.min(tile_rows(n, d)))?;
+    let first = Samples::unmerged(states, weights);
+    let with_lists = choose_for_tiles(&first, d * d) == Algorithm::Sparse;
+    Ok((first, with_lists))
+}
+
+/// Estimates the bytes that a streamed fit over `n_parameters` takes beside tiles that stay in memory, and
+/// those that all tiles take if they stay.
+///
+/// # Errors
+/// [`Error::Unreadable`].
+pub fn bytes_of_stream(source: &dyn RowSource, n_parameters: usize) -> Result<(usize, usize)> {
+    /// Tiles of a lane: those that are read ahead, the next one, and the one it works on.
+    const TILES: usize = READ_AHEAD + 2;
+    const LANES: usize = 2;
+    let (first, with_lists) = first_tile(source)?;
+    let (rows, others) = (
+        first.n_distinct(),
+        bytes_of_fit(&first, n_parameters) - first.bytes(),
+    );
+    let tile = Tile::new(first, with_lists).bytes();
+    let all = tile as f64 * source.n_samples() as f64 / rows.max(1) as f64;
+    Ok((others + LANES * TILES * tile, all as usize))
 }
 
 /// Reads samples and their weights, if they have any; those without weight are left out.

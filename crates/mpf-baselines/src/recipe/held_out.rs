@@ -9,7 +9,7 @@
 //! be relied on, or would take too long, the score is the pseudolikelihood.
 
 use super::polish::{Verdict, polish};
-use super::{Recipe, StepData, Trained, n_held, with_checkpoint};
+use super::{Recipe, StepData, Trained, with_checkpoint};
 use crate::Result;
 use crate::error::{Error, check_mean};
 use crate::independent::independent_couplings;
@@ -232,7 +232,7 @@ impl Check {
                 let held_out = rest.spread_states(MAX_SCORED)?;
                 let couplings = fit_part(recipe, trained, (&part).into())?;
                 let independent = independent_bits((&part).into(), &held_out)?;
-                let training = part.spread(n_held(stream))?;
+                let training = part.spread(Recipe::n_held(stream.n_units()))?;
                 (training, held_out, couplings, independent)
             }
         };

@@ -64,7 +64,7 @@ impl FitArgs {
             // The first part in both forms; its fit is like the one before.
             fit = fit.saturating_add(data.samples);
         }
-        let needed = data.raster.saturating_add(data.samples).saturating_add(fit);
+        let needed = data.before().saturating_add(fit);
         memory::check(
             "this fit",
             needed,
@@ -122,7 +122,7 @@ pub(super) fn make(
     console.note(&format!(
         "this fit takes about {} and {}",
         duration((before + expected + scored).min(limit)),
-        memory::in_words(needed)
+        memory::expected_in_words(needed)
     ));
     let findings = grouped(&preflight.findings);
     for finding in &findings {

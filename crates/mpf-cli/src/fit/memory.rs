@@ -1,7 +1,8 @@
 //! The memory that the steps of a fit take.
 //!
 //! ```text
-//! fit       raster + samples + working + what a checkpoint copies
+//! fit       program + raster + samples + working + what a checkpoint copies
+//! merging   40 bytes per sample, before the fit
 //! writing   6 matrices of d × d, half of them as text
 //! held out  beside the data and the model, a fit to a part of them
 //! penalty   samples of all folds, and a fit on every thread
@@ -14,18 +15,15 @@ use super::FitArgs;
 use super::time::n_determined;
 use crate::data::Raster;
 use crate::failure::Failure;
-use crate::memory::{self, FitBytes, product};
+use crate::memory::{self, FitBytes, MERGED, product};
 use mpf_baselines::{ErrorBarsBy, Recipe, Takes};
 use mpf_ising::{Samples, States};
 use std::borrow::Cow;
 
-/// Copies of L-BFGS's memory for a checkpoint: as numbers and, while it is written, as an entry and as a
-/// file.
-const COPIES: u64 = 3;
+/// Copies of L-BFGS's memory while a checkpoint is written: as an entry and as a file.
+const COPIES: u64 = 2;
 /// Samples, or blocks of them, whose scores are held at a time.
 const TILE: u64 = 64;
-/// Bytes per sample while equal ones are merged.
-const MERGED: u64 = 40;
 /// Chains that contrastive divergence moves at a time.
 const CHUNK: u64 = 512;
 /// Matrices of d × d numbers that a model takes while it becomes a text: itself, its rows, and the text.
@@ -34,6 +32,8 @@ const WRITTEN: u64 = 6;
 const WAITING: u64 = 3;
 /// Those of a fit that minimises nothing.
 const UNMINIMISED: u64 = 4;
+/// Those of a node-wise fit: its rows, a copy of them for each report, pairs, and the model that comes of it.
+const NODE_WISE: u64 = 9;
 /// Matrices of d × d numbers in a decomposition, and in what is made of it.
 const DECOMPOSITION: u64 = 11;
 
@@ -55,9 +55,9 @@ impl FitArgs {
             bytes.raster += 8 * (all.n_samples() * all.words_per_row()) as u64;
         }
         let d = samples.n_units() as u64;
-        let data = bytes.raster.saturating_add(bytes.samples);
-        let written = data.saturating_add(product(&[WRITTEN, 8, d, d]));
-        let fit = bytes.total().max(written);
+        let merged = product(&[MERGED, samples.n_distinct() as u64]);
+        let written = product(&[WRITTEN, 8, d, d]);
+        let fit = (bytes.before()).saturating_add(bytes.working.max(merged).max(written));
         memory::check(
             "this fit",
             fit,
@@ -121,6 +121,8 @@ impl FitArgs {
         let square = product(&[8, d as u64, d as u64]);
         if n_parameters == 0 {
             bytes.working = product(&[UNMINIMISED, square]);
+        } else if last.steps(d, &recipe.options).0 == "units" {
+            bytes.working = product(&[NODE_WISE, square]);
         }
         if takes.contains(&Takes::Updates) {
             // Moments of every chunk of chains, and the states that these reach.
@@ -145,7 +147,7 @@ impl FitArgs {
     ) -> Result<u64, Failure> {
         let d = samples.n_units() as u64;
         let threads = rayon::current_num_threads() as u64;
-        let data = bytes.raster.saturating_add(bytes.samples);
+        let data = bytes.before();
         Ok(match recipe.errors {
             ErrorBarsBy::Nothing => 0,
             ErrorBarsBy::Sandwich => {
@@ -227,8 +229,8 @@ fn bytes_of_choice(recipe: &Recipe, bytes: FitBytes, d: u64) -> u64 {
     // Of every λ the couplings, and of every fold those that the next fit starts from.
     let couplings = product(&[8, d, d, folds.saturating_add(path.n_lambdas as u64)]);
     bytes
-        .raster
-        .saturating_add(product(&[bytes.samples, folds.saturating_add(2)]))
+        .before()
+        .saturating_add(product(&[bytes.samples, folds.saturating_add(1)]))
         .saturating_add(product(&[bytes.working, fits]))
         .saturating_add(couplings)
 }

@@ -74,7 +74,7 @@ pub(super) fn tell_preflight(
             "about"
         },
         duration(expected.seconds),
-        memory::in_words(needed)
+        memory::expected_in_words(needed)
     ));
     if expected.is_least {
         console.note(

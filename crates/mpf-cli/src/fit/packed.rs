@@ -14,7 +14,7 @@ use crate::packed::{MAGIC, PackedFiles};
 use crate::ranks::{self, Job};
 use mpf_baselines::{Methods, Recipe, RecipeProgress, Trained, TrainingData};
 use mpf_core::{Cancel, Ranks, Settings, TreeSum};
-use mpf_ising::internal::bytes_of_fit;
+use mpf_ising::internal::{bytes_of_fit, bytes_of_stream};
 use mpf_ising::{FoldAssignment, RowSource, Samples, States, Stream, Support, serve};
 use mpf_report::text::digits;
 use serde_json::json;
@@ -39,8 +39,6 @@ const SUMS: u64 = 12;
 const TILES: u64 = 6;
 /// The bytes of a tile of samples, with lists of their set bits.
 const TILE: u64 = 8 << 20;
-/// The bytes that tiles take at most for each byte of the samples.
-const LISTED: u64 = 16;
 /// The bytes of the samples that chains start from and that are scored.
 const SPREAD: u64 = 24 << 20;
 
@@ -257,7 +255,10 @@ fn make(
         recipe.run(data, &show)
     } else {
         let (bytes, room) = room(args, recipe, files)?;
-        console.note(&format!("this fit takes about {}", memory::in_words(bytes)));
+        console.note(&format!(
+            "this fit takes about {}",
+            memory::expected_in_words(bytes)
+        ));
         let stream = Stream::new(files.clone(), job.ranks.clone(), room)?;
         refuse_constant(&record_of_data, &stream.means())?;
         let trained = recipe.run_stream(&stream, &show);
@@ -374,9 +375,10 @@ fn room(args: &FitArgs, recipe: &Recipe, files: &PackedFiles) -> Result<(u64, us
     }
     let limit = wanted.unwrap_or(DEFAULT_MEMORY).min(room.bytes);
     let room = limit.saturating_sub(needed);
-    // Few samples fill no tile; what is left keeps others, a bit an entry.
-    let bits = (files.n_samples() * d.div_ceil(8)) as u64;
-    let unused = tiles.saturating_sub(LISTED * bits);
-    let bytes = memory::PROGRAM + needed - unused + bits.min(room);
+    // Most tiles are smaller; what is left keeps them.
+    let (fit, tiles) = bytes_of_stream(files, n_parameters)?;
+    let held = Recipe::n_held(d).min(files.n_samples()) as u64;
+    let spread = held * (16 * d.div_ceil(64) as u64 + memory::MERGED);
+    let bytes = memory::of_program() + fit as u64 + spread + (tiles as u64).min(room);
     Ok((bytes, room as usize))
 }

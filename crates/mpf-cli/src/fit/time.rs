@@ -26,20 +26,22 @@ use mpf_ising::internal::unpenalised;
 use mpf_ising::{
     Couplings, PathOptions, Penalty, PenaltyPath, Preflight, Samples, States, Support, Warning,
 };
+use std::borrow::Cow;
 use std::time::Instant;
 use steps::{
     HESSIANS, determined, seconds_of_annealing, seconds_of_decomposition, seconds_of_log_z,
     seconds_per_hessian, timed, weak_model,
 };
-use trace::{Point, part_of_fit, seconds_of_trace};
+use trace::{Point, part_of_fit, seconds_of_row, seconds_of_trace};
 
 pub(super) use steps::n_determined;
 
 /// Iterations of a fit for each decade of its tolerance, if its trial says nothing.
 const PER_DECADE: f64 = 20.0;
-/// The evaluations that a trial should have time for, and its seconds.
+/// The evaluations that a trial should have time for, and its seconds; those of a node-wise fit.
 const TRIED: f64 = 30.0;
 const TRIAL_SECONDS: f64 = 0.3;
+const ROW_SECONDS: f64 = 1.0;
 /// The part of the time limit that all trials may take.
 const TRIAL_OF_LIMIT: f64 = 0.1;
 /// The fewest samples of a trial.
@@ -139,7 +141,7 @@ struct Fits {
     iteration: f64,
     /// The model that the last one got to, if that has taken a step of all units.
     model: Option<Couplings>,
-    /// Whether couplings run away, or some unit used up its iterations.
+    /// Whether couplings run away.
     runs_away: bool,
 }
 
@@ -268,17 +270,34 @@ impl<'a> Trials<'a> {
     }
 
     /// Returns samples that leave time for some evaluations, evenly spaced.
-    fn some(&self) -> Result<States, Failure> {
+    fn some(&self) -> Result<Cow<'a, States>, Failure> {
         let share = TRIAL_SECONDS / (TRIED * self.evaluation);
         let wanted = (self.states.n_samples() as f64 * share) as usize;
         evenly_spaced(self.states, wanted.max(TRIAL_SAMPLES))
+    }
+
+    /// Returns the samples of a trial of `method`: a row of a node-wise fit is little work even with all.
+    fn part_for(&self, method: &dyn Method) -> Result<Cow<'a, Samples>, Failure> {
+        let d = self.samples.n_units();
+        if method.steps(d, &self.recipe.options).0 == "units" {
+            return Ok(Cow::Borrowed(self.samples));
+        }
+        self.some_merged()
+    }
+
+    /// Returns some samples, merged.
+    fn some_merged(&self) -> Result<Cow<'a, Samples>, Failure> {
+        Ok(match self.some()? {
+            Cow::Borrowed(_) => Cow::Borrowed(self.samples),
+            Cow::Owned(some) => Cow::Owned(Samples::new(&some)?),
+        })
     }
 
     /// Tries the fits of a recipe without a path.
     fn fits(&self) -> Result<Fits, Failure> {
         let (recipe, options) = (self.recipe, &self.recipe.options);
         let last = recipe.last(self.samples.n_units());
-        let some = Samples::new(&self.some()?)?;
+        let some = self.part_for(last)?;
         if std::ptr::addr_eq(last, recipe.method) {
             return self.fit(last, options, &some);
         }
@@ -306,7 +325,7 @@ impl<'a> Trials<'a> {
         options.minimizer.gradient_tolerance = unpenalised::TOLERANCE;
         options.minimizer.max_iterations = unpenalised::ITERATIONS;
         let last = self.recipe.last(self.samples.n_units());
-        self.fit(last, &options, &Samples::new(&self.some()?)?)
+        self.fit(last, &options, &*self.part_for(last)?)
     }
 
     /// Tries one fit of a part of the samples.
@@ -333,9 +352,19 @@ impl<'a> Trials<'a> {
                 ..Default::default()
             });
         }
-        let scale = self.samples.n_distinct() as f64 / part.n_distinct() as f64;
+        let scale = match method.describe().takes.contains(&Takes::Updates) {
+            // Every sample is a chain.
+            true => self.samples.n_effective() / part.n_effective(),
+            false => self.samples.n_distinct() as f64 / part.n_distinct() as f64,
+        };
         // Few iterations of many units say nothing: they get the time for some.
         let most = TRIAL_SECONDS.max(TRIED * self.evaluation / scale);
+        // Of rows some should end.
+        let (what, total) = method.steps(d, options);
+        let most = match what {
+            "units" => most.max(ROW_SECONDS),
+            _ => most,
+        };
         let mut options = options.clone();
         if method.describe().takes.contains(&Takes::Penalties) {
             options.l2 = Some(options.l2_of(self.samples.n_effective()));
@@ -361,11 +390,6 @@ impl<'a> Trials<'a> {
         let seconds = clock.elapsed().as_secs_f64();
         self.check()?;
         let is_whole = fit.as_ref().is_ok_and(|f| f.stop != StopReason::TimeLimit);
-        let (what, total) = method.steps(d, &options);
-        if what == "units" && !is_whole {
-            // The last point counts the units that were cut short.
-            trace.pop();
-        }
         let last = trace.last();
         let steps = total.unwrap_or(options.minimizer.max_iterations);
         let completed = match last {
@@ -373,11 +397,15 @@ impl<'a> Trials<'a> {
             _ => 0.0,
         };
         let stepped = seconds - completed;
-        let whole = match last {
+        let whole = match (last, &fit) {
             _ if is_whole => stepped,
-            None => usual as f64 * self.evaluation / scale,
-            Some(at) if total.is_some() => at.seconds_of(steps),
-            Some(_) => seconds_of_trace(&trace, tolerance, usual, steps),
+            (_, Ok(fit)) if what == "units" => {
+                let threads = rayon::current_num_threads().min(d) as f64;
+                steps as f64 * seconds_of_row(&fit.trace, tolerance, usual) / threads
+            }
+            (None, _) => usual as f64 * self.evaluation / scale,
+            (Some(at), _) if total.is_some() => at.seconds_of(steps),
+            _ => seconds_of_trace(&trace, tolerance, usual, steps),
         };
         let completed = match completed < COMPLETING {
             true => completed,
@@ -391,15 +419,17 @@ impl<'a> Trials<'a> {
             }
             _ => 1.0,
         };
-        let is_stuck = what == "units" && trace.iter().any(|at| at.residual > tolerance);
         let run_away = |w: &Warning| matches!(w, Warning::RunAwayCouplings { .. });
         // What fails here fails again, with its message.
         let fit = fit.ok();
         Ok(Fits {
             all,
             again: again * all,
-            iteration: last.map_or(self.evaluation, |at| scale * at.seconds_of(0)),
-            runs_away: is_stuck || fit.iter().any(|fit| fit.warnings.iter().any(run_away)),
+            iteration: match total {
+                Some(_) => scale * whole / steps as f64,
+                None => last.map_or(self.evaluation, |at| scale * at.seconds_of(0)),
+            },
+            runs_away: fit.iter().any(|fit| fit.warnings.iter().any(run_away)),
             model: fit
                 .filter(|_| is_whole || what != "units")
                 .map(|fit| fit.couplings),
@@ -412,8 +442,7 @@ impl<'a> Trials<'a> {
     fn path(&self, choose: &PathOptions) -> Result<Fits, Failure> {
         let method = self.recipe.last(self.samples.n_units());
         let mut options = self.recipe.options.clone();
-        let part = self.some()?;
-        let some = Samples::new(&part)?;
+        let (part, some) = (self.some()?, self.some_merged()?);
         if !self.has_time() {
             return self.fit(method, &options, &some);
         }
@@ -473,7 +502,7 @@ impl<'a> Trials<'a> {
     /// Tries updates of polishing.
     fn seconds_per_update(&self, model: &Couplings) -> Result<f64, Failure> {
         let chains = Polish::CHAINS.min(self.states.n_samples());
-        let part = Samples::new(&evenly_spaced(self.states, chains.min(FEW_CHAINS))?)?;
+        let part = Samples::new(&*evenly_spaced(self.states, chains.min(FEW_CHAINS))?)?;
         let learner = ContrastiveDivergence::new(ContrastiveOptions {
             updates: FEW_UPDATES,
             persistent: true,
@@ -525,7 +554,7 @@ pub(super) fn of_machine(
         true => (n / MACHINE_PART).max(TRIAL_SAMPLES).min(n),
         false => n,
     };
-    let part = Samples::new(&evenly_spaced(samples.states(), tried)?)?;
+    let part = Samples::new(&*evenly_spaced(samples.states(), tried)?)?;
     let mut trace = Vec::new();
     let clock = Instant::now();
     let fit = trial.fit(&part, &mut |at| {
@@ -609,15 +638,18 @@ pub(crate) fn of_comparison(
 }
 
 /// Returns `wanted` of the samples, or all of them: evenly spaced.
-fn evenly_spaced(states: &States, wanted: usize) -> Result<States, Failure> {
+fn evenly_spaced(states: &States, wanted: usize) -> Result<Cow<'_, States>, Failure> {
     let n = states.n_samples();
-    let wanted = wanted.clamp(1, n);
+    if wanted >= n {
+        return Ok(Cow::Borrowed(states));
+    }
+    let wanted = wanted.max(1);
     let mut part = States::new(states.n_units())?;
     for k in 0..wanted {
         let at = (k as f64 * n as f64 / wanted as f64) as usize;
         part.push(states.row(at));
     }
-    Ok(part)
+    Ok(Cow::Owned(part))
 }
 
 /// Returns whether annealing of `n_units` can be tried in a part of the time limit.

@@ -145,7 +145,8 @@ struct NodeFits {
     fields: Vec<f64>,
     /// K_ij as row i sees it.
     rows: Array2<f64>,
-    /// One minimum per unit, where it had free parameters and is done.
+    /// One minimum per unit, where it had free parameters and is done. What it found is in `rows`: beside
+    /// these, small vectors that are kept would scatter over the memory of all that were freed.
     minima: Vec<Option<Row>>,
     units_done: usize,
     clock: Stopwatch,
@@ -170,9 +171,10 @@ impl NodeFits {
     }
 
     fn add(&mut self, unit: usize, pairs: &[(usize, usize)], row: Option<Row>) {
-        if let Some(row) = row {
-            self.fields[unit] = row.spins[0];
-            for (&(i, j), &k) in pairs.iter().zip(&row.spins[1..]) {
+        if let Some(mut row) = row {
+            let spins = std::mem::take(&mut row.spins);
+            self.fields[unit] = spins[0];
+            for (&(i, j), &k) in pairs.iter().zip(&spins[1..]) {
                 self.rows[[unit, i + j - unit]] = k;
             }
             self.minima[unit] = Some(row);

@@ -1,5 +1,7 @@
 //! How a fit that was tried goes on.
 
+use mpf_core::TracePoint;
+
 /// Returns the part of a fit, from a residual of `first` down to `tolerance`, that one takes which starts
 /// at the answer to other samples: its residual is about 1/√M.
 pub(super) fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
@@ -9,6 +11,30 @@ pub(super) fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
         part.clamp(0.2, 1.0)
     } else {
         1.0
+    }
+}
+
+/// Returns the seconds of a row of a node-wise fit, of rows that ended at `ends`; those that were not begun
+/// are at their start. The nearer a row came to `tolerance`, the less its `usual` evaluations count.
+pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64, usual: usize) -> f64 {
+    let usual = usual as f64;
+    let (mut seconds, mut tried, mut whole, mut rows) = (0.0, 0.0, 0.0, 0.0);
+    for end in ends.iter().filter(|end| end.evaluations > 1) {
+        let evaluations = end.evaluations as f64;
+        let way = (end.gradient_norm.ln() / tolerance.ln()).clamp(0.0, 1.0);
+        let all = match way > 0.0 {
+            true => usual * (evaluations / (way * usual)).powf(way),
+            false => usual,
+        };
+        seconds += end.seconds;
+        tried += evaluations;
+        whole += all.max(evaluations);
+        rows += 1.0;
+    }
+    if rows > 0.0 {
+        seconds / tried * whole / rows
+    } else {
+        0.0
     }
 }
 
@@ -77,6 +103,23 @@ mod tests {
         assert_eq!(whole(&still.collect::<Vec<_>>(), 1e-6), 2.0);
         assert_eq!(seconds_of_trace(&trace, 1e-6, 209, 20), 0.2);
         assert_eq!(whole(&[], 1e-6), 0.0);
+    }
+
+    #[test]
+    fn rows_that_a_trial_left_unfinished_count_in_part() {
+        let end = |evaluations: usize, gradient_norm: f64, seconds: f64| TracePoint {
+            iteration: 0,
+            evaluations,
+            value: 1.0,
+            gradient_norm,
+            seconds,
+        };
+        let seconds = |ends: &[TracePoint]| seconds_of_row(ends, 1e-6, 16);
+        // One is done after 9 evaluations, one is half-way after 2 of 4 or 16, and one was not begun.
+        let ends = [end(9, 1e-7, 0.09), end(2, 1e-3, 0.02), end(1, 0.5, 0.0)];
+        assert!((seconds(&ends) - 0.085).abs() < 1e-12);
+        assert!((seconds(&[end(4, 2.0, 0.04)]) - 0.16).abs() < 1e-12);
+        assert_eq!(seconds(&[]), 0.0);
     }
 
     #[test]
