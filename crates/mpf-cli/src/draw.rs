@@ -127,7 +127,7 @@ pub fn draw(target: Target<'_>, options: &DrawOptions<'_>) -> Result<Drawn, Fail
     let per_unit = match (sampler, target) {
         // A state is its bits.
         (SamplerName::Exact | SamplerName::Sw, _) => 0,
-        (_, Target::Ising(couplings)) => Gibbs::new(couplings)?.bytes_per_unit(),
+        (_, Target::Ising(couplings)) => Gibbs::bytes_per_unit(couplings),
         (_, Target::Machine(_)) => size_of::<f64>(),
     };
     let drawing = Drawing {

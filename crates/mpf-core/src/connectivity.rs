@@ -56,7 +56,7 @@ impl<S> Drawn<S> {
     /// Takes `draws` draws of `rule` for every sample, fixed by `seed`.
     ///
     /// # Errors
-    /// [`Error::Option`] when `draws` is 0.
+    /// [`Error::Option`](crate::Error::Option) when `draws` is 0.
     pub fn new(rule: S, draws: usize, seed: u64) -> Result<Self> {
         check_not_zero("draws", draws)?;
         Ok(Self { rule, draws, seed })
@@ -140,7 +140,7 @@ impl DenseConnectivity {
     /// Makes a rule of its matrix.
     ///
     /// # Errors
-    /// [`Error::NotSquare`], or [`Error::Entry`] for an entry outside [0, 1] or so close to 0 that
+    /// [`Error::NotSquare`](crate::Error::NotSquare), or [`Error::Entry`](crate::Error::Entry) for an entry outside [0, 1] or so close to 0 that
     /// the product of two such entries underflows.
     pub fn new(g: Array2<f64>) -> Result<Self> {
         square_size(g.view())?;

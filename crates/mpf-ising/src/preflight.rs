@@ -241,16 +241,13 @@ pub struct Preflight {
     pub flips_into_data: f64,
     /// An estimate of the bytes that a joint fit with all couplings will hold, data included.
     pub bytes: usize,
-    /// A rough estimate of the seconds that such a fit will take with the current threads.
-    pub seconds: f64,
+    /// The seconds of an evaluation of such a fit with the current threads, by a part of the samples.
+    pub seconds_per_evaluation: f64,
     /// What to be careful about.
     pub findings: Vec<Finding>,
 }
 
 impl Preflight {
-    /// The assumed number of evaluations of a fit.
-    pub const EVALUATIONS: usize = 60;
-
     /// Examines `samples`; `names` are those of the units, if they have some. O(M d²/64 + M d + d³)
     /// and some evaluations of the flow on a part of the samples.
     ///
@@ -355,7 +352,7 @@ impl Preflight {
             silent_fraction,
             flips_into_data,
             bytes: bytes_of_fit(samples, n_parameters),
-            seconds: Self::EVALUATIONS as f64 * seconds_per_evaluation(samples)?,
+            seconds_per_evaluation: seconds_per_evaluation(samples)?,
             findings,
         })
     }

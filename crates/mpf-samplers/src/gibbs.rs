@@ -147,11 +147,6 @@ impl Gibbs {
         check_magnitude(couplings, beta)?;
         let biases = couplings.as_array().diag().to_vec();
         let potential = couplings.potential().unwrap_or(&[]).to_vec();
-        // Tables know the neighbours alone.
-        let kind = match kind {
-            LayoutKind::Table if !potential.is_empty() => LayoutKind::Sparse,
-            other => other,
-        };
         let layout = Layout::new(couplings, &biases, beta, kind);
         Ok(Self {
             scan,
@@ -167,11 +162,11 @@ impl Gibbs {
         self.biases.len()
     }
 
-    /// Returns the bytes that a state takes for every unit, beside its bit.
-    pub fn bytes_per_unit(&self) -> usize {
-        match self.layout {
-            Layout::Table(_) => size_of::<u8>(),
-            Layout::Rows(_) => size_of::<f64>(),
+    /// Returns the bytes that a state of a sampler of `couplings` takes for every unit, beside its bit.
+    pub fn bytes_per_unit(couplings: &Couplings) -> usize {
+        match LayoutKind::best_for(couplings) {
+            LayoutKind::Table => size_of::<u8>(),
+            LayoutKind::Sparse | LayoutKind::Dense => size_of::<f64>(),
         }
     }
 

@@ -159,7 +159,7 @@ impl<'a> Trials<'a> {
             recipe,
             samples,
             states: states.unwrap_or(samples.states()),
-            evaluation: preflight.seconds / Preflight::EVALUATIONS as f64,
+            evaluation: preflight.seconds_per_evaluation,
             cancel: recipe.options.minimizer.cancel.within(most),
             most,
         }

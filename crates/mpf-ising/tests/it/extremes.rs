@@ -212,7 +212,7 @@ proptest! {
 
         let preflight = Preflight::new(&samples, None).unwrap();
         shares("preflight", [&preflight.silent_fraction, &preflight.flips_into_data])?;
-        all_finite("seconds", [&preflight.seconds])?;
+        all_finite("seconds", [&preflight.seconds_per_evaluation])?;
         for finding in &preflight.findings {
             match finding {
                 Finding::Linear { of, .. } => all_finite("of", of.iter().map(|(_, w)| w))?,

@@ -56,17 +56,16 @@ impl LayoutKind {
         let d = couplings.n_units();
         let (mut degree, mut entries) = (0, 0);
         for (i, row) in couplings.as_array().rows().into_iter().enumerate() {
-            let coupled = row
-                .iter()
-                .enumerate()
-                .filter(|(j, v)| *j != i && **v != 0.0);
-            let coupled = coupled.count();
-            degree = degree.max(coupled);
-            entries += coupled;
+            let coupled = |(j, v): &(usize, &f64)| *j != i && **v != 0.0;
+            let n_coupled = row.iter().enumerate().filter(coupled).count();
+            degree = degree.max(n_coupled);
+            entries += n_coupled;
         }
-        if degree <= Table::MAX_DEGREE && d << degree <= Table::MAX_ENTRIES {
+        let fits = degree <= Table::MAX_DEGREE && d << degree <= Table::MAX_ENTRIES;
+        if fits && couplings.potential().is_none() {
+            // Tables know the neighbours alone.
             Self::Table
-        } else if 8 * entries < d * d && u32::try_from(entries).is_ok() {
+        } else if fits || 8 * entries < d * d && u32::try_from(entries).is_ok() {
             // A dense row is added several entries at a time, a sparse one by one.
             Self::Sparse
         } else {
