@@ -330,7 +330,7 @@ pub fn fit(bytes: &[u8]) {
     };
     if extra & 32 != 0 {
         let preflight = Preflight::new(&samples, None).expect("there is nothing to refuse");
-        assert!(preflight.seconds.is_finite());
+        assert!(preflight.seconds_per_evaluation.is_finite());
     }
     let lambda = options.l1;
     let mean_field = |expansion| Ok(MeanField::new(expansion, lambda)?.fit(&samples)?.fit);

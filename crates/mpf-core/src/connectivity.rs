@@ -140,8 +140,8 @@ impl DenseConnectivity {
     /// Makes a rule of its matrix.
     ///
     /// # Errors
-    /// [`Error::NotSquare`](crate::Error::NotSquare), or [`Error::Entry`](crate::Error::Entry) for an entry outside [0, 1] or so close to 0 that
-    /// the product of two such entries underflows.
+    /// [`Error::NotSquare`](crate::Error::NotSquare), or [`Error::Entry`](crate::Error::Entry) for an
+    /// entry outside [0, 1] or so close to 0 that the product of two such entries underflows.
     pub fn new(g: Array2<f64>) -> Result<Self> {
         square_size(g.view())?;
         check_entries("g", &g, "0, or a probability from 1e-150 to 1", |v| {
