@@ -125,7 +125,7 @@ impl Raster {
         }
         let mut notes = Vec::new();
         let (packed, names) = if start.starts_with(npy::MAGIC) || extension == "npy" {
-            (read_npy(args, room, BufReader::new(bytes), length)?, None)
+            (read_npy(args, room, bytes, length)?, None)
         } else if start.starts_with(b"PK") || extension == "npz" {
             Self::read_npz(args, room, bytes, length)?
         } else if start.starts_with(mat::MAGIC) || extension == "mat" {

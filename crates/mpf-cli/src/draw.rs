@@ -174,17 +174,21 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Returns the bytes of the draws; refuses those that do not fit into memory.
-    fn check_memory(&self) -> Result<u64, Failure> {
-        let needed = memory::of_draws(
+    /// Returns the bytes of the draws, beside what the process holds already.
+    fn bytes(&self) -> u64 {
+        memory::of_draws(
             self.options.chains.n_draws,
             self.target.n_units(),
             self.n_chains(),
             self.state,
             self.options.chains.checkpoint.is_on(),
-        );
-        memory::check("so many draws", needed, None, "ask for fewer at a time")?;
-        Ok(needed)
+        )
+    }
+
+    /// Refuses draws that do not fit into memory.
+    fn check_memory(&self) -> Result<(), Failure> {
+        let hint = "ask for fewer at a time";
+        memory::check("so many draws", self.bytes(), None, hint)
     }
 
     /// Runs Gibbs sweeps, and tempering if their chains do not agree.
@@ -371,7 +375,7 @@ impl Drawing<'_> {
         self.options.console.note(&format!(
             "these draws take about {} and {}",
             duration(seconds),
-            memory::expected_in_words(self.check_memory()?)
+            memory::expected_in_words(self.bytes().saturating_add(memory::held()))
         ));
         Ok(())
     }

@@ -11,7 +11,7 @@ mod settings;
 mod time;
 
 use crate::console::Console;
-use crate::data::Raster;
+use crate::data::{DataRecord, Raster};
 use crate::edges;
 use crate::failure::{Failure, NOT_CONVERGED, STEP_FAILED};
 use crate::methods::{ModelName, name_of};
@@ -49,7 +49,7 @@ struct Report<'a> {
     preflight: Preflight,
     findings: Vec<String>,
     /// What the fit was expected to take, without polishing that it might not need.
-    expected_seconds: f64,
+    expected_seconds: Option<f64>,
     fit: &'a FitRecord,
     largest_coupling: f64,
 }
@@ -112,21 +112,39 @@ fn fit_raster(
         let made = incomplete::make(args, methods, raster, unknown, support, console, cancel)?;
         return incomplete::deliver(args, made, console);
     }
+    let machine = is_machine.then(|| machine::options(args, raster, cancel));
+    let machine = machine.transpose()?;
     let samples = raster.samples()?;
-    let settings = || settings::settings(args, &raster.record(), &support);
+    let data = raster.record();
+    let settings = || settings::settings(args, &data, &support);
     let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let bars = Bars::new(console);
     let show = |step: &Step| bars.show(step);
-    let outcome = if is_machine {
-        let mut options = machine::options(args, raster, cancel)?;
+    let outcome = if let Some(mut options) = machine {
         options.minimizer.checkpoint = checkpoint.clone();
-        let made = machine::make(args, &options, raster, &samples, (console, start), &show);
+        let made = machine::make(
+            args,
+            &options,
+            raster,
+            data,
+            &samples,
+            (console, start),
+            &show,
+        );
         bars.clear();
         made.and_then(|made| machine::deliver(args, made, console))
     } else {
         let mut recipe = args.recipe(methods, raster, support, cancel)?;
         recipe.options.minimizer.checkpoint = checkpoint.clone();
-        let made = make(args, &recipe, raster, &samples, (console, start), &show);
+        let made = make(
+            args,
+            &recipe,
+            raster,
+            data,
+            &samples,
+            (console, start),
+            &show,
+        );
         bars.clear();
         made.and_then(|made| deliver(args, made, &samples, console))
     };
@@ -137,7 +155,7 @@ fn fit_raster(
 struct Made {
     model: Model,
     preflight: Preflight,
-    expected: Expected,
+    expected: Option<Expected>,
     has_failures: bool,
 }
 
@@ -160,7 +178,8 @@ pub fn fit(
         if args.options.model.has_hidden_units() {
             let options = machine::options(args, raster, cancel)?;
             let samples = raster.samples()?;
-            let made = machine::make(args, &options, raster, &samples, console, show)?;
+            let data = raster.record();
+            let made = machine::make(args, &options, raster, data, &samples, console, show)?;
             return Ok((made.model, made.findings));
         }
         if let Some(unknown) = &raster.unknown {
@@ -170,7 +189,8 @@ pub fn fit(
         }
         let samples = raster.samples()?;
         let recipe = args.recipe(methods, raster, support, cancel)?;
-        let made = make(args, &recipe, raster, &samples, console, show)?;
+        let data = raster.record();
+        let made = make(args, &recipe, raster, data, &samples, console, show)?;
         Ok((made.model, grouped(&made.preflight.findings)))
     })
 }
@@ -180,6 +200,7 @@ fn make(
     args: &FitArgs,
     recipe: &Recipe,
     raster: &Raster,
+    data: DataRecord,
     samples: &Samples,
     (console, start): (Console, Instant),
     show: Show<'_>,
@@ -192,18 +213,24 @@ fn make(
     let clock = Instant::now();
     let preflight = Preflight::cancellable(samples, raster.names.as_deref(), cancel)?;
     console.stage("preflight", clock.elapsed());
-    let limit = args.options.limit();
-    let keeps = (args.checkpoint.is_given()).then(|| {
-        let bytes = memory::bytes_of_state(recipe, samples.n_units());
-        (args.checkpoint.seconds(), bytes)
-    });
-    let expected = Trials::new(recipe, samples, states.as_deref(), &preflight, limit)
-        .expect(start.elapsed().as_secs_f64(), keeps)?
-        .within(limit);
-    if args.checkpoint.is_given() && expected.seconds < args.checkpoint.seconds() {
-        needed = args.check_memory(recipe, raster, samples, states.as_ref(), false)?;
-    }
-    tell_preflight(console, raster, &preflight, expected, needed);
+    // Trials take time: none where nobody hears of them.
+    let expected = if console.has_notes() || console.json {
+        let limit = args.options.limit();
+        let keeps = (args.checkpoint.is_given()).then(|| {
+            let bytes = memory::bytes_of_state(recipe, samples.n_units());
+            (args.checkpoint.seconds(), bytes)
+        });
+        let expected = Trials::new(recipe, samples, states.as_deref(), &preflight, limit)
+            .expect(start.elapsed().as_secs_f64(), keeps)?
+            .within(limit);
+        if args.checkpoint.is_given() && expected.seconds < args.checkpoint.seconds() {
+            needed = args.check_memory(recipe, raster, samples, states.as_ref(), false)?;
+        }
+        tell_preflight(console, raster, &preflight, expected, needed);
+        Some(expected)
+    } else {
+        None
+    };
     let is_fitted = AtomicBool::new(false);
 
     let trained = recipe.run(
@@ -217,7 +244,10 @@ fn make(
                 progress,
                 RecipeProgress::Fit(..) | RecipeProgress::Penalty(_)
             );
-            if !is_fit && !is_fitted.swap(true, Ordering::Relaxed) {
+            if let Some(expected) = expected
+                && !is_fit
+                && !is_fitted.swap(true, Ordering::Relaxed)
+            {
                 let now = expected.update(start.elapsed().as_secs_f64());
                 let factor = now.seconds / expected.seconds;
                 if factor.max(1.0 / factor) > OFF {
@@ -240,7 +270,7 @@ fn make(
                 bars,
             }),
             fit: Some(record),
-            data: Some(raster.record()),
+            data: Some(data),
             ..Model::unfitted(trained.fit.couplings, names)
         },
     })
@@ -266,13 +296,13 @@ fn deliver(args: &FitArgs, made: Made, samples: &Samples, console: Console) -> R
     // Couplings that are too large for a sum over all states have no share.
     let share = record
         .held_out
-        .as_ref()
+        .filter(|_| !console.json)
         .and_then(|_| multi_information_share(&model.couplings, samples).unwrap_or(None));
     let text = summary(args, &model, record, share, largest);
     let report = Report {
         model: args.output.display().to_string(),
         findings: grouped(&preflight.findings),
-        expected_seconds: made.expected.seconds,
+        expected_seconds: made.expected.map(|expected| expected.seconds),
         preflight: Preflight {
             findings: Vec::new(),
             ..preflight

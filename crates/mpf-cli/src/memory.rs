@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// Bytes of the program's code, on a system that does not say how much of it is in memory.
 const CODE: u64 = 8_500_000;
+/// The bytes of that code at the most.
+const MOST_CODE: u64 = 32_000_000;
 /// Bytes of the program beside its data: code that is read later, threads, lists.
 const PROGRAM: u64 = 2_500_000;
 /// Bytes of a sample while equal ones are merged.
@@ -97,9 +99,16 @@ impl FitBytes {
 }
 
 /// Returns the bytes of the program without data. How much of its file is in memory is for the system to
-/// decide: what is there already is nearly all that a command needs.
+/// decide: what is there already is nearly all that a command needs. (Another program, as Python, may have
+/// files of its own.)
 pub fn of_program() -> u64 {
-    PROGRAM + resident(&["RssFile:", "RssShmem:"]).unwrap_or(CODE)
+    let code = resident(&["RssFile:", "RssShmem:"]).unwrap_or(CODE);
+    PROGRAM + code.min(MOST_CODE)
+}
+
+/// Returns the bytes that this process holds.
+pub fn held() -> u64 {
+    resident(&["VmRSS:"]).unwrap_or_else(of_program)
 }
 
 /// Returns the sum of some lines of `/proc/self/status`.
@@ -120,7 +129,7 @@ pub fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |p: u64, f| p.saturating_mul(*f))
 }
 
-/// Returns the bytes of a process that holds its model and draws `n_draws` states of `n_units` in `n_chains`. It holds
+/// Returns the bytes that a process takes to draw `n_draws` states of `n_units` in `n_chains`. It holds
 /// them once while it diagnoses every unit beside the numbers of a series, and twice while it pools the
 /// chains. The state of a chain takes `state` bytes. A checkpoint holds chains and draws once more, and
 /// once again, encoded, while it is written: the estimate takes the mean of the two.
@@ -138,8 +147,8 @@ pub fn of_draws(
         false => (0, chain),
     };
     let draw = kept + (2 * row).max(row + DIAGNOSTICS);
-    let own = resident(&["VmRSS:"]).map_or_else(of_program, |bytes| bytes + PROGRAM);
-    own.saturating_add(product(&[n_draws as u64, draw]))
+    PROGRAM
+        .saturating_add(product(&[n_draws as u64, draw]))
         .saturating_add(product(&[n_chains as u64, chain]))
 }
 
@@ -310,12 +319,12 @@ pub fn available() -> Option<u64> {
         )
     });
     let limits = text(Path::new("/proc/self/limits")).zip(text(Path::new("/proc/self/status")));
-    let own = limits.and_then(|(limits, status)| of_limits(&limits, &status));
+    let own = limits.and_then(|(limits, status)| of_limits(&limits, &status, of_program()));
     machine.into_iter().chain(left).chain(own).min()
 }
 
-/// Returns what `/proc/self/limits` leaves beside the sizes of `/proc/self/status`.
-fn of_limits(limits: &str, status: &str) -> Option<u64> {
+/// Returns what `/proc/self/limits` leaves beside the sizes of `/proc/self/status`, and what the program takes.
+fn of_limits(limits: &str, status: &str, program: u64) -> Option<u64> {
     let left = [
         ("Max address space", "VmSize:"),
         ("Max data size", "VmData:"),
@@ -324,7 +333,7 @@ fn of_limits(limits: &str, status: &str) -> Option<u64> {
         let limit = limits.lines().find_map(|l| l.strip_prefix(limit))?;
         let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
         // The program that is counted is there already.
-        Some(limit.saturating_sub(bytes_of_line(status, size)?) + PROGRAM + CODE)
+        Some(limit.saturating_sub(bytes_of_line(status, size)?) + program)
     });
     left.into_iter().flatten().min()
 }
@@ -390,10 +399,10 @@ mod tests {
                       Max data size             unlimited            unlimited            bytes\n\
                       Max address space         40000000             unlimited            bytes\n";
         let status = "VmSize:\t   10000 kB\nVmData:\t  1 kB\n";
-        let left = 40_000_000 - 10_240_000 + PROGRAM + CODE;
-        assert_eq!(of_limits(limits, status), Some(left));
+        let left = 40_000_000 - 10_240_000 + 7;
+        assert_eq!(of_limits(limits, status, 7), Some(left));
         let unlimited = limits.replace("40000000", "unlimited");
-        assert_eq!(of_limits(&unlimited, status), None);
+        assert_eq!(of_limits(&unlimited, status, 7), None);
     }
 
     #[test]

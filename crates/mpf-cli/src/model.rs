@@ -197,11 +197,10 @@ impl Model {
     /// # Errors
     /// A [`Failure`] that says what is wrong with the file.
     pub fn read(path: &Path, assumed: Option<Convention>) -> Result<Self, Failure> {
-        let bytes = match Form::of(path)? {
-            Form::Npz => memory::read_file(path, None)?,
-            Form::Json | Form::Csv => memory::read_text(path, None)?.into_bytes(),
-        };
-        Self::from_bytes(path, &bytes, assumed)
+        match Form::of(path)? {
+            Form::Npz => npz_form::read(path, &memory::read_file(path, None)?),
+            form => Self::from_text(path, form, &memory::read_text(path, None)?, assumed),
+        }
     }
 
     /// Reads a model from the bytes of a file; the name of `path` decides the form.
@@ -213,7 +212,23 @@ impl Model {
         bytes: &[u8],
         assumed: Option<Convention>,
     ) -> Result<Self, Failure> {
-        let form = Form::of(path)?;
+        match Form::of(path)? {
+            Form::Npz => npz_form::read(path, bytes),
+            form => {
+                let text = std::str::from_utf8(bytes);
+                let text = text.map_err(|_| Failure::at(path, "this is no text in UTF-8"))?;
+                Self::from_text(path, form, text, assumed)
+            }
+        }
+    }
+
+    /// Reads a model from the text of a file of this form.
+    fn from_text(
+        path: &Path,
+        form: Form,
+        text: &str,
+        assumed: Option<Convention>,
+    ) -> Result<Self, Failure> {
         let wrong = |why: String| {
             let hint = if why.contains("checksum") {
                 "if you edited it, remove the checksum; otherwise fit again"
@@ -222,16 +237,11 @@ impl Model {
             };
             Failure::at(path, why).hint(hint)
         };
-        let text =
-            || std::str::from_utf8(bytes).map_err(|_| wrong("this is no text in UTF-8".into()));
-        match form {
-            Form::Json => {
-                let file: ModelFile = serde_json::from_str(text()?)
-                    .map_err(|e| wrong(format!("this is no model file: {e}")))?;
-                file.read().map_err(wrong)
-            }
-            Form::Npz => npz_form::read(path, bytes),
-            Form::Csv => csv_form::read(text()?, assumed).map_err(wrong),
+        if form == Form::Csv {
+            return csv_form::read(text, assumed).map_err(wrong);
         }
+        let file: ModelFile =
+            serde_json::from_str(text).map_err(|e| wrong(format!("this is no model file: {e}")))?;
+        file.read().map_err(wrong)
     }
 }

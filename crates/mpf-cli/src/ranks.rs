@@ -100,7 +100,10 @@ impl Job {
 ///
 /// # Errors
 /// A [`Failure`] on every rank if one differs; that of rank 0 names them and says what differs.
-pub fn agree(ranks: &dyn Ranks, own: Result<&Settings, Failure>) -> Result<(), Failure> {
+pub fn agree(
+    ranks: &dyn Ranks,
+    own: Result<impl Fn() -> Settings, Failure>,
+) -> Result<(), Failure> {
     let n = ranks.n_ranks();
     if n == 1 {
         return own.map(|_| ());
@@ -112,7 +115,7 @@ pub fn agree(ranks: &dyn Ranks, own: Result<&Settings, Failure>) -> Result<(), F
         let lines = entries.map(|(name, value)| format!("{name}\t{value}"));
         lines.collect::<Vec<String>>().join("\n")
     };
-    let described = own.as_ref().map(|settings| describe(settings));
+    let described = own.map(|settings| describe(&settings()));
     let numbers = |text: &str| text.bytes().map(f64::from).collect::<Vec<f64>>();
     let text = |numbers: &[f64]| {
         let bytes = numbers.iter().map(|byte| *byte as u8);

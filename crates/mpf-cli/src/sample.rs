@@ -117,7 +117,7 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     let console = console.beside(&args.output)?;
     let job = Job::start()?;
     let opened = open(args);
-    let own = opened.as_ref().map(|(_, settings)| settings);
+    let own = opened.as_ref().map(|model| || args.settings(model));
     if let Err(failure) = ranks::agree(&*job.ranks, own.map_err(Clone::clone)) {
         // Rank 0 says it for all.
         return match job.ranks.rank() {
@@ -125,8 +125,9 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
             _ => Ok(WRONG_INPUT),
         };
     }
-    let (model, settings) = opened?;
-    let checkpoint = args.checkpoint.open(|| settings, console, cancel)?;
+    let model = opened?;
+    let settings = || args.settings(&model);
+    let checkpoint = args.checkpoint.open(settings, console, cancel)?;
     let chains = ChainOptions {
         checkpoint: checkpoint.entry("chains"),
         ranks: job.ranks.clone(),
@@ -143,8 +144,8 @@ pub fn run(args: &SampleArgs, console: Console, cancel: &Cancel) -> Result<u8, F
     job.end(outcome)
 }
 
-/// Checks the arguments; returns the model and everything that the draws depend on.
-fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
+/// Checks the arguments; returns the model.
+fn open(args: &SampleArgs) -> Result<Model, Failure> {
     raster_file::check_name(&args.output)?;
     let mut outputs = vec![Output::Raster(&args.output)];
     outputs.extend(args.checkpoint.output());
@@ -154,9 +155,7 @@ fn open(args: &SampleArgs) -> Result<(Model, Settings), Failure> {
         return Err(Failure::input("--checkpoint: no rank has all chains")
             .hint("draw in one process, or without it"));
     }
-    let model = Model::read(&args.model, None)?;
-    let settings = args.settings(&model);
-    Ok((model, settings))
+    Model::read(&args.model, None)
 }
 
 /// Draws from a model in memory; also returns the warnings.

@@ -464,9 +464,12 @@ impl File {
 
     fn write(&self, entries: &mut Entries) -> io::Result<()> {
         entries.written = Instant::now();
-        while let Some((name, encode)) = entries.live.pop_first() {
-            let bytes = encode().map_err(io::Error::other)?;
-            entries.contents.under_way.insert(name, bytes);
+        while let Some(entry) = entries.live.first_entry() {
+            let bytes = entry.get()().map_err(io::Error::other)?;
+            entries
+                .contents
+                .under_way
+                .insert(entry.remove_entry().0, bytes);
         }
         let sealed = seal::seal(&(&self.settings, &entries.contents));
         self.store.write(&sealed.map_err(io::Error::other)?)

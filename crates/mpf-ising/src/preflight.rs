@@ -5,7 +5,7 @@
 //! x_i = c + Σ_j w_j x_j for all samples: the covariance of the units has no inverse
 //! memory ≈ bits and counts + sums (2 + chunks) 8 d² and lists of set bits + matrices 5 · 8 d²
 //!          + 400 bytes per parameter, 160 of them L-BFGS's corrections
-//! time   ≈ 60 evaluations of the flow, timed on part of the samples
+//! time of an evaluation of the flow: that of a part of the samples
 //! ```
 //!
 //! (Fits in standardised units took 46 to 95 evaluations on lattices and recordings; strong
@@ -413,7 +413,7 @@ fn seconds_per_evaluation(samples: &Samples) -> Result<f64> {
     let pairs = samples.n_units() * samples.n_units();
     let timed = TIMED_SAMPLES.min(TIMED_SUMS / pairs).max(64);
     let part: States = samples.states().slice(0..n.min(timed));
-    let part = Samples::new(&part)?;
+    let part = Samples::unmerged(part, None);
     let kernel = Kernel {
         serial: true,
         ..Kernel::default()

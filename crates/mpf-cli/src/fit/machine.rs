@@ -3,7 +3,7 @@
 use super::messages::{grouped, held_out_in_words, refuse_shape};
 use super::{FitArgs, Show, Step, time, write};
 use crate::console::Console;
-use crate::data::Raster;
+use crate::data::{DataRecord, Raster};
 use crate::failure::Failure;
 use crate::memory::{self, FitBytes, product};
 use crate::model::{FitRecord, Hidden, Model};
@@ -98,6 +98,7 @@ pub(super) fn make(
     args: &FitArgs,
     options: &MachineOptions,
     raster: &Raster,
+    data: DataRecord,
     samples: &Samples,
     (console, start): (Console, Instant),
     show: Show<'_>,
@@ -115,15 +116,18 @@ pub(super) fn make(
         100.0 * preflight.silent_fraction,
         options.n_hidden
     ));
-    let limit = args.options.limit();
-    let (expected, log_z) = time::of_machine(options, samples, args.held_out, limit)?;
-    let scored = if args.held_out > 0.0 { log_z } else { 0.0 };
-    let before = start.elapsed().as_secs_f64();
-    console.note(&format!(
-        "this fit takes about {} and {}",
-        duration((before + expected + scored).min(limit)),
-        memory::expected_in_words(needed)
-    ));
+    // Trials take time: none where nobody hears of them.
+    if console.has_notes() {
+        let limit = args.options.limit();
+        let (expected, log_z) = time::of_machine(options, samples, args.held_out, limit)?;
+        let scored = if args.held_out > 0.0 { log_z } else { 0.0 };
+        let before = start.elapsed().as_secs_f64();
+        console.note(&format!(
+            "this fit takes about {} and {}",
+            duration((before + expected + scored).min(limit)),
+            memory::expected_in_words(needed)
+        ));
+    }
     let findings = grouped(&preflight.findings);
     for finding in &findings {
         console.note(&format!("note: {finding}"));
@@ -146,7 +150,7 @@ pub(super) fn make(
         record.warnings.push(warning);
     }
     Ok(Made {
-        model: model(&fit.machine, raster, record)?,
+        model: model(&fit.machine, raster, data, record)?,
         findings,
         fit,
         is_unchecked: failure.is_some(),
@@ -255,14 +259,19 @@ fn record(args: &FitArgs, fit: &MachineFit, held_out: Option<HeldOut>) -> FitRec
     record
 }
 
-fn model(machine: &Machine, raster: &Raster, record: FitRecord) -> Result<Model, Failure> {
+fn model(
+    machine: &Machine,
+    raster: &Raster,
+    data: DataRecord,
+    record: FitRecord,
+) -> Result<Model, Failure> {
     Ok(Model {
         hidden: Some(Hidden {
             weights: machine.weights().map(<[f64]>::to_vec).collect(),
             biases: machine.hidden_biases().to_vec(),
         }),
         fit: Some(record),
-        data: Some(raster.record()),
+        data: Some(data),
         ..Model::unfitted(machine.visible()?, raster.names_or_numbers())
     })
 }

@@ -121,8 +121,10 @@ impl FitArgs {
         let square = product(&[8, d as u64, d as u64]);
         if n_parameters == 0 {
             bytes.working = product(&[UNMINIMISED, square]);
-        } else if last.steps(d, &recipe.options).0 == "units" {
-            bytes.working = product(&[NODE_WISE, square]);
+        } else if last.is_node_wise(&recipe.options) {
+            // A checkpoint holds the rows that have ended, and encodes them once more.
+            let kept = if self.checkpoint.is_given() { 2 } else { 0 };
+            bytes.working = product(&[NODE_WISE + kept, square]);
         }
         if takes.contains(&Takes::Updates) {
             // Moments of every chunk of chains, and the states that these reach.
@@ -160,16 +162,13 @@ impl FitArgs {
                 let blocks = samples.n_observed() as u64 / self.block_length.unwrap_or(1) as u64;
                 let width = d.saturating_mul(row);
                 // Influences, and in a joint fit scores of all parameters, beside the scores of rows.
-                let (inverse, inverting, row) =
-                    match last.steps(samples.n_units(), &recipe.options).0 {
-                        "units" => (hessians, hessians, width.saturating_add(p)),
-                        _ => (
-                            product(&[8, p, p]),
-                            // The Hessian, half of it as a factor, and the inverse.
-                            product(&[5, 4, p, p]),
-                            width.saturating_add(3 * p),
-                        ),
-                    };
+                let (inverse, inverting, row) = if last.is_node_wise(&recipe.options) {
+                    (hessians, hessians, width.saturating_add(p))
+                } else {
+                    // The Hessian, half of it as a factor, and the inverse.
+                    let inverting = product(&[5, 4, p, p]);
+                    (product(&[8, p, p]), inverting, width.saturating_add(3 * p))
+                };
                 let scores = product(&[8, TILE.min(blocks), row, threads]);
                 let sums = product(&[8, TILE.min(blocks.div_ceil(TILE)), width]);
                 let second = inverse.saturating_add(scores).saturating_add(sums);

@@ -85,7 +85,7 @@ pub(super) fn run(
 ) -> Result<u8, Failure> {
     let job = Job::start()?;
     let opened = open(args, methods, cancel);
-    let own = opened.as_ref().map(|opened| &opened.settings);
+    let own = opened.as_ref().map(|opened| || opened.settings.clone());
     if let Err(failure) = ranks::agree(&*job.ranks, own.map_err(Clone::clone)) {
         // Rank 0 says it for all.
         return match job.ranks.rank() {

@@ -401,7 +401,10 @@ impl<'a> Trials<'a> {
             _ if is_whole => stepped,
             (_, Ok(fit)) if what == "units" => {
                 let threads = rayon::current_num_threads().min(d) as f64;
-                steps as f64 * seconds_of_row(&fit.trace, tolerance, usual) / threads
+                match seconds_of_row(&fit.trace, tolerance, usual) {
+                    Some(row) => steps as f64 * row / threads,
+                    None => usual as f64 * self.evaluation / scale,
+                }
             }
             (None, _) => usual as f64 * self.evaluation / scale,
             (Some(at), _) if total.is_some() => at.seconds_of(steps),

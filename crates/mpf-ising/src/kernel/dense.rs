@@ -382,6 +382,7 @@ const fn turn(lines: usize) -> u32 {
 /// patterns from there.
 #[inline(always)]
 fn to_offset<V: Lanes, const R: usize>(word: u64) -> u64 {
+    const { assert!(R == 1 || R == LINES) };
     if R == 1 {
         V::turn_right::<{ 64 - turn(1) }>(word)
     } else {

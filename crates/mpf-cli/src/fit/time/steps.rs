@@ -86,12 +86,11 @@ pub(super) fn seconds_per_hessian(recipe: &Recipe, samples: &Samples) -> Result<
     let n_units = samples.n_units();
     // A product of every unit, an inverse of all parameters or of every unit's; and twice the scores of
     // single samples, times the inverse.
-    let (inverses, influences) = match recipe.last(n_units).steps(n_units, &recipe.options).0 {
-        "units" => (d * row.powi(3) * inverse / threads, d * row * row),
-        _ => {
-            let p = d + n_couplings;
-            (p.powi(3) * inverse, p * p)
-        }
+    let (inverses, influences) = if recipe.last(n_units).is_node_wise(&recipe.options) {
+        (d * row.powi(3) * inverse / threads, d * row * row)
+    } else {
+        let p = d + n_couplings;
+        (p.powi(3) * inverse, p * p)
     };
     let products = d * row * (row + BIT) + influences / HESSIANS;
     Ok(samples.n_observed() as f64 * products * product / threads + inverses)

@@ -15,8 +15,9 @@ pub(super) fn part_of_fit(tolerance: f64, first: f64, n_samples: f64) -> f64 {
 }
 
 /// Returns the seconds of a row of a node-wise fit, of rows that ended at `ends`; those that were not begun
-/// are at their start. The nearer a row came to `tolerance`, the less its `usual` evaluations count.
-pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64, usual: usize) -> f64 {
+/// are at their start: `None` if that is true of all. The nearer a row came to `tolerance`, the less its
+/// `usual` evaluations count.
+pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64, usual: usize) -> Option<f64> {
     let usual = usual as f64;
     let (mut seconds, mut tried, mut whole, mut rows) = (0.0, 0.0, 0.0, 0.0);
     for end in ends.iter().filter(|end| end.evaluations > 1) {
@@ -31,11 +32,7 @@ pub(super) fn seconds_of_row(ends: &[TracePoint], tolerance: f64, usual: usize) 
         whole += all.max(evaluations);
         rows += 1.0;
     }
-    if rows > 0.0 {
-        seconds / tried * whole / rows
-    } else {
-        0.0
-    }
+    (rows > 0.0).then(|| seconds / tried * whole / rows)
 }
 
 /// An iteration of a trial.
@@ -117,9 +114,9 @@ mod tests {
         let seconds = |ends: &[TracePoint]| seconds_of_row(ends, 1e-6, 16);
         // One is done after 9 evaluations, one is half-way after 2 of 4 or 16, and one was not begun.
         let ends = [end(9, 1e-7, 0.09), end(2, 1e-3, 0.02), end(1, 0.5, 0.0)];
-        assert!((seconds(&ends) - 0.085).abs() < 1e-12);
-        assert!((seconds(&[end(4, 2.0, 0.04)]) - 0.16).abs() < 1e-12);
-        assert_eq!(seconds(&[]), 0.0);
+        assert!((seconds(&ends).unwrap() - 0.085).abs() < 1e-12);
+        assert!((seconds(&[end(4, 2.0, 0.04)]).unwrap() - 0.16).abs() < 1e-12);
+        assert_eq!(seconds(&[]), None);
     }
 
     #[test]
