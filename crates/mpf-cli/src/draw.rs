@@ -174,7 +174,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Returns the bytes of the draws, beside what the process holds already.
+    /// Returns the bytes of the draws and their chains.
     fn bytes(&self) -> u64 {
         memory::of_draws(
             self.options.chains.n_draws,
@@ -187,8 +187,8 @@ impl Drawing<'_> {
 
     /// Refuses draws that do not fit into memory.
     fn check_memory(&self) -> Result<(), Failure> {
-        let hint = "ask for fewer at a time";
-        memory::check("so many draws", self.bytes(), None, hint)
+        let needed = self.bytes().saturating_add(memory::of_program());
+        memory::check("so many draws", needed, None, "ask for fewer at a time")
     }
 
     /// Runs Gibbs sweeps, and tempering if their chains do not agree.
@@ -346,7 +346,8 @@ impl Drawing<'_> {
             let start = Instant::now();
             let run = ChainRunner::new(few.clone())?.run(sampler)?;
             let drawing = start.elapsed().as_secs_f64();
-            let draws = run.pooled().n_samples().max(1) as f64;
+            let drawn = run.chains.iter().map(|chain| chain.draws.n_samples());
+            let draws = drawn.sum::<usize>().max(1) as f64;
             let start = Instant::now();
             let _ = self.diagnose(&run);
             let diagnosing = start.elapsed().as_secs_f64();

@@ -354,7 +354,7 @@ fn record(
     record.held_out = trained.held_out;
     record.drift = trained.drift;
     record.polishing = trained.polishing;
-    record.n_free_couplings = recipe.options.support.pairs(n_units)?.len();
+    record.n_free_couplings = recipe.options.support.n_pairs(n_units)?;
     record.seed = args.options.seed;
     record.tolerance = args.options.tolerance();
     if let Some(path) = &trained.path {

@@ -106,9 +106,9 @@ pub fn of_program() -> u64 {
     PROGRAM + code.min(MOST_CODE)
 }
 
-/// Returns the bytes that this process holds.
+/// Returns the bytes of the program with the data that it holds now.
 pub fn held() -> u64 {
-    resident(&["VmRSS:"]).unwrap_or_else(of_program)
+    resident(&["VmRSS:"]).map_or_else(of_program, |held| held + PROGRAM)
 }
 
 /// Returns the sum of some lines of `/proc/self/status`.
@@ -147,9 +147,7 @@ pub fn of_draws(
         false => (0, chain),
     };
     let draw = kept + (2 * row).max(row + DIAGNOSTICS);
-    PROGRAM
-        .saturating_add(product(&[n_draws as u64, draw]))
-        .saturating_add(product(&[n_chains as u64, chain]))
+    product(&[n_draws as u64, draw]).saturating_add(product(&[n_chains as u64, chain]))
 }
 
 /// Returns what the fit of a machine takes beside `samples`: their sites, a byte each, and numbers for

@@ -63,7 +63,7 @@ pub enum Error {
         gradient_index.map_or(String::new(), |k| format!(", and entry {k} of its gradient is not finite"))
     )]
     NonFiniteStart {
-        /// The objective at the starting point.
+        /// The objective with its penalty at the starting point.
         value: f64,
         /// The first entry of the gradient that is not finite.
         gradient_index: Option<usize>,

@@ -47,6 +47,17 @@ impl Support {
         }
     }
 
+    /// Returns the number of free pairs of `n_units` units.
+    ///
+    /// # Errors
+    /// [`Error::Edge`] for a pair of equal or unknown units.
+    pub fn n_pairs(&self, n_units: usize) -> Result<usize> {
+        match self {
+            Self::Full => Ok(all_pairs(n_units)),
+            Self::Edges(_) => Ok(self.pairs(n_units)?.len()),
+        }
+    }
+
     /// Returns the free pairs (i, j), i < j, of `n_units` units, sorted and without repeats.
     ///
     /// # Errors

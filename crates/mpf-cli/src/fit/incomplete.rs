@@ -73,7 +73,7 @@ pub(super) fn make(
         .weights
         .as_ref()
         .map_or(raster.states.n_samples() as f64, |w| w.iter().sum());
-    let n_free_couplings = chosen.support.pairs(unknown.n_units())?.len();
+    let n_free_couplings = chosen.support.n_pairs(unknown.n_units())?;
     let options = chosen.fit_options(total);
     let (l1, l2) = (options.l1, options.l2);
     console.note(&format!(

@@ -257,7 +257,6 @@ impl<'a> Search<'a> {
             self.arithmetic = Arithmetic::of(self.objective, false);
             value = self.value_and_gradient(start, &mut grad);
         }
-        check_start(value, &grad)?;
         self.orthant.choose(start, &grad);
         let value = value + self.orthant.penalise(start, &mut grad);
         check_start(value, &grad)?;
